@@ -16,12 +16,12 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from decoder.bench.sizes import Size, run_of
 from decoder.forward.families.model import Heads
 from decoder.methods import METHODS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Schedule
 from decoder.system.device import DTYPES
+from dynatui.lab.bench.sizes import Size, run_of
 from tests.fake_cuda.shapes import Made, engine_of, without_values
 from tests.fake_cuda.tensors import Launch
 

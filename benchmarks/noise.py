@@ -18,13 +18,13 @@ from unittest.mock import patch
 sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder import load_pair
-from decoder.bench.statistics import estimate
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
 from decoder.run.race import decode
 from decoder.sampling.gumbel_noise import GumbelNoise
+from dynatui.lab.bench.statistics import estimate
 
 BAR = 0.03
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")

@@ -23,12 +23,12 @@ from statistics import fmean
 sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.terminal import Terminal
-from decoder.bench.statistics import estimate
 from decoder.events import Event, Round
 from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
+from dynatui.lab.bench.statistics import estimate
 from dynatui.session import Session, View
 from dynatui.sources.engine import Decode, EngineSource, Load, Loaded, Report, load_engine
 from dynatui.terminal import guard

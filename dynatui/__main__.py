@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def _run() -> int:
-    from dynatui.cli.main import main as run  # noqa: PLC0415 - this import takes long
+    from dynatui.main import main as run  # noqa: PLC0415 - this import takes long
     from dynatui.terminal.streams import discard_errors  # noqa: PLC0415 - already imported by the line above
 
     if signal.getsignal(signal.SIGINT) is _leave:

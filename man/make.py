@@ -15,8 +15,8 @@ from typer.core import TyperArgument, TyperOption
 
 import decoder
 from dynatui.cli import config
-from dynatui.cli.main import command
 from dynatui.keymap import ATTACHED, CURSOR, GROUPS, SIDE_BY_SIDE, Mode
+from dynatui.main import command
 
 PAGE = Path(__file__).with_name("dynatui.1")
 

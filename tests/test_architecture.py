@@ -23,6 +23,7 @@ FOLDERS = sorted(
 )
 MODULE = re.compile(rf"({'|'.join(PACKAGES)})(\.\w+)+")
 """Matches a string that names a module of ours; such modules are imported lazily."""
+LAB = "dynatui/lab/"
 NOT_FOR_THE_ENGINE = {"dynatui", "textual", "rich", "typer"}
 
 Imports: TypeAlias = Mapping[str, frozenset[str]]
@@ -141,6 +142,18 @@ def test_the_engine_imports_nothing_of_the_screen() -> None:
         if (taken := {module.partition(".")[0] for module, _ in imported_names(path, ROOT)} & NOT_FOR_THE_ENGINE)
     }
     assert not found
+
+
+def test_only_the_command_line_imports_the_laboratory() -> None:
+    found = {
+        importer
+        for package in PACKAGES
+        for importer, imported in imports_of(package).items()
+        if not importer.startswith(LAB) and any(name.startswith(LAB) for name in imported)
+    }
+    of_engine = {path for path in (ROOT / "decoder").rglob("*.py") if "dynatui.lab" in path.read_text(encoding="utf-8")}
+    assert found == {"dynatui/main.py"}
+    assert not of_engine
 
 
 def test_no_test_module_is_imported() -> None:

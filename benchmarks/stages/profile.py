@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from decoder.bench.protocol import endless
-from decoder.bench.shapes import random_prompt
-from decoder.bench.sizes import Size, run_of
 from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Stopwatch
+from dynatui.lab.bench.protocol import endless
+from dynatui.lab.bench.shapes import random_prompt
+from dynatui.lab.bench.sizes import Size, run_of
 
 WARM, MOST_SHOWN, WIDTH = 8, 30, 90
 

@@ -10,10 +10,6 @@ import torch
 from benchmarks.stages import profile
 from benchmarks.stages.texts import GREEDY, TRUNCATED, words
 from benchmarks.stages.worker import Work
-from decoder.bench.job import OnRounds, measure_rounds
-from decoder.bench.protocol import endless
-from decoder.bench.shapes import random_pair, random_prompt
-from decoder.bench.sizes import Size
 from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.methods.auto import Auto
@@ -21,6 +17,10 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.protocol import Prepares
 from decoder.system.device import CUDNN_RANK, Stopwatch
+from dynatui.lab.bench.job import OnRounds, measure_rounds
+from dynatui.lab.bench.protocol import endless
+from dynatui.lab.bench.shapes import random_pair, random_prompt
+from dynatui.lab.bench.sizes import Size
 
 SMALL, LARGE = Size(4, 16), Size(8, 64)
 REPEATS = 3

@@ -101,3 +101,9 @@ METHOD = Method(
                "breadth-first order) or best (the most probable).", choices=get_args(Selection)),
     ),
 )  # fmt: skip
+
+
+def shipped_preset(temperature: float) -> str:
+    """Name of the preset that DynaTree has at this temperature if the user names no preset."""
+    usual = METHOD.defaults(temperature)
+    return next(name for name, rules in PRESETS.items() if rules == usual)

@@ -15,10 +15,9 @@ from typing import Any
 
 from decoder.errors import ConfigError, about, quoted, shortened
 from decoder.methods import METHODS
-from decoder.methods.dynatree import PRESETS
+from decoder.methods.dynatree import PRESETS, shipped_preset
 from decoder.methods.option import Option
 from decoder.run.config import RunConfig
-from decoder.tuning.space import shipped_preset
 from dynatui.clean import clean_line
 from dynatui.cli import settings
 from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml

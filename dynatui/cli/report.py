@@ -1,4 +1,4 @@
-"""`dynatui report`: writes a recording or a benchmark as one HTML page, or a recorded run as an asciicast."""
+"""`dynatui report`: writes a recording as one HTML page, or a recorded run as an asciicast."""
 
 import shutil
 from pathlib import Path
@@ -13,8 +13,8 @@ _USUAL_SIZE = (120, 40)
 PARAMETERS: Declared = (
     argument(
         "source",
-        "FILE|DIR",
-        "A recording, a file written by bench speed --json, or a folder written by bench paper --output.",
+        "FILE",
+        "A recording.",
         Path,
     ),
     option(
@@ -22,7 +22,7 @@ PARAMETERS: Declared = (
         "File to write: an HTML page or, if the name ends in .cast, an asciicast of one run in the size of this "
         "terminal.",
         Path,
-        show_default="a file in the working directory, named after FILE or DIR",
+        show_default="a file in the working directory, named after FILE",
     ),
     option(
         "--run N",
@@ -36,9 +36,9 @@ PARAMETERS: Declared = (
 
 
 def report(source: Path, output: Path | None, run: int | None, *, force: bool) -> int:
-    """Write a recording or a benchmark as one HTML page, which needs nothing but a browser.
+    """Write a recording as one HTML page, which needs nothing but a browser.
 
-    The page of a recording replays text, tree, curves and race, with keys for control, and contains the recording's
+    The page replays text, tree, curves and race, with keys for control, and contains the recording's
     prompts and texts. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
     from dynatui.report.inputs import page_name, page_of, require_other_file  # noqa: PLC0415 - not needed for --help

@@ -13,7 +13,6 @@ from typing import Any
 
 from msgspec import structs
 
-from decoder.bench.on_pair import OnPair
 from decoder.errors import ConfigError, PromptError, about, shortened
 from decoder.knobs import TunableParameters
 from decoder.methods import options_of
@@ -89,7 +88,6 @@ def _cut(prompt: AnyPrompt, characters: int) -> AnyPrompt:
 PROMPTS = Group("prompts", options.PROMPT_OPTIONS, Prompts)
 CUT_PROMPTS = Group("prompts", options.CUT_PROMPT_OPTIONS, Prompts)
 MODELS = Group("models", options.MODEL_OPTIONS, Models)
-PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:

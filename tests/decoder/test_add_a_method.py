@@ -16,8 +16,8 @@ from decoder.methods.auto import Auto
 from decoder.methods.linear import Linear
 from decoder.methods.method import Method
 from decoder.methods.option import Option
+from dynatui import main as cli
 from dynatui.cli import headless
-from dynatui.cli import main as cli
 from dynatui.knobs import rules_in_force
 from dynatui.prompts import load
 from dynatui.record.command_line import command_line

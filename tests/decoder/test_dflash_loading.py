@@ -12,8 +12,8 @@ from decoder.methods import METHODS
 from decoder.models.drafts import is_model_free
 from decoder.run.decoding_path import decoding_path
 from decoder.run.loading import load_pair
-from decoder.tuning.drafts import cost_ratio
-from dynatui.cli.main import main
+from dynatui.lab.tuning.drafts import cost_ratio
+from dynatui.main import main
 from tests.decoder.makers import Played, TinyModels
 from tests.dflash_checkpoints import LAYOUTS, name, save_head
 from tests.head_files import reconfigure

@@ -17,10 +17,10 @@ from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
-from decoder.tuning.drafts import cost_ratio
 from decoder.verify.names import Drafting
-from dynatui.cli import bench, bench_options
-from dynatui.cli.main import main
+from dynatui.lab.commands import bench, bench_options
+from dynatui.lab.tuning.drafts import cost_ratio
+from dynatui.main import main
 from tests.decoder.makers import Played, TinyModels
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, name
 

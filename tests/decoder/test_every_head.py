@@ -8,7 +8,7 @@ import pytest
 from decoder import DynaTree
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.model_drafter import ModelDrafter
-from dynatui.cli.main import main
+from dynatui.main import main
 from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests.decoder import mtp_checkpoints as mtp

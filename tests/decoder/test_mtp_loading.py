@@ -12,10 +12,11 @@ from decoder.errors import ConfigError
 from decoder.events import Run
 from decoder.models.drafts import is_model_free
 from decoder.run.decoding_path import decoding_path
-from decoder.tuning.drafts import cost_ratio
-from dynatui.cli import bench, bench_options, doctor
+from dynatui.cli import doctor
 from dynatui.cli.doctor_findings import Case
-from dynatui.cli.main import main
+from dynatui.lab.commands import bench, bench_options
+from dynatui.lab.tuning.drafts import cost_ratio
+from dynatui.main import main
 from dynatui.session import Models
 from tests.decoder.makers import Played, TinyModels
 from tests.decoder.mtp_checkpoints import name

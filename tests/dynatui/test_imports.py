@@ -1,6 +1,7 @@
 """Tests in fresh interpreters: engine and screen stay separate, and light commands do not import torch."""
 
 import pkgutil
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ def loaded(code: str, cwd: Path) -> set[str]:
 def after(*commands: str) -> str:
     """Code that runs these command lines of dynatui."""
     calls = (f"assert main({command.split()!r}) == 0" for command in commands)
-    return "\n".join(("from dynatui.cli.main import main", *calls))
+    return "\n".join(("from dynatui.main import main", *calls))
 
 
 @pytest.mark.parametrize("module", LIGHT)
@@ -39,7 +40,7 @@ def test_the_light_modules_of_the_engine_import_no_torch_and_no_screen(module: s
 
 
 def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:
-    names = [name for _, name, _ in pkgutil.walk_packages(dynatui.__path__, "dynatui.")]
+    names = [name for _, name, _ in pkgutil.walk_packages(dynatui.__path__, "dynatui.") if ".lab" not in name]
     assert not loaded("import " + ", ".join(names), tmp_path) & ENGINE_ONLY
 
 
@@ -50,3 +51,24 @@ def test_help_version_config_and_replay_import_neither_torch_nor_textual(tmp_pat
     helps = ("--help", "--version", "replay --help", "doctor --help", "config", "config --print-default")
     code = after(*helps, "replay run.jsonl --headless", "replay run.jsonl --json")
     assert not loaded(code, tmp_path) & (ENGINE_ONLY | {"textual"})
+
+
+def test_dynatui_runs_without_the_laboratory(tmp_path: Path) -> None:
+    shutil.copytree(Path(dynatui.__file__).parent, tmp_path / "dynatui", ignore=shutil.ignore_patterns("lab"))
+    command = [
+        sys.executable,
+        "-m",
+        "dynatui",
+        "--headless",
+        "--prompt",
+        "x",
+        "--max-new-tokens",
+        "2",
+        "--methods",
+        "ar",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    listed = subprocess.run([*command[:3], "--help"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "replay" in listed
+    assert "bench" not in listed

@@ -15,7 +15,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.knobs import info, preset_of, rules_in_force, sliders_of
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import run, tree_round

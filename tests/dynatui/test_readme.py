@@ -16,7 +16,7 @@ import pytest
 
 from decoder.analysis.metrics import FIGURES
 from decoder.methods.dynatree import PRESETS
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from man.make import table_of_keys
 
 ROOT = Path(__file__).parents[2]

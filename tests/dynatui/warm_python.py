@@ -27,7 +27,7 @@ from ptyprocess import PtyProcess
 
 _ROOT = Path(__file__).parents[2]
 _IMPORTED = (
-    "dynatui.cli.main",
+    "dynatui.main",
     "dynatui.screen.app",
     "dynatui.screen.server_app",
     "dynatui.screen.compare",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-from decoder.bench import machine
+from dynatui.lab.bench import machine
 from tests.fake_cuda.driver import fake_cuda
 
 

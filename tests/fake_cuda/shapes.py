@@ -15,7 +15,6 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from decoder.bench.shapes import _config, _random_module
 from decoder.engine import Engine
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.native import NativeModel
@@ -32,6 +31,7 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES
 from decoder.session.protocol import Session
 from decoder.system.device import Mailbox, Mark
+from dynatui.lab.bench.shapes import _config, _random_module
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.tensors import CUDA, Device
 

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from tests.decoder.bench.data_sets.fake_hub import COMMIT
+from tests.lab.bench.data_sets.fake_hub import COMMIT
 
 
 def cached(cache: Path, name: str, folder: Path) -> Path:

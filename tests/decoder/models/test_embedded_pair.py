@@ -13,7 +13,7 @@ from decoder.engine import Engine
 from decoder.events import Figures, Summary
 from decoder.methods.dynatree import PRESETS
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_DRAFT, EMBEDDED_TARGET
-from decoder.training.measure import measure
+from dynatui.lab.training.measure import measure
 
 PROMPT = "The old man put down his lantern and looked at the boy for a long time without speaking. At last he said,"
 

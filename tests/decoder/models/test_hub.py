@@ -10,14 +10,14 @@ from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 
 from decoder import load_pair
-from decoder.bench.data_sets.hub import HubFiles, local_files
 from decoder.errors import ModelError, PromptError
 from decoder.models import hf_checkpoints, hub
 from decoder.models.checkpoints import EMBEDDED_DRAFT, load_config, load_model, load_tokenizer
 from decoder.models.heads import head_shape
-from tests.decoder.bench.data_sets.fake_hub import Hub, serving
-from tests.decoder.bench.data_sets.makers import heard
+from dynatui.lab.bench.data_sets.hub import HubFiles, local_files
 from tests.decoder.models.hub_cache import cached
+from tests.lab.bench.data_sets.fake_hub import Hub, serving
+from tests.lab.bench.data_sets.makers import heard
 
 NAME = "someone/small"
 FILES = {path.name: path.read_bytes() for path in EMBEDDED_DRAFT.iterdir() if path.is_file()}

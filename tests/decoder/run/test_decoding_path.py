@@ -10,8 +10,6 @@ from msgspec import structs
 from transformers import DeepseekV3Config, Gemma3TextConfig, Llama4TextConfig, MistralConfig
 
 from decoder import RunConfig, decode, load_pair, methods
-from decoder.bench import table
-from decoder.bench.job import OnTexts, measure_texts
 from decoder.engine import Engine
 from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
@@ -39,6 +37,8 @@ from decoder.session.cuda_graph.compiled import Compiled
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
+from dynatui.lab.bench import table
+from dynatui.lab.bench.job import OnTexts, measure_texts
 from tests import eagle3_checkpoints
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
 

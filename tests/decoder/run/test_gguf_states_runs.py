@@ -13,7 +13,7 @@ from decoder.forward.llama_cpp.forward import StateCache
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
 from decoder.run.decoding_path import decoding_path
-from dynatui.cli.main import main
+from dynatui.main import main
 from tests.decoder.session.made_costs import PAYING
 from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp, plain_text
 

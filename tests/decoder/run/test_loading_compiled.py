@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from decoder import load_pair
-from decoder.bench import shapes
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.models.pair import Pair
 from decoder.run import loading
 from decoder.session.cuda_graph import compiled, self_test
+from dynatui.lab.bench import shapes
 from tests.decoder.makers import TinyModels, graph_slots
 
 SHAPE = {

@@ -15,7 +15,6 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, TorchAoConfig
 
 from decoder import RunConfig, decode, load_pair
-from decoder.bench.machine import read_bytes
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError
 from decoder.events import Round, Run, Summary
@@ -24,6 +23,7 @@ from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import load_config, load_model
 from decoder.run.decoding_path import MODULE, NATIVE, expected_path
 from decoder.tensor_parallel.check import require_plain_weights
+from dynatui.lab.bench.machine import read_bytes
 from tests import tiny
 from tests.decoder.any_family import config_of, greedy
 from tests.quantised import SETTINGS, describe, quantise

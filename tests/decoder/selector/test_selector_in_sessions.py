@@ -228,6 +228,6 @@ def test_hidden_rows_are_those_of_the_pass(engine: Engine) -> None:
     assert model.hidden is not None
     assert model.hidden.shape == (3, model.hidden_width)
     native = engine.pair.target.runs_by
-    torch.testing.assert_close(native.logits(model.hidden[-1:])[0], logits)  # type: ignore[attr-defined]
+    torch.testing.assert_close(native._output(model.hidden[-1:])[0], logits)  # type: ignore[attr-defined]
     assert engine.pair.target.hidden is None
     assert engine.pair.target.hidden_width == 0

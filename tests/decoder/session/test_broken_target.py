@@ -10,12 +10,12 @@ from torch import Tensor
 
 from benchmarks.gguf_files import write
 from decoder import RunConfig, decode, load_pair
-from decoder.bench.contenders import decoded
 from decoder.engine import Engine
 from decoder.errors import LogitsError
 from decoder.methods.delayed import Delayed
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_tokenizer
 from decoder.sampling.settings import Sampling
+from dynatui.lab.bench.contenders import decoded
 from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests import tiny

@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from decoder.bench.shapes import with_random_draft
 from decoder.draft.tree_size import loss_limit as credit
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, Curve
@@ -24,6 +23,7 @@ from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.session import host as engine
 from decoder.system.device import Stopwatch
+from dynatui.lab.bench.shapes import with_random_draft
 from tests.decoder.makers import with_pair
 
 Prices = Mapping[int, float]

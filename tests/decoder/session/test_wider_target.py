@@ -16,11 +16,11 @@ from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.actions import MOST
 from decoder.selector.features import scalars
-from decoder.selector.text_roots import TextRoots
 from decoder.session.hf_assisted import as_wide_as
-from decoder.tuning.drafts import agreement
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
+from dynatui.lab.selector.text_roots import TextRoots
+from dynatui.lab.tuning.drafts import agreement
 from tests.decoder.makers import METHODS, Played, TinyModels, with_pair
 from tests.decoder.session.made_costs import FREE, priced
 from tests.gguf_pair import needs_llama_cpp

@@ -14,9 +14,9 @@ from pathlib import Path
 import torch
 import transformers
 
-from decoder.bench.record_log import RecordLog, header_now, opened
 from decoder.errors import DecoderError
 from decoder.system.whole_files import made_folder
+from dynatui.lab.bench.record_log import RecordLog, header_now, opened
 from tests.decoder.survey.results import (
     FORMAT,
     GREEDY,

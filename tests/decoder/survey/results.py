@@ -6,11 +6,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from decoder.bench.record_log import LogFormat, LogHeader
 from decoder.errors import ModelError
 from decoder.system.whole_files import write_whole
-from decoder.tables.data import Column, Spec, of_rows
-from decoder.tables.markdown import section
+from dynatui.lab.bench.record_log import LogFormat, LogHeader
+from dynatui.lab.tables.data import Column, Spec, of_rows
+from dynatui.lab.tables.markdown import section
 from tests.decoder.survey.trial import LOOKUP, METHODS, TOKENS, Trial
 
 ROOT = Path(__file__).parents[3]

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from decoder import load_pair
-from decoder.bench import shapes
 from decoder.run import loading
 from decoder.system import device
 from decoder.system.device import CUDNN_RANK, GROUPED, set_up
+from dynatui.lab.bench import shapes
 from tests.decoder.makers import TinyModels
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")

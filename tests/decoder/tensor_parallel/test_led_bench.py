@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from decoder.bench import job, table
-from decoder.bench.contenders import BASELINE
-from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
-from decoder.bench.shapes import loaded_pair, with_random_draft
-from decoder.bench.sizes import Size
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
-from decoder.tables.text import WIDTH
+from dynatui.lab.bench import job, table
+from dynatui.lab.bench.contenders import BASELINE
+from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
+from dynatui.lab.bench.shapes import loaded_pair, with_random_draft
+from dynatui.lab.bench.sizes import Size
+from dynatui.lab.tables.text import WIDTH
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import Led, led
 

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import pytest
 
 from decoder.events import encode
+from dynatui import main as cli
 from dynatui.attach.events import Answer
 from dynatui.cli import attach
-from dynatui.cli import main as cli
 from dynatui.record.server_recording import events
 from dynatui.sources.server import RecordedServer
 from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
@@ -276,7 +276,7 @@ def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server
 SLOW_NAMES = """
 import socket, sys, time
 from dynatui.cli import attach
-from dynatui.cli import main as cli
+from dynatui import main as cli
 def getaddrinfo(*_, **__):
     time.sleep(60)
     return []

@@ -21,7 +21,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.prompts import load
 from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import End, Round, Summary
-from dynatui.cli.main import main
+from dynatui.main import main
 from dynatui.record.reader import read
 from tests.tiny import TinyPair, kindred_pair
 
@@ -166,7 +166,7 @@ sys.exit(main())
 """The program; `{act}` interrupts it when the import of module `{moment}` begins."""
 
 
-@pytest.mark.parametrize("moment", ["dynatui.cli.main", "decoder.events", "torch"])
+@pytest.mark.parametrize("moment", ["dynatui.main", "decoder.events", "torch"])
 def test_ctrl_c_is_quiet_however_early_it_comes(moment: str, tmp_path: Path) -> None:
     code = INTERRUPTED.format(moment=moment, act="os.kill(os.getpid(), signal.SIGINT)")
     asked = [sys.executable, "-c", code]

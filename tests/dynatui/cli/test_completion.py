@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from dynatui.cli import main as cli
+from dynatui import main as cli
 
 PROGRAM = Path(sys.executable).with_name("dynatui")
 NAMED = {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}

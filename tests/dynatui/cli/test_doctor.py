@@ -18,8 +18,8 @@ import decoder
 from decoder.errors import ConfigError
 from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
+from dynatui import main as cli
 from dynatui.cli import doctor, doctor_models
-from dynatui.cli import main as cli
 from dynatui.cli.doctor import examine, page
 from dynatui.cli.doctor_findings import Case, Finding
 from dynatui.gpu import Gpu

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from decoder.run import expected
+from dynatui import main as cli
 from dynatui.cli import doctor_times
-from dynatui.cli import main as cli
 from dynatui.cli.doctor_findings import Case, Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models

@@ -13,7 +13,7 @@ from decoder import engine
 from decoder.events import Event, Run, Summary
 from decoder.methods import racing
 from decoder.run import race
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.record.reader import read
 from dynatui.record.recording import numbered_run
 from tests import tiny

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dynatui import main as cli
 from dynatui.cli import doctor
-from dynatui.cli import main as cli
 from dynatui.cli.doctor import examine, page
 from dynatui.cli.doctor_findings import Case
 from dynatui.session import Models

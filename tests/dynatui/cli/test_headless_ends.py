@@ -30,7 +30,7 @@ from types import SimpleNamespace
 import decoder
 from msgspec import structs
 from decoder.events import Round
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from tests.dynatui.endless_engine import EndlessEngine
 numbers = count()
 def long(event):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.cli import settings
 from tests.dynatui.cli.fake_screen import FakeScreen
 

@@ -7,7 +7,7 @@ import pytest
 from typer.core import TyperOption
 
 from decoder.errors import LONGEST_QUOTE, quoted, shortened, with_short_quotes
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from tests.dynatui.fake_engine import FakeEngine
 
 SHORT = 500

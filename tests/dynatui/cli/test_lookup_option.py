@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from decoder.methods.auto import Auto
-from dynatui.cli import bench, bench_options
-from dynatui.cli.main import main
+from dynatui.lab.commands import bench, bench_options
+from dynatui.main import main
 from dynatui.session import Models
 from tests.dynatui.cli.fake_screen import FakeScreen
 

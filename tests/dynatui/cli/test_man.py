@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dynatui.cli import settings
-from dynatui.cli.main import command
 from dynatui.keymap import GROUPS
+from dynatui.main import command
 from man.make import PAGE, _text, page
 
 ROOT = Path(__file__).parents[3]

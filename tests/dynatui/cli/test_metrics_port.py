@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from decoder.session.steering import Steering
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.cli import ranks
 from dynatui.record.recording import Recorder
 from tests.dynatui.cli.fake_screen import FakeScreen

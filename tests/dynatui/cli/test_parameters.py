@@ -9,7 +9,7 @@ import pytest
 from typer.core import TyperArgument, TyperOption
 
 from decoder.errors import ConfigError
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.cli import parameters
 from dynatui.cli.parameters import Declared, Group, argument, command, in_panel, option, switch
 

@@ -9,7 +9,7 @@ import pytest
 
 from decoder.events import encode
 from dynatui import files
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from tests.dynatui.fake_engine import story
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and a shell")]
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import sys
 import decoder
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from tests.dynatui.fake_engine import FakeEngine
 engine = FakeEngine()
 vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)

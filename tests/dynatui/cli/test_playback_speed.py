@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.record.recording import Recorder
 from dynatui.sources.playback import TraceSource
 from tests.dynatui.cli.fake_screen import FakeScreen

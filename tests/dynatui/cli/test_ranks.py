@@ -7,8 +7,8 @@ import pytest
 
 from decoder.run.config import RunConfig
 from decoder.tensor_parallel.ranks import Ranks
+from dynatui import main as cli
 from dynatui.cli import launcher, ranks
-from dynatui.cli import main as cli
 from dynatui.record.command_line import command_line
 from dynatui.session import Models, Session
 from tests.dynatui.cli.fake_screen import FakeScreen

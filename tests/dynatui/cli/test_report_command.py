@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from decoder.events import encode
-from dynatui.cli.main import main
-from tests.decoder.bench.paper.reports import paper_report
+from dynatui.main import main
 from tests.dynatui.fake_engine import FakeEngine, story
 
 
@@ -68,21 +67,6 @@ def test_one_run_of_a_recording(recorded: Path) -> None:
     assert '"label":"2: Second"' in page
 
 
-def test_a_page_of_a_folder_is_named_after_it_with_what_stands_behind_a_point() -> None:
-    Path("paper-0.5").mkdir()
-    Path("paper-0.5/report.json").write_bytes(msgspec.json.encode(paper_report(), enc_hook=float))
-    assert main(["report", "paper-0.5"]) == 0
-    assert "DynaTree benchmark: paper-0.5<" in Path("paper-0.5.html").read_text(encoding="utf-8")
-
-
-def test_a_folder_that_is_named_by_points_has_its_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("paper/figures").mkdir(parents=True)
-    Path("paper/report.json").write_bytes(msgspec.json.encode(paper_report(), enc_hook=float))
-    monkeypatch.chdir("paper/figures")
-    assert main(["report", ".."]) == 0
-    assert "DynaTree benchmark: paper<" in Path("paper.html").read_text(encoding="utf-8")
-
-
 def test_a_link_that_leads_to_itself_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     Path("loop").symlink_to("loop")
     assert main(["report", "loop"]) == 2
@@ -107,7 +91,7 @@ def test_what_a_headless_run_has_recorded_becomes_a_page(engine: FakeEngine) -> 
 
 
 def test_a_page_of_a_recording_needs_no_torch(recorded: Path) -> None:
-    code = "import sys; from dynatui.cli.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
+    code = "import sys; from dynatui.main import main; main(sys.argv[1:]); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, "report", str(recorded)], capture_output=True, check=True)
     assert done.stdout == b"False\n"
 

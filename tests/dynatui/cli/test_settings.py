@@ -10,7 +10,7 @@ import pytest
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.run.config import RunConfig
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.keymap import KEYMAP
 from dynatui.session import Session, View

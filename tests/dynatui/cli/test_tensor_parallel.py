@@ -16,11 +16,11 @@ import pytest
 
 from decoder.events import Round, Run, Summary
 from dynatui.record.reader import read
-from tests.dynatui.cli.spread_runs import FLOAT32, ended_run, environment
 from tests.dynatui.one_job_shell import STOPPED
 from tests.dynatui.prometheus.scraping import answer, by_method
 from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, assert_left_clean, assert_modes_given_back, terminals
 from tests.dynatui.rank_processes import GONE_WITHIN_S, children, seconds_until_gone, wait_for_ranks
+from tests.lab.commands.spread_runs import FLOAT32, ended_run, environment
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from tests.dynatui.cli.fake_screen import FakeScreen
 
 

@@ -12,7 +12,7 @@ from decoder.errors import ConfigError
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.cli import presets
 from dynatui.record.command_line import command_line
 from tests.dynatui.cli.fake_screen import FakeScreen

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from decoder.analysis.findings import Case
-from dynatui.cli.main import main
 from dynatui.cli.why_report import places, report
+from dynatui.main import main
 
 TRACES = Path(__file__).parents[2] / "traces"
 

@@ -285,7 +285,7 @@ def test_a_port_that_cannot_be_opened_is_refused_with_the_reason(
 
 def test_without_a_port_nothing_of_prometheus_is_imported(tmp_path: Path) -> None:
     code = (
-        "import json, sys, threading, dynatui.cli.main, dynatui.cli.headless, dynatui.screen.run\n"
+        "import json, sys, threading, dynatui.main, dynatui.cli.headless, dynatui.screen.run\n"
         "from dynatui.prometheus.exporter import exporting\n"
         "with exporting(None) as exporter: found = [exporter, threading.active_count()]\n"
         "print(json.dumps([*found, [name for name in sys.modules if name.startswith('prometheus_client')]]))"

@@ -17,9 +17,9 @@ from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import Prompt, Turn
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
+from dynatui import main as cli
 from dynatui.clean import clean_line
 from dynatui.cli import headless
-from dynatui.cli import main as cli
 from dynatui.prompts import load
 from dynatui.record.command_line import LONGEST_ARGUMENT, command_line, quoted
 from dynatui.session import Models, Session

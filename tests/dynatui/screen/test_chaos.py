@@ -123,7 +123,7 @@ def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Pat
     assert any(tmp_path.glob("dynatui-*")), "the first key exports"
 
 
-SHOWN = f"import sys\n{NO_LEAVING}from dynatui.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+SHOWN = f"import sys\n{NO_LEAVING}from dynatui.main import main\nsys.exit(main(sys.argv[1:]))"
 
 
 @pytest.mark.parametrize(("seed", "arguments"), [(5, ("replay",)), (6, ("--follow",))], ids=["replay", "follow"])

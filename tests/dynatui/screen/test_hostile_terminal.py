@@ -187,7 +187,7 @@ engine.load = load
 LINES = """
 import os, sys
 from pathlib import Path
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from tests.dynatui.hostile_text import ACTS, hostile, name
 for number, act in enumerate((hostile("ALL"), *ACTS)):
     arguments = (
@@ -212,7 +212,7 @@ def test_one_line_errors_show_foreign_text_and_never_obey_it(start: Start, tmp_p
 
 PRINTED = """
 import sys
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.cli import headless
 from dynatui.terminal import streams
 from dynatui.session import Session

@@ -21,8 +21,8 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from decoder.session.knob_state import KnobState
 from decoder.session.steering import Turn
+from dynatui import main as cli
 from dynatui.cli import headless
-from dynatui.cli import main as cli
 from dynatui.knobs import sliders_of
 from dynatui.prompts import load
 from dynatui.record.command_line import command_line

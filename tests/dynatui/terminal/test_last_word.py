@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from decoder.tensor_parallel.ranks import LOST
-from dynatui.cli import main as cli
+from dynatui import main as cli
 from dynatui.terminal import last_word
 from dynatui.terminal.last_word import VARIABLE, LastWord
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import GPTNeoXConfig, LlamaConfig
 
-from decoder.bench.sizes import Size, run_of
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
@@ -25,6 +24,7 @@ from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledDeviceVerifier
 from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
+from dynatui.lab.bench.sizes import Size, run_of
 from tests import tiny
 from tests.decoder.family_models import like_llama
 from tests.fake_cuda.recording import record
@@ -61,7 +61,7 @@ def sides() -> tuple[Side, Side]:
 
 def side(name: str, dtype: torch.dtype = torch.float32) -> Side:
     """A narrow model with the number of layers of the published model, and with nonzero biases as in trained models."""
-    published = json.loads(files("decoder.bench").joinpath("shapes", f"{name}.json").read_text())
+    published = json.loads(files("dynatui.lab.bench").joinpath("shapes", f"{name}.json").read_text())
     narrow = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": VOCABULARY}
     layers = {"num_hidden_layers": published["num_hidden_layers"]}
     module = tiny.build(GPTNeoXConfig(**tiny._common(narrow | layers)), seed=1)

@@ -8,9 +8,6 @@ import pytest
 from torch import Tensor
 
 from decoder import load_pair
-from decoder.bench import job, shapes, sizes
-from decoder.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
-from decoder.bench.sizes import Size
 from decoder.engine import Engine
 from decoder.forward.families.native import NativeModel
 from decoder.methods.dynatree import DynaTree
@@ -22,6 +19,9 @@ from decoder.run.loading import passes_of
 from decoder.session.cuda_graph import compiled, self_test
 from decoder.session.cuda_graph.static_shapes import Passes, passes
 from decoder.tree_rules import Rules, tree_rule
+from dynatui.lab.bench import job, shapes, sizes
+from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
+from dynatui.lab.bench.sizes import Size
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes

@@ -11,9 +11,6 @@ import torch
 from torch import Tensor
 
 from decoder import RunConfig, decode, load_pair
-from decoder.bench import shapes
-from decoder.bench.arithmetic import shape
-from decoder.bench.machine import read_bytes
 from decoder.engine import Engine
 from decoder.events import Round, Summary
 from decoder.forward.families import registry
@@ -33,6 +30,9 @@ from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.tree_rules import Rules
+from dynatui.lab.bench import shapes
+from dynatui.lab.bench.arithmetic import shape
+from dynatui.lab.bench.machine import read_bytes
 from tests import tiny
 from tests.decoder.live_tensors import Live
 from tests.decoder.makers import METHODS, TinyModels, graph_slots

@@ -1,0 +1,63 @@
+"""All figures by name, drawn as PNG and SVG; equal reports give files with equal bytes."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+
+from matplotlib import style
+from matplotlib.figure import Figure
+
+from dynatui.lab.bench.paper.figures.ablation import ablation_progression
+from dynatui.lab.bench.paper.figures.across_data_sets import dataset_comparison, main_results_bars
+from dynatui.lab.bench.paper.figures.fixed_trees import fixed_tree_sweep, param_sweep
+from dynatui.lab.bench.paper.figures.nodes import speed_against_nodes
+from dynatui.lab.bench.paper.figures.over_length import length_scaling, length_scaling_fourpanel
+from dynatui.lab.bench.paper.figures.over_prompt_length import prompt_length_impact, prompt_length_sensitivity
+from dynatui.lab.bench.paper.figures.sensitivity import parameter_sensitivity
+from dynatui.lab.bench.paper.figures.style import SETTINGS
+from dynatui.lab.bench.paper.figures.tree_config import tree_config_comparison, tree_config_heatmap
+from dynatui.lab.bench.paper.report import PaperReport
+
+Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
+"""Function that draws a figure of a report; it returns None if the figure's cells were not measured."""
+FIGURES: Mapping[str, Drawn] = {
+    function.__name__: function
+    for function in (
+        main_results_bars,
+        ablation_progression,
+        length_scaling_fourpanel,
+        parameter_sensitivity,
+        fixed_tree_sweep,
+        prompt_length_sensitivity,
+        tree_config_comparison,
+        tree_config_heatmap,
+        dataset_comparison,
+        length_scaling,
+        prompt_length_impact,
+        param_sweep,
+        speed_against_nodes,
+    )
+}
+"""Functions by file name. They draw the paper's figures 3 to 8, figures of the paper's first version, and a new figure.
+"""
+FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
+"""File metadata by format; SVG files get no date, since a date would make equal figures differ."""
+
+
+def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
+    """Yields the name and content of each file of each figure."""
+    for name, function in FIGURES.items():
+        for kind, content in _drawn(function, report).items():
+            yield f"{name}.{kind}", content
+
+
+def _drawn(function: Drawn, report: PaperReport) -> dict[str, bytes]:
+    """Bytes of a figure by format; empty if the figure's cells were not measured."""
+    contents: dict[str, bytes] = {}
+    with style.context([dict(SETTINGS)], after_reset=True):
+        if figure := function(report):
+            for kind, metadata in FORMATS.items():
+                written = io.BytesIO()
+                figure.savefig(written, format=kind, metadata=dict(metadata))
+                contents[kind] = written.getvalue()
+    return contents

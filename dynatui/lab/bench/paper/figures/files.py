@@ -1,0 +1,36 @@
+"""Writing of figures as files; no file is left incomplete.
+
+matplotlib is an optional extra, so it is imported only when figures are drawn.
+"""
+
+from pathlib import Path
+
+from decoder.errors import ConfigError, first_line
+from decoder.system.whole_files import made_folder, write_whole
+from dynatui.lab.bench.paper.report import PaperReport
+
+
+def draw(report: PaperReport, folder: Path) -> list[Path]:
+    """Draws every figure for which the report has cells, as PNG and SVG.
+
+    Args:
+        report: Report of a measurement, complete or not.
+        folder: Folder of the files; created if it does not exist.
+
+    Returns:
+        Paths of the files, in the order of the catalogue.
+
+    Raises:
+        ConfigError: matplotlib cannot be imported, or a file cannot be written.
+    """
+    try:
+        from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
+    except ImportError as error:
+        raise ConfigError(
+            f"figures cannot be drawn without matplotlib ({first_line(error)}); run pip install 'dynatui[bench]'"
+        ) from error
+    paths = []
+    for name, content in pictures(report):
+        paths.append(made_folder(folder) / name)
+        write_whole(paths[-1], content)
+    return paths

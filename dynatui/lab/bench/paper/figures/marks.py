@@ -1,0 +1,192 @@
+"""Parts of figures: curves, bars and heat maps of means with their intervals.
+
+This module does not depend on reports.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.patheffects import withStroke
+from matplotlib.transforms import Affine2D, Bbox, ScaledTranslation, Transform
+
+from decoder.analysis.interval import Interval
+from dynatui.lab.bench.paper.figures.cells import Points, Table
+from dynatui.lab.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
+
+LEAST_ROOM = 0.06
+"""Minimum distance between two ticks with numbers, as a fraction of the x axis."""
+SMALL = 7.5
+LETTER = 4.6
+"""Average width of a letter at font size `SMALL`, in points."""
+
+
+def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
+    """Draws a curve with marks and whiskers and returns its artists; draws nothing if there are no points."""
+    if not points:
+        return []
+    drawn = {"color": look.colour, "marker": look.mark, "linestyle": look.dash, "label": label} | style
+    stats = [stat for _, stat in points]
+    parts = axes.errorbar([x for x, _ in points], means(stats, scale), yerr=errors(stats, scale), elinewidth=1, **drawn)
+    return [*parts.get_children()]
+
+
+def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: float, **style: Any) -> None:
+    """Draws bars with whiskers for their intervals."""
+    drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
+    axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
+
+
+def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
+    """Mean of each interval, multiplied by `scale`."""
+    return [stat.value * scale for stat in stats]
+
+
+def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
+    """Distances of the lower and upper bounds from the mean; nan, which draws no whisker, if there is no interval."""
+    below = [math.nan if stat.low is None else (stat.value - _ends(stat)[0]) * scale for stat in stats]
+    above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.value) * scale for stat in stats]
+    return [below, above]
+
+
+def above_bars(
+    axes: Axes, places: Sequence[float], stats: Sequence[Interval], texts: Sequence[str], **style: Any
+) -> None:
+    """Writes a text above each bar and its whisker."""
+    for place, stat, text in zip(places, stats, texts, strict=True):
+        write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", **style)
+
+
+def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float, float], **style: Any) -> None:
+    """Writes text at an offset in points from a place, with a white outline to be readable on top of lines."""
+    drawn: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": SMALL} | style
+    rim = withStroke(linewidth=2, foreground="white")
+    axes.annotate(text, place, offset, textcoords="offset points", path_effects=[rim], zorder=6, **drawn)
+
+
+def level(axes: Axes, y: float) -> None:
+    """Draws a dashed horizontal line behind all other marks."""
+    axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
+
+
+def star(axes: Axes, x: float, y: float) -> list[Artist]:
+    """Draws a star, which marks the best point."""
+    style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
+    return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
+
+
+def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
+    """Shifts artists to the right by a number of points, so that whiskers of several curves do not overlap."""
+    for part in parts:
+        part.set_transform(axes.transData + ScaledTranslation(right / 72, 0, axes.figure.dpi_scale_trans))
+
+
+def ticks_at(axes: Axes, places: Sequence[float]) -> None:
+    """Sets ticks at these x values only; a tick that is too close to the previous numbered tick has no number."""
+    axes.set_xticks(list(places))
+    axes.minorticks_off()
+    across = axes.transScale + axes.transLimits
+    texts, last = [], -1.0
+    for place in places:
+        here = float(across.transform((place, 1))[0])
+        texts.append(f"{place:g}" if here - last >= LEAST_ROOM else "")
+        last = here if texts[-1] else last
+    axes.set_xticklabels(texts)
+
+
+def logarithmic(axes: Axes, places: Sequence[float]) -> None:
+    """Makes the x axis logarithmic if all values are positive and not all are equal."""
+    if min(places) > 0 and len(set(places)) > 1:
+        axes.set_xscale("log")
+
+
+def confine(axes: Axes, bottom: float, top: float) -> None:
+    """Scales the y axis so that data and ticks lie between the fractions `bottom` and `top` of the axis's height."""
+    low, high = axes.get_ylim()
+    whole = (high - low) / (top - bottom)
+    ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
+    axes.set_ylim(low - bottom * whole, high + (1 - top) * whole)
+    axes.set_yticks(ticks)
+
+
+def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None:
+    """Draws a heat map with a number in each cell and a frame around the best cell; unmeasured cells are white."""
+    rows, columns = (sorted({place[side] for place in values}) for side in (0, 1))
+    table = [[values.get((row, column), float("nan")) for column in columns] for row in rows]
+    axes.imshow(table, cmap=COLOURS_OF_VALUES, aspect="auto", origin="lower")
+    axes.set_xticks(range(len(columns)), [f"{column:g}" for column in columns])
+    axes.set_yticks(range(len(rows)), [f"{row:g}" for row in rows])
+    axes.grid(visible=False)
+    middle = (min(values.values()) + max(values.values())) / 2
+    best = max(values, key=lambda place: values[place])
+    for (row, column), value in values.items():
+        x, y = columns.index(column), rows.index(row)
+        colour = "black" if value > middle else "white"
+        axes.text(x, y, written(value), ha="center", va="center", fontsize=8, color=colour)
+        if (row, column) == best:
+            axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, fill=False, ls="--", lw=1.8, ec=ACCENT))
+
+
+def name_points(
+    figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
+) -> None:
+    """Writes a name near each point, at the place with the least overlap, and draws a line from the name to the point.
+
+    Args:
+        figure: Figure that is complete except for the names, because its layout must be final.
+        axes: Axes that contain the points.
+        named: Triples (name, x, y).
+        occupied: All points and whiskers that names should not overlap, as pairs of x and the mean with its interval.
+    """
+    figure.draw_without_rendering()
+    to_points = Affine2D().scale(72 / figure.dpi)
+    sheet = axes.bbox.transformed(to_points)
+    marks = [_covered(axes.transData + to_points, x, stat) for x, stat in occupied]
+    names: list[Bbox] = []
+    for name, x, y in named:
+        left, bottom = (axes.transData + to_points).transform((x, y))
+        box = min(_near(left, bottom, len(name)), key=partial(_hidden, sheet, names, marks))
+        names.append(box)
+        offset = (box.x0 + box.x1) / 2 - left, (box.y0 + box.y1) / 2 - bottom
+        write(axes, name, (x, y), offset, arrowprops={"arrowstyle": "-", "color": MIDDLE, "linewidth": 0.6})
+
+
+def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
+    """Rectangles in which the label of a data point may be placed, in units of 1/72 inch; the nearest one is first."""
+    width, height = LETTER * letters, 1.3 * SMALL
+    return [
+        Bbox.from_bounds(
+            left + math.cos(angle) * (distance + width / 2) - width / 2,
+            bottom + math.sin(angle) * distance - height / 2,
+            width,
+            height,
+        )
+        for distance in range(12, 84, 8)
+        for angle in (math.pi / 8 * turn for turn in (1, 7, -1, -7, 2, 6, -2, -6, 4, -4, 3, 5, -3, -5, 0, 8))
+    ]
+
+
+def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
+    """Cost of a candidate rectangle: 100 if the rectangle extends beyond the axes, plus 10 for each name and 1 for each
+    mark that the rectangle overlaps.
+    """
+    outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
+    return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
+
+
+def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
+    """Rectangle that a mark and its whisker cover, in points."""
+    (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
+    return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
+
+
+def _ends(stat: Interval) -> tuple[float, float]:
+    """Lower and upper end of the whisker; if there is no interval, each end is the mean."""
+    low = stat.value if stat.low is None else min(stat.value, stat.low)
+    high = stat.value if stat.high is None else max(stat.value, stat.high)
+    return low, high

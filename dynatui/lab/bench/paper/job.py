@@ -1,0 +1,206 @@
+"""Complete measurement of `dynatui bench paper`: loads models, warms lanes up and measures block by block.
+
+In a block, all lanes decode one prompt, one after the other and in random order; the decoding by one lane is a turn.
+Blocks that the log already contains are not measured again.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from decoder.engine import Engine
+from decoder.errors import ConfigError
+from decoder.models.pair import Pair
+from decoder.run.loading import load_pair
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.system.whole_files import made_folder
+from dynatui.lab.bench.contenders import Contender
+from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.machine import load
+from dynatui.lab.bench.on_pair import Note, OnPair, pair_names
+from dynatui.lab.bench.paper.blocks import turns
+from dynatui.lab.bench.paper.contenders import contenders
+from dynatui.lab.bench.paper.experiments import Extent, Plan, plan
+from dynatui.lab.bench.paper.header import header
+from dynatui.lab.bench.paper.prompts import encoded, needed
+from dynatui.lab.bench.paper.records import FORMAT, Block, Header, PaperLog, Resumed, blocks_of
+from dynatui.lab.bench.paper.report import PaperReport
+from dynatui.lab.bench.paper.request import PaperExperiment, PaperRequest
+from dynatui.lab.bench.paper.summary import report
+from dynatui.lab.bench.progress import Done, Progress, Show, interrupted
+from dynatui.lab.bench.protocol import Experiment, Sample, can_decode, endless, longest_first, measured
+from dynatui.lab.bench.record_log import opened
+
+
+@dataclass(frozen=True)
+class OnPaper(OnPair):
+    """Options of a measurement, before models are loaded."""
+
+    text_sets: tuple[TextSet, ...]
+    extent: Extent = field(default_factory=Extent)
+    must_fit: bool = False
+    """Whether texts of `extent.length` tokens that exceed the context raise an error; otherwise, they are shortened."""
+    stops_at_eos: bool = False
+    temperature: float = 0.0
+    top_p: float = 1.0
+    seed: int = 0
+    log: Path | None = None
+    """Path of the log, from which an interrupted measurement resumes; None keeps results in memory only."""
+
+    def plan(self, extent: Extent) -> Plan:
+        """Plan of all experiments; raises a ConfigError for an unknown experiment or lane."""
+        return plan(extent, self.text_sets, sampled=self.temperature > 0)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Loaded models, log and prompts of a measurement."""
+
+    engine: Engine
+    log: PaperLog
+    header: Header
+    prompts: tuple[Sequence[Sequence[int]], ...]
+    """Token ids of the prompts of each experiment."""
+    attempts: int
+    """Maximum number of attempts at a turn when other processes disturb its timing."""
+
+
+@contextmanager
+def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
+    """Context with loaded models, opened log and encoded prompts; in the context, other processes cannot use the log.
+
+    Raises:
+        DecoderError: An option is invalid, or a text does not fit into the context. The log belongs to another
+            measurement or machine, is locked by another process, or cannot be written. The models cannot be loaded, or
+            the device fails.
+    """
+    experiments = job.plan(job.extent).experiments
+    sampling = Sampling(job.temperature, 0, job.top_p)
+    if job.log is not None:
+        made_folder(job.log.parent)  # an unusable folder must be reported before the slow loading of models
+    with opened(job.log, FORMAT) as log:
+        engine = _engine(job, sampling, note)
+        pair, sets = engine.pair, {texts.name: texts for texts in job.text_sets}
+        prompts = tuple(encoded(pair, sets[each.data_set], each) for each in experiments)
+        longest = max(len(ids) for these in prompts for ids in these)
+        extent = _fitting(job, pair.context - longest, note)
+        first = header(pair, _asked(job, pair, extent), log, longest + extent.length, note)
+        yield Prepared(engine, log, first, prompts, extent.attempts)
+
+
+def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
+    """Measures all blocks that the log lacks; `show` displays the progress.
+
+    Raises:
+        DecoderError: See `prepared` and `measure`.
+        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
+    """
+    with prepared(job, note) as ready:
+        early = interrupted(show(measure(ready, note)))
+        blocks = blocks_of(ready.log)
+        if not blocks:
+            raise KeyboardInterrupt
+        return Done(report(ready.header, blocks, ready.log.of(Resumed)), early)
+
+
+def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
+    """Measures all blocks that the log lacks; after each turn, yields the decoded share of all tokens.
+
+    A block is written to the log before the progress of its last turn is yielded.
+
+    Raises:
+        DecoderError: The device's memory is full, or the log cannot be written.
+    """
+    request = ready.header.request
+    sizes = [_turns(request, experiment) * experiment.lengths[-1] for experiment in request.experiments]
+    for number, experiment in enumerate(request.experiments):
+        for taken_turns, line in _experiment(ready, number, note):
+            decoded = sum(sizes[:number]) + taken_turns * experiment.lengths[-1]
+            yield Progress(f"{experiment.name}, {experiment.data_set}: {line}", decoded / sum(sizes))
+    yield Progress("measured", 1.0)
+
+
+def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
+    """Yields the number of finished turns and a line about the latest turn; yields nothing if no block is missing."""
+    request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
+    done = {(each.repeat, each.prompt) for each in blocks_of(ready.log) if each.experiment == number}
+    if len(done) == experiment.prompts * experiment.repeats:
+        return
+    taken_turns = len(done) * len(experiment.lanes)
+    warm_up = longest_first(prompts)[: request.warm_up]
+    able: list[Contender] = []
+    for contender in contenders(ready.engine.pair, request, experiment):
+        able += [contender] * can_decode(ready.engine, contender, warm_up, note)
+        taken_turns += len(warm_up)
+        yield taken_turns, f"warmed up {contender.name}"
+    lanes = Experiment(
+        able,
+        prompts,
+        warm_up,
+        experiment.repeats,
+        request.seed + number,
+        lengths=experiment.lengths,
+        attempts=ready.attempts,
+    )
+    samples: list[Sample] = []
+    for sample in measured(ready.engine, lanes, lanes.turns(done)):
+        taken_turns += 1
+        samples.append(sample)
+        if len(samples) == len(able):
+            ready.log.add(_block(ready, number, samples))
+            samples = []
+        yield taken_turns, f"prompt {sample.prompt + 1} of {len(prompts)}"
+
+
+def _turns(request: PaperRequest, experiment: PaperExperiment) -> int:
+    """Number of turns of all lanes in an experiment, warm-up included."""
+    warm_up = min(request.warm_up, experiment.prompts)
+    return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
+
+
+def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> Block:
+    prompt = samples[0].prompt
+    ids = ready.prompts[number][prompt]
+    return Block(
+        experiment=number,
+        prompt=prompt,
+        repeat=samples[0].repeat,
+        prompt_tokens=len(ids),
+        turns=turns(ready.engine, ready.header.request, ids, samples),
+        load=load(),
+    )
+
+
+def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
+    """Engine with the loaded models and the requested end-of-text behaviour, seed and sampling."""
+    engine = load_pair(**job.pair_options, report=note)
+    return (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
+
+
+def _fitting(job: OnPaper, room: int, note: Note) -> Extent:
+    """Extent with texts of at most `room` tokens; if longer texts are requested and `must_fit` is set, raises
+    ConfigError.
+    """
+    if job.extent.length <= room:
+        return job.extent
+    fits = f"the longest prompt leaves room for {room} new tokens in the models' context"
+    if job.must_fit:
+        raise ConfigError(f"--max-new-tokens is {job.extent.length}, but {fits}; give {room} or less")
+    note(f"{fits}; {room} tokens are decoded instead of {job.extent.length}")
+    return replace(job.extent, length=room)
+
+
+def _asked(job: OnPaper, pair: Pair, extent: Extent) -> PaperRequest:
+    planned = job.plan(extent)
+    return PaperRequest(
+        **pair_names(pair),
+        seed=job.seed,
+        temperature=job.temperature,
+        top_p=job.top_p,
+        stops_at_eos=job.stops_at_eos,
+        warm_up=extent.warm_up,
+        text_sets=tuple(needed(texts, planned.experiments) for texts in job.text_sets),
+        lanes=planned.lanes,
+        experiments=planned.experiments,
+    )

@@ -1,0 +1,238 @@
+"""Runner of every benchmark: contenders decode the same prompts in turns, and each turn yields a sample.
+
+A machine's speed drifts over minutes, so only turns that closely follow one another are compared: all contenders decode
+one prompt before any contender decodes the next prompt. The order of the contenders is random and new for each prompt,
+so that no contender always follows the same other contender. Warm-up turns, which are not counted, come first. A turn
+that other processes disturbed is repeated.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import TypeAlias
+
+from msgspec import structs
+
+from decoder.analysis.metrics import Tally
+from decoder.engine import Engine
+from decoder.errors import DeviceError, PairError
+from decoder.methods import WHOLE, same_until
+from decoder.system.device import memory_is_full
+from decoder.system.waiting import waited_s
+from dynatui.lab.bench.contenders import Contender, Trial
+from dynatui.lab.bench.cuts import totals_at
+from dynatui.lab.bench.instrumented import Seen
+from dynatui.lab.bench.machine import peak_during
+from dynatui.lab.bench.on_pair import Note
+from dynatui.lab.bench.progress import Progress
+
+DISTURBED = 0.03
+"""Largest share of a turn's time in which threads may wait for a processor; a turn with a larger share is repeated."""
+ATTEMPTS = 3
+"""Maximum number of times that one turn is run if other processes disturb it."""
+Tokens: TypeAlias = Sequence[int]
+"""Token ids of a prompt or text."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Turn of a benchmark: one contender decodes one prompt once."""
+
+    repeat: int
+    prompt: int
+    contender: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Result of one turn."""
+
+    contender: str
+    group: str
+    prompt: int
+    repeat: int
+    tally: Tally
+    at: tuple[Tally, ...] = ()
+    """Totals at each of the experiment's lengths; only the last totals include the peak memory of the whole turn."""
+    seen: Seen | None = None
+    """Time and work of both models after prefill; None if unknown. The next two fields are described in `Trial`."""
+    kv_bytes: int | None = None
+    waits: int | None = None
+    waited: float | None = None
+    """Share of the turn's time in which threads waited for a processor; None if the system does not report it."""
+    same_until: int | None = WHOLE
+    """Number of leading tokens that must equal the tokens of `ar`; None if all tokens may differ."""
+
+
+def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
+    """All turns, ordered by repeat, then by prompt; the contenders of each prompt are in random order."""
+    random = Random(seed)
+    for repeat in range(repeats):
+        for prompt in range(prompts):
+            yield from (Turn(repeat, prompt, contender) for contender in random.sample(range(contenders), contenders))
+
+
+def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
+    """All turns, ordered by repeat; the prompts and contenders within a repeat are in random order.
+
+    This order is for benchmarks that compare prompts as well as contenders.
+    """
+    random = Random(seed)
+    for repeat in range(repeats):
+        turns = [Turn(repeat, prompt, contender) for prompt in range(prompts) for contender in range(contenders)]
+        yield from random.sample(turns, len(turns))
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Contenders, prompts, text lengths and repeats that are measured together, and the order of the turns."""
+
+    contenders: Sequence[Contender]
+    prompts: Sequence[Tokens]
+    warm_up: Sequence[Tokens]
+    """Prompts that each contender decodes before its first turn, without being measured."""
+    repeats: int = 1
+    seed: int = 0
+    """Seed of the random order of turns."""
+    lengths: Sequence[int] = ()
+    """Text lengths in new tokens, in ascending order; a sample has the totals at each of these lengths."""
+    order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
+    """(contenders, prompts, repeats, seed) -> all turns."""
+    attempts: int = ATTEMPTS
+
+    def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
+        """All turns in order, except those of the (repeat, prompt) blocks in `done`, which are already measured."""
+        order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
+        return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
+
+
+def endless(engine: Engine) -> Engine:
+    """Engine whose texts ignore the end-of-text token, so that all texts have the same length."""
+    return replace(engine, pair=replace(engine.pair, eos=frozenset()))
+
+
+def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
+    """Prompts sorted from longest to shortest, since a longer text after a shorter one would discard the CUDA graphs
+    and memory made for the shorter text.
+    """
+    return sorted(prompts, key=len, reverse=True)
+
+
+def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
+    """Decodes the warm-up prompts; returns the experiment without the contenders for which `can_decode` is false.
+
+    Raises:
+        DeviceError: The device's memory is full.
+    """
+    able = [contender for contender in experiment.contenders if can_decode(engine, contender, experiment.warm_up, note)]
+    return replace(experiment, contenders=able)
+
+
+def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
+    """Decodes the prompts without measuring; returns whether this works. If not, `note` receives the reason.
+
+    Raises:
+        DeviceError: The device's memory is full.
+    """
+    return all(_works(engine, contender, prompt, note) for prompt in prompts)
+
+
+def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> Iterator[Sample]:
+    """Yields the sample of each turn as soon as it is measured, in the order of the turns.
+
+    Raises:
+        DeviceError: The device's memory is full.
+    """
+    gc.collect()
+    gc.freeze()  # otherwise each collection would scan the loaded models, which takes a large part of a second
+    try:
+        for turn in turns:
+            yield _sample(engine, experiment, turn)
+    finally:
+        gc.unfreeze()
+
+
+def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment) -> Iterator[Progress]:
+    """Measures all turns and appends their samples; yields the progress after each turn.
+
+    Raises:
+        DeviceError: The device's memory is full.
+    """
+    turns = experiment.turns()
+    for number, sample in enumerate(measured(engine, experiment, turns), 1):
+        samples.append(sample)
+        yield Progress(f"{number} of {len(turns)} turns", number / len(turns))
+
+
+def disturbed(waits: Iterable[float | None]) -> int:
+    """Number of disturbed turns; `waits` has the share of each turn's time in which threads waited for a processor."""
+    return sum(waited > DISTURBED for waited in waits if waited is not None)
+
+
+def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
+    contender, prompt = experiment.contenders[turn.contender], experiment.prompts[turn.prompt]
+    trial, waited = _undisturbed(engine, contender, prompt, experiment.attempts)
+    return Sample(
+        contender.name,
+        contender.group,
+        turn.prompt,
+        turn.repeat,
+        trial.tally,
+        at=totals_at(trial, experiment.lengths),
+        seen=trial.seen,
+        kv_bytes=trial.kv_bytes,
+        waits=trial.waits,
+        waited=waited,
+        same_until=same_until(contender.group, contender.settings, len(prompt)),
+    )
+
+
+def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
+    """First trial whose threads hardly waited for a processor, or else the trial whose threads waited least.
+
+    Also returns the share of the trial's time in which threads waited. The choice depends only on this share, never on
+    the speed.
+    """
+    trials: list[tuple[float, Trial]] = []
+    while len(trials) < attempts:
+        before, start = waited_s(), time.perf_counter()
+        trial = _alone(engine, contender, prompt)
+        after, duration_s = waited_s(), time.perf_counter() - start
+        if before is None or after is None:
+            return trial, None
+        trials.append(((after - before) / duration_s, trial))
+        if trials[-1][0] <= DISTURBED:
+            break
+    waited, trial = min(trials, key=lambda turn: turn[0])
+    return trial, waited
+
+
+def _works(engine: Engine, contender: Contender, prompt: Tokens, note: Note) -> bool:
+    try:
+        _alone(engine, contender, prompt)
+    except DeviceError:
+        raise
+    except Exception as error:
+        if not (contender.foreign or isinstance(error, PairError)):
+            raise
+        note(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
+        return False
+    return True
+
+
+def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> Trial:
+    """Collects garbage, then runs one turn; the returned trial includes the peak memory."""
+    gc.collect(1)
+    with peak_during(engine.pair.target.device) as peak:
+        try:
+            trial = contender.run(engine, prompt)
+        except (RuntimeError, MemoryError) as error:
+            if not memory_is_full(error):
+                raise
+            raise DeviceError(
+                f"the memory of {engine.pair.device} is full; choose smaller models, smaller trees, --dtype float16 "
+                "or fewer --max-new-tokens"
+            ) from error
+    return replace(trial, tally=structs.replace(trial.tally, peak_bytes=peak()))

@@ -1,0 +1,281 @@
+"""Log of a measurement, with one JSON line per record, from which a stopped measurement resumes.
+
+The first line is the header, and every other line is a record. A killed process, a full disk or a power failure can
+damage the last lines; damaged lines at the end are dropped, and their results are measured again. Only one process at a
+time may write a log; see `opened`. This module does not depend on the content of records.
+"""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import msgspec
+import torch
+from msgspec import UNSET, UnsetType
+
+from decoder.errors import ConfigError, shortened
+from decoder.json_values import too_large
+from dynatui.lab.bench.machine import Machine, examined, unlike, utc_now
+from dynatui.lab.bench.on_pair import Note, differing
+
+_MOST_BYTES = 2**28
+"""Maximum size of a log, so that an endless device cannot fill the memory."""
+
+Q = TypeVar("Q")
+C = TypeVar("C")
+
+
+class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="begun"):
+    """First line of a log: machine, request, and times of forward passes."""
+
+    schema: int
+    """Version of the lines' format."""
+    started_at: str
+    """Start of the measurement, UTC in ISO 8601."""
+    commit: str | None | UnsetType = UNSET
+    """Git commit of the source tree, with "-dirty" if files differ from the commit; None outside of a git checkout.
+
+    Unset if this kind of measurement does not record commits.
+    """
+    machine: Machine
+    request: Q = msgspec.field(name="asked")
+    """All options that determine the results; a measurement can resume the log only if its request is equal."""
+    costs: C
+    context: int | UnsetType = UNSET
+    """Context length of the pair, in tokens; unset if this kind of measurement does not record it."""
+
+
+H = TypeVar("H", bound=LogHeader[Any, Any])
+R = TypeVar("R")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class LogFormat(Generic[H, R]):
+    """Format of the lines of one kind of log."""
+
+    lines: "msgspec.json.Decoder[H | R]"
+    """JSON decoder of one line."""
+    schema: int
+    """The only supported version of the lines' format."""
+    remedy: str
+    """Advice in errors about an unusable file, such as "set --output to another file"."""
+
+
+class RecordLog(Generic[H, R]):
+    """Log with its header and records, kept in a file if a path is given, else in memory."""
+
+    def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
+        """Reads the log from its file, if the file exists; to write to the file, use `opened`.
+
+        Args:
+            path: File, which need not exist yet; if None, records are kept only in memory.
+            kind: Format of the lines.
+
+        Raises:
+            ConfigError: The file cannot be read, or is not a log of this kind.
+        """
+        self._path, self._decoder, self._remedy = path, kind.lines, kind.remedy
+        self.schema = kind.schema
+        self.header: H | None = None
+        self.records: list[R] = []
+        for line in self._lines():
+            self._take(line)
+
+    def of(self, kind: type[K]) -> list[K]:
+        """Records of one type, in the order of the lines."""
+        return [record for record in self.records if isinstance(record, kind)]
+
+    def begin(self, header: H, *, complete: bool = False) -> H:
+        """Header of the log; if the log has no header yet, the given header is written and returned.
+
+        Args:
+            header: Header of this measurement.
+            complete: Whether the log has all records; a complete log can be shown on any machine.
+
+        Raises:
+            ConfigError: The log has another request, or cannot be written. Or the log is incomplete and was started on
+                another machine; times of two machines cannot be compared.
+        """
+        if self.header is None:
+            self._write(header)
+            return header
+        if other := differing(header.request, self.header.request):
+            raise ConfigError(
+                f"{self._shown} was started with other values of {', '.join(other)}; "
+                f"give the same values, or {self._remedy}"
+            )
+        if not complete and (others := unlike(self.header.machine, header.machine)):
+            raise self.refused(f"was started on another machine: {'; '.join(map(shortened, others))}")
+        return self.header
+
+    def add(self, record: R) -> None:
+        """Appends one record.
+
+        Raises:
+            ConfigError: The log cannot be written.
+        """
+        self._write(record)
+
+    def refused(self, why: str) -> ConfigError:
+        """Error that names the fault of the file and the remedies."""
+        return ConfigError(f"{self._shown} {why}; remove this file, or {self._remedy}")
+
+    @property
+    def _shown(self) -> str:
+        return shortened(self._path)
+
+    def _take(self, line: H | R) -> None:
+        if isinstance(line, LogHeader):
+            self.header = line  # type: ignore[assignment]  # the decoder's only type of header is H
+        else:
+            self.records.append(line)
+
+    def _write(self, line: H | R) -> None:
+        if self._path is not None:
+            try:
+                with self._path.open("ab") as file:
+                    file.write(msgspec.json.encode(line) + b"\n")
+            except OSError as error:
+                raise self._unusable("write", error) from None
+        self._take(line)
+
+    def _lines(self) -> list[H | R]:
+        """Decoded lines of the file; damaged lines at the end are removed from the file."""
+        if self._path is None:
+            return []
+        content = self._content(self._path)
+        *ended, _ = content.split(b"\n")
+        decoded = [self._decoded(line) for line in ended]
+        while decoded and decoded[-1] is None:
+            decoded.pop()
+        lines = [line for line in decoded if line is not None]
+        begins = bool(lines) and isinstance(lines[0], LogHeader) and lines[0].schema == self.schema
+        if not content.startswith(_PREFIX[: len(content)]) or (ended and not begins):
+            raise self._foreign()
+        if len(lines) < len(decoded):
+            raise self.refused(f"is damaged in line {decoded.index(None) + 1}")
+        whole = sum(len(line) + 1 for line in ended[: len(lines)])
+        if whole < len(content):
+            self._truncate(self._path, whole)
+        return lines
+
+    def _content(self, path: Path) -> bytes:
+        try:
+            with path.open("rb") as file:
+                content = file.read(_MOST_BYTES + 1)
+        except FileNotFoundError:
+            return b""
+        except OSError as error:
+            raise self._unusable("read", error) from None
+        if len(content) > _MOST_BYTES:
+            raise self.refused(f"has more than {_MOST_BYTES >> 20} MiB, more than any measurement")
+        return content
+
+    def _truncate(self, path: Path, size: int) -> None:
+        try:
+            os.truncate(path, size)
+        except OSError as error:
+            raise self._unusable("write", error) from None
+
+    def _decoded(self, line: bytes) -> H | R | None:
+        """Header or record; None if the line is damaged."""
+        try:
+            decoded = self._decoder.decode(line)
+        except msgspec.ValidationError:
+            raise self._foreign() from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        if too_large(msgspec.json.decode(line)) is not None:
+            raise self._foreign()
+        return decoded
+
+    def _foreign(self) -> ConfigError:
+        return ConfigError(f"{self._shown} holds no measurement that this version can read; {self._remedy}")
+
+    def _unusable(self, what: str, error: OSError) -> ConfigError:
+        return ConfigError(f"cannot {what} {self._shown}: {error.strerror}; {self._remedy}")
+
+
+def header_now(
+    log: "RecordLog[LogHeader[Q, C], Any]",
+    request: Q,
+    device: torch.device,
+    costs: Callable[[], C],
+    note: Note,
+    *,
+    commit: str | None | UnsetType = UNSET,
+    context: int | UnsetType = UNSET,
+) -> LogHeader[Q, C]:
+    """Header of a measurement that begins or resumes a log now.
+
+    Args:
+        log: Log; if it already has a header, the times of forward passes in that header are kept.
+        request: Request of the measurement.
+        device: Device of the target.
+        costs: Function that times forward passes; called only for a new log.
+        note: Receiver of progress lines.
+        commit: See `LogHeader`.
+        context: See `LogHeader`.
+    """
+    if log.header is None:
+        note("measuring forward passes")
+    return LogHeader(
+        schema=log.schema,
+        started_at=utc_now(),
+        commit=commit,
+        machine=examined(device),
+        request=request,
+        costs=costs() if log.header is None else log.header.costs,
+        context=context,
+    )
+
+
+@contextmanager
+def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]]:
+    """Log whose file is locked against other processes; see `alone` and `RecordLog` for arguments and errors."""
+    with alone(path, kind.remedy):
+        yield RecordLog(path, kind)
+
+
+@contextmanager
+def alone(path: Path | None, remedy: str) -> Iterator[None]:
+    """Locks a log against other processes; has no effect on network file systems that do not support locks.
+
+    Args:
+        path: File, created if missing; None locks nothing.
+        remedy: Advice in errors about an unusable file, such as "set --output to another file".
+
+    Raises:
+        ConfigError: Another process holds the lock, or the file cannot be written.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        file = path.open("ab")
+    except OSError as error:
+        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
+    with file:
+        _lock(file.fileno(), path, remedy)
+        yield
+
+
+def _lock(descriptor: int, path: Path, remedy: str) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ConfigError(
+            f"another process is writing to {shortened(path)}; wait until that process ends, or {remedy}"
+        ) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
+            raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
+
+
+_PREFIX = b'{"type":"begun",'

@@ -1,0 +1,220 @@
+"""Report of a complete measurement, as `--json` writes it: samples, settings, machine, and computed tables."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import msgspec
+
+from decoder.analysis.metrics import figures
+from decoder.engine import Engine
+from decoder.events import Figures, place
+from decoder.models.pair import Pair
+from decoder.run.config import RunConfig
+from decoder.run.decoding_path import decoding_path
+from dynatui.lab.bench.arithmetic import Arithmetic, Work, shape
+from dynatui.lab.bench.contenders import BASELINE
+from dynatui.lab.bench.machine import Machine, load, read_bytes, utc_now
+from dynatui.lab.bench.protocol import Experiment, Sample
+from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
+from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.summary import (
+    Bandwidth,
+    Comparison,
+    Difference,
+    Row,
+    comparisons,
+    differences,
+    near_tie_judge,
+    rows,
+)
+
+SCHEMA = 1
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """Models, machine and settings of a measurement."""
+
+    schema: int = SCHEMA
+    started_at: str
+    """Start of the measurement in UTC, as ISO 8601."""
+    machine: Machine
+    target: str
+    draft: str
+    device: str
+    ranks: list[str] = []
+    """Device of each process that runs the target; empty if one process runs it."""
+    dtype: str
+    draft_dtype: str
+    exact: bool = False
+    """Whether passes are batch-invariant, so that methods agree bit for bit."""
+    path: str = ""
+    """Decoding path; the next field has the reason for this path. See `decoder.run.decoding_path`."""
+    path_reason: str = ""
+    contenders: dict[str, dict[str, Any]]
+    """All parameters of each contender, by contender name."""
+    prompts: list[list[int]]
+    """Prompts as token ids."""
+    max_new_tokens: int
+    repeats: int
+    seed: int
+    temperature: float = 0.0
+    """Sampling temperature; 0 means greedy decoding. Above 0, baselines draw other random numbers, so their texts are
+    not compared with the texts of `ar`.
+    """
+    top_k: int = 0
+    top_p: float = 1.0
+
+    @property
+    def place(self) -> str:
+        """Device of the pair as text; devices of all processes if the target is split over several processes."""
+        return place(self.device, self.ranks)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one turn; its figures compare the text with the text of `ar` for the same prompt and repeat."""
+
+    contender: str
+    group: str
+    prompt: int
+    repeat: int
+    figures: Figures
+    models_s: float | None
+    """Part of `decode_s` spent in calls of both models; None if unknown."""
+    target_work: Work | None
+    """Work of the target's calls after prefill; None if unknown."""
+    draft_work: Work | None
+    kv_bytes: int | None
+    """Allocated bytes of both models' KV caches; None if unknown."""
+    waits: int | None
+    """Number of times that the host waited for the device during rounds; None if not counted."""
+    waited: float | None
+    """Share of the turn's time in which threads waited for a processor; None if unknown."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of methods and baselines on texts."""
+
+    setup: Setup
+    load_after: float | None
+    peak_bytes_by_rank: list[int] = []
+    """Peak memory of each process of the target; empty if one process runs the target, or if a process could not
+    report its peak.
+    """
+    rows: list[Row]
+    best_generate: str | None
+    comparisons: list[Comparison]
+    differences: list[Difference]
+    texts: dict[int, list[int]]
+    """Tokens of the text of `ar`, by prompt number."""
+    samples: list[Record]
+
+
+class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of rounds with trees of given sizes after texts of given lengths."""
+
+    setup: Setup
+    load_after: float | None
+    peak_bytes_by_rank: list[int] = []
+    """Peak memory of each process of the target; see the same field of `Report`."""
+    arithmetic: Arithmetic
+    rounds: list[Rounds]
+    growth: list[Growth]
+    """How the cost of rounds grows with the length of the text, relative to the cost at the first length."""
+    samples: list[Record]
+
+
+def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig) -> Setup:
+    """Setup of a planned measurement."""
+    path, pair = decoding_path(engine), engine.pair
+    return Setup(
+        started_at=utc_now(),
+        machine=machine,
+        target=pair.target_name,
+        draft=pair.draft_name,
+        device=pair.device,
+        ranks=list(pair.target.ranks.devices) if pair.target.ranks else [],
+        dtype=pair.dtype,
+        draft_dtype=pair.draft_dtype,
+        exact=engine.exact,
+        path=path.name,
+        path_reason=path.reason,
+        contenders={contender.name: dict(contender.settings) for contender in plan.contenders},
+        prompts=[list(prompt) for prompt in plan.prompts],
+        max_new_tokens=config.max_new_tokens,
+        repeats=plan.repeats,
+        seed=config.seed,
+        **asdict(config.sampling),
+    )
+
+
+def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
+    """Report of samples on texts; `peaks` has the peak memory of each rank, in bytes."""
+    return Report(
+        setup=setup,
+        load_after=load(),
+        peak_bytes_by_rank=list(peaks),
+        rows=rows(samples, setup.seed, _bandwidth(setup, engine.pair)),
+        best_generate=samples.best(("generate",), setup.seed),
+        comparisons=comparisons(samples, setup.seed),
+        differences=differences(samples, near_tie_judge(engine, setup.prompts)),
+        texts={prompt: list(text) for prompt, text in samples.texts.items()},
+        samples=_records(samples),
+    )
+
+
+def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
+    """Report of rounds after random tokens; `peaks` has the peak memory of each rank, in bytes."""
+    contexts = [len(prompt) for prompt in setup.prompts]
+    arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
+    return RoundsReport(
+        setup=setup,
+        load_after=load(),
+        peak_bytes_by_rank=list(peaks),
+        arithmetic=arithmetic,
+        rounds=rounds(samples, contexts, setup.seed, arithmetic, _bandwidth(setup, pair)),
+        growth=growth(samples, contexts, setup.seed, arithmetic),
+        samples=_records(samples),
+    )
+
+
+def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
+    """Bytes of weights that a pass of each model reads, and the device's copy bandwidth. None if the device is not
+    CUDA, the target is split over processes, or llama.cpp computes a model.
+    """
+    copied = setup.machine.copy_bytes_per_s
+    in_torch = not any(model.computed_by for model in pair.models.values())
+    if copied is None or pair.target.ranks or not in_torch:
+        return None
+    return Bandwidth(read_bytes(pair.target), read_bytes(pair.draft) if pair.draft else 0, copied)
+
+
+def _records(samples: Samples) -> list[Record]:
+    plain = {(turn.repeat, turn.prompt): turn.tally for turn in samples.all() if turn.contender == BASELINE}
+    return [
+        _record(
+            turn,
+            figures(
+                turn.tally,
+                plain[turn.repeat, turn.prompt],
+                same_until=None if turn.contender in samples.draws_alone else turn.same_until,
+            ),
+        )
+        for turn in samples.all()
+    ]
+
+
+def _record(turn: Sample, turn_figures: Figures) -> Record:
+    return Record(
+        contender=turn.contender,
+        group=turn.group,
+        prompt=turn.prompt,
+        repeat=turn.repeat,
+        figures=turn_figures,
+        models_s=turn.seen.models_s if turn.seen else None,
+        target_work=turn.seen.target if turn.seen else None,
+        draft_work=turn.seen.draft if turn.seen else None,
+        kv_bytes=turn.kv_bytes,
+        waits=turn.waits,
+        waited=turn.waited,
+    )

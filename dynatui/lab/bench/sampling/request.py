@@ -1,0 +1,139 @@
+"""Request of a comparison: sampling settings, verifiers and tree shapes. This module does not depend on models."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
+from decoder.errors import require
+from decoder.prompts.prompt import AnyPrompt
+from decoder.sampling.settings import Sampling
+from decoder.selector.actions import MOST
+from decoder.verify.names import VERIFIER_NAMES, Drafting
+from dynatui.lab.bench.on_pair import PairRequest
+
+PATH_VERIFIERS = ("naive", "block")
+"""Verifiers of a single drafted path; they are compared on chains only."""
+BY_ROLLOUTS = "traversal"
+"""Verifier for which the paper's tables have a row for each number of rollouts."""
+DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
+"""Kinds of drafting in which trees have the same shape in every round."""
+HIGHEST_K, HIGHEST_LENGTH = 8, 16
+"""Upper limits of K and L; there are limits because the measurement's duration grows with the number of shapes."""
+
+
+class Place(NamedTuple):
+    """Identity of a text: number of its sampling setting, name of its task, number of its prompt within the task."""
+
+    sampling: int
+    task: str
+    prompt: int
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Verifier with one kind of drafting; in comparisons, it uses the best tree shape that this drafting allows."""
+
+    verifier: str
+    drafting: Drafting
+    k: int | None = None
+    """Required number of rollouts; None if any number is allowed."""
+
+
+class SamplingRequest(PairRequest, frozen=True, kw_only=True):
+    """Everything that determines the results; a log can only be resumed with an equal request."""
+
+    samplings: tuple[Sampling, ...]
+    tasks: dict[str, tuple[AnyPrompt, ...]]
+    """Prompts of each task."""
+    verifiers: tuple[str, ...]
+    k: int
+    """Maximum number of rollouts in a shape."""
+    length: int
+    """Maximum number of tokens in the common path before the rollouts, and also in each rollout."""
+    max_new_tokens: int
+    roots_every: int
+    """Distance in tokens between successive roots, which are the text positions at which closed forms are evaluated."""
+    decoded: int
+    """Number of prompts of each task that are also decoded, to measure tokens per second."""
+    repeats: int
+    """Number of times that each text is decoded, with different seeds."""
+    selectors: tuple[str, ...] = ()
+    """Selectors of tree shapes: for each selector, the verifier it was trained for and the SHA-256 of its file."""
+
+    def __post_init__(self) -> None:
+        unknown = [name for name in self.verifiers if name not in VERIFIER_NAMES]
+        require(
+            bool(self.verifiers) and not unknown,
+            f"--verifiers names {', '.join(unknown) or 'none'}; choose from {', '.join(VERIFIER_NAMES)}",
+        )
+        require(1 <= self.k <= HIGHEST_K, f"--k is {self.k}; give 1 to {HIGHEST_K}")
+        require(1 <= self.length <= HIGHEST_LENGTH, f"--length is {self.length}; give 1 to {HIGHEST_LENGTH}")
+        require(self.max_new_tokens >= 1, f"--max-new-tokens is {self.max_new_tokens}; give 1 or more")
+        require(self.roots_every >= 1, f"--roots-every is {self.roots_every}; give 1 or more")
+        require(self.decoded >= 0, f"--decoded is {self.decoded}; give 0 or more")
+        greedy = any(sampling.greedy for sampling in self.samplings)
+        require(not greedy, "at temperature 0, all verifiers decode greedily and so do not differ; give values above 0")
+        require(bool(self.samplings), "no temperature was given; give --temperatures or --top-p")
+
+    def shapes(self, verifier: str) -> list[DelayedTree]:
+        """All tree shapes on which a verifier is evaluated, in a fixed order."""
+        one_path = verifier in PATH_VERIFIERS
+        return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
+
+    def contests(self) -> list[Contest]:
+        """Contests of each verifier with each kind of drafting that it supports, and contests of `BY_ROLLOUTS` with
+        each K above 1.
+        """
+        contests = [
+            Contest(verifier, drafting)
+            for verifier in self.verifiers
+            for drafting in DRAFTINGS
+            if drafting == Drafting.IID or verifier not in PATH_VERIFIERS
+        ]
+        if BY_ROLLOUTS in self.verifiers:
+            contests += [Contest(BY_ROLLOUTS, Drafting.IID, k) for k in range(2, self.k + 1)]
+        return contests
+
+    def selecting(self) -> list[Contest]:
+        """Contests with a selector; none if the request leaves out shapes that a selector can choose."""
+        if not self.selectors or self.k < MOST.k or self.length < max(MOST.l1, MOST.l2):
+            return []
+        return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
+
+    def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
+        """Whether a contest allows a tree shape."""
+        if shape.k > 1 and contest.verifier in PATH_VERIFIERS:
+            return False
+        if contest.k not in (None, shape.k):
+            return False
+        return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
+
+    def places(self) -> list[Place]:
+        """Identities of all texts, in a fixed order."""
+        return [
+            Place(sampling, task, prompt)
+            for sampling in range(len(self.samplings))
+            for task, prompts in self.tasks.items()
+            for prompt in range(len(prompts))
+        ]
+
+    @property
+    def record_count(self) -> int:
+        """Number of records in a complete log: one for each evaluated text, and one for each decoding of a text."""
+        places = self.places()
+        return len(places) + sum(map(self.decodes, places)) * self.repeats
+
+    def decodes(self, place: Place) -> bool:
+        """Whether a text is also decoded, not only evaluated by closed forms."""
+        return place.prompt < self.decoded
+
+
+def samplings(temperatures: tuple[float, ...], top_ps: tuple[float, ...]) -> tuple[Sampling, ...]:
+    """Sampling settings: each temperature with top-p 1, then each top-p with temperature 1 (the paper, section 4.1)."""
+    settings = [Sampling(temperature) for temperature in temperatures]
+    return tuple(dict.fromkeys([*settings, *(Sampling(1.0, 0, top_p) for top_p in top_ps)]))
+
+
+def label(sampling: Sampling) -> str:
+    """Column head of a sampling setting: its top-p if that is below 1, else its temperature."""
+    return f"p {sampling.top_p:g}" if sampling.top_p < 1 else f"T {sampling.temperature:g}"

@@ -1,0 +1,170 @@
+"""`dynatui bench sampling`: the options for comparing lossless verifiers."""
+
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from decoder.verify.names import VERIFIER_NAMES
+from dynatui.cli import options, request, settings
+from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
+from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option
+from dynatui.lab.bench.on_pair import OnPair
+from dynatui.lab.commands.bench_result import Measured, run_and_report
+from dynatui.lab.commands.number_lists import names, numbers
+from dynatui.lab.commands.pair import PAIR
+from dynatui.lab.commands.time_left import say_line, shown
+
+TASKS = "writing,coding,translation,math_reasoning,math"
+BESIDE_PROMPTS = ("data", "tasks", "prompts")
+"""Parameters that have no effect when the user gives prompts."""
+
+
+def _numbers(flag: str, text: str) -> tuple[float, ...]:
+    return numbers(flag, text, names(text), remedy="numbers with commas between them")
+
+
+PARAMETERS: Declared = (
+    CONTEXT,
+    PAIR,
+    *in_panel(
+        PROMPTS,
+        option(
+            "--data DIR",
+            "A folder that holds spec_bench/question.jsonl; the tasks in this file replace the paper's data sets. "
+            "Without --data and without prompts, the embedded prompts are used.",
+            Path,
+            envvar="DYNATUI_DATA",
+        ),
+        option("--tasks NAMES", "Categories of Spec-Bench.", default=TASKS, parse=names),
+        option(
+            "--prompts N",
+            "Number of prompts per task; trees are sampled along the texts of these prompts.",
+            int,
+            default=4,
+            least=1,
+        ),
+    ),
+    Group("given", options.PROMPT_OPTIONS, request.Prompts),
+    *in_panel(
+        COMPARED,
+        option(
+            "--temperatures T,..",
+            "Temperatures of sampling without truncation.",
+            default="0.2,0.4,0.6,0.8,1,1.2",
+            parse=partial(_numbers, "--temperatures"),
+        ),
+        option(
+            "--top-p P,..",
+            "Values of top-p to measure in addition to the temperatures, each at temperature 1; '' for none.",
+            default="0.9,0.99",
+            parse=partial(_numbers, "--top-p"),
+        ),
+        option(
+            "--verifiers NAMES",
+            f"Verifiers to compare: any of {', '.join(VERIFIER_NAMES)}.",
+            default=",".join(VERIFIER_NAMES),
+            parse=names,
+            show_default="all",
+        ),
+        option("--k K", "Maximum number of rollouts per tree.", int, default=4),
+        option(
+            "--length L",
+            "Maximum of L1, the number of tokens sampled before a tree branches, and of L2, the number of tokens of "
+            "each rollout; both range from 0 to L.",
+            int,
+            default=8,
+        ),
+        option(
+            "--selector FILE",
+            "File of the selector that chooses the tree shape of each round; shipped: the selector that comes with "
+            "dynatui, if there is one.",
+            default="shipped",
+        ),
+    ),
+    *in_panel(
+        MEASUREMENT,
+        option("--max-new-tokens N", "Length in tokens of the texts along which trees are sampled.", int, default=64),
+        option("--roots-every N", "Distance in tokens between the roots at which trees are sampled.", int, default=16),
+        option(
+            "--decoded N",
+            "Number of prompts per task that are also decoded, to measure tokens per second; 0: only closed forms are "
+            "computed.",
+            int,
+            default=1,
+        ),
+        option(
+            "--repeats R",
+            "Number of times that each of the --decoded prompts is decoded.",
+            int,
+            default=1,
+            least=1,
+            most=1000,
+        ),
+    ),
+    options.SEED,
+    *in_panel(
+        MEASUREMENT,
+        option("--output FILE", "Save measurements in FILE as they are made, and resume from FILE.", Path),
+        option("--json FILE", "Append to FILE a line of JSON with the whole report.", Path, name="json_file"),
+    ),
+)
+
+
+def sampling(
+    context: typer.Context,
+    *,
+    pair: OnPair,
+    data: Path | None,
+    tasks: tuple[str, ...],
+    prompts: int,
+    given: request.Prompts,
+    temperatures: tuple[float, ...],
+    top_p: tuple[float, ...],
+    verifiers: tuple[str, ...],
+    k: int,
+    length: int,
+    selector: str,
+    max_new_tokens: int,
+    roots_every: int,
+    decoded: int,
+    repeats: int,
+    seed: int,
+    output: Path | None,
+    json_file: Path | None,
+) -> int:
+    """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
+
+    The block efficiency of every tree shape is computed in closed form at roots along sampled texts. Tokens per second
+    are measured by decoding with the best shapes and with coupled trees. The paper: Thomas et al. 2026.
+    """
+    settings.refuse(context, dict.fromkeys(BESIDE_PROMPTS if given.given else (), "beside prompts"))
+
+    def measure() -> Measured:
+        from dynatui.lab.bench.sampling import job, table  # noqa: PLC0415 - imports torch
+        from dynatui.lab.bench.sampling import tasks as tasks_of  # noqa: PLC0415
+        from dynatui.lab.bench.sampling.request import samplings  # noqa: PLC0415
+
+        measurement = job.OnSamplings(
+            tasks=(
+                tasks_of.given(given.read())
+                if given.given or data is None
+                else tasks_of.spec_bench(data, tasks, prompts)
+            ),
+            samplings=samplings(temperatures, top_p),
+            verifiers=verifiers,
+            k=k,
+            length=length,
+            max_new_tokens=max_new_tokens,
+            roots_every=roots_every,
+            decoded=decoded,
+            repeats=repeats,
+            selector=selector,
+            seed=seed,
+            log=output,
+            **pair.pair_options,
+        )
+        done = job.measure_samplings(measurement, say_line, shown)
+        return Measured(table.on_samplings(done.report), done.report, done.interrupted)
+
+    return run_and_report(measure, json_file)

@@ -1,0 +1,180 @@
+"""The report of the paper's experiments as text for a terminal: setup, tables and claims, in the terminal's width.
+
+A table that is too wide is split between columns, and each part repeats the columns that name the rows. Uses no colour.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich import box
+from rich.console import Console, RenderableType
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dynatui.clean import clean_line
+from dynatui.lab.tables.data import Table, lines
+
+if TYPE_CHECKING:
+    from dynatui.lab.bench.paper.claims import Claim
+    from dynatui.lab.bench.paper.report import PaperReport
+
+NARROWEST = 80
+GAP = 2
+"""Number of characters between two columns, including a border of the grid."""
+
+
+class _Column(NamedTuple):
+    """A column of a table, with its cells as text."""
+
+    title: str
+    names_rows: bool
+    beside: bool
+    """Whether the column must stay next to the preceding column when a table is split."""
+    right: bool
+    """Whether the cells are aligned to the right, as numbers are."""
+    cells: Sequence[tuple[str, ...]]
+    """The cells of the column from top to bottom; a cell is a sequence of text lines."""
+
+    @property
+    def width(self) -> int:
+        """Width in characters: the width of the widest cell, or of the title's widest word if that is wider."""
+        return max(map(len, (*self.title.split(), *(line for cell in self.cells for line in cell))), default=0)
+
+
+def text(report: "PaperReport", width: int) -> str:
+    """The whole report, in lines of at most `width` characters, or `NARROWEST` characters if `width` is smaller."""
+    from dynatui.lab.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
+    from dynatui.lab.bench.paper.corrections import CORRECTIONS  # noqa: PLC0415
+    from dynatui.lab.bench.paper.setup_table import setup  # noqa: PLC0415
+
+    shown = max(width, NARROWEST)
+    parts = [part for table in (setup(report), *tables.tables(report)) for part in _table(table, shown)]
+    parts += _section(
+        "Where the paper's own numbers do not hold",
+        "Known from the paper's text and its authors' code and logs; not measured here.",
+        _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
+    )
+    judged, noise = claims.claims(report), " ".join(tables.conditions(report))
+    for data_set in dict.fromkeys(claim.data_set for claim in judged):
+        these = (_judged(claim) for claim in judged if claim.data_set == data_set)
+        parts += _section(f"The paper's claims: {data_set}", noise, _listed(these))
+    if why := claims.left_out(report):
+        parts += _section("The paper's claims", why)
+    return _rendered(parts, shown)
+
+
+def _rendered(parts: Sequence[RenderableType], width: int) -> str:
+    out = StringIO()
+    console = Console(file=out, width=width, color_system=None, highlight=False)
+    for part in parts:
+        console.print(part)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+def _table(table: Table, width: int) -> Iterator[RenderableType]:
+    *parts, last = _parts(_columns(table), width)
+    words = last[-1] if parts and not any(column.right for column in last if not column.names_rows) else None
+    yield from _section(table.title, table.what, *map(_grid, parts if words else (*parts, last)))
+    sentences = [_sentence(words, last[:-1])] if words else []
+    yield _listed(map(_marked, (*sentences, *table.notes)))
+
+
+def _sentence(words: _Column, names: Sequence[_Column]) -> str:
+    """A text column that does not fit in the table, as a sentence.
+
+    The sentence lists, for each value, the rows with this value, then the value itself. The most frequent value comes
+    last, after "others", or after "all" if it is the only value.
+    """
+    rows: dict[str, list[str]] = {}
+    for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
+        rows.setdefault(" ".join(cell), []).append(" ".join(line for lines in name for line in lines))
+    usual = max(rows, key=lambda value: len(rows[value]))
+    unusual = [f"{', '.join(those)}: {value}; " for value, those in rows.items() if value != usual]
+    return f"{words.title.capitalize()}: {''.join(unusual)}{'others' if unusual else 'all'} {usual}."
+
+
+def _section(title: str, what: str, *parts: RenderableType) -> Iterator[RenderableType]:
+    yield _words(f"\n{'=' * min(len(title), NARROWEST)}")
+    yield _words(title)
+    yield _words(what)
+    for part in parts:
+        yield ""
+        yield part
+
+
+def _columns(table: Table) -> list[_Column]:
+    kinds = [column.kind for column in table.columns]
+    figures = [place for place, kind in enumerate(kinds) if kind in ("measured", "paper")]
+    names = figures[0] if figures else len(kinds)
+    return [
+        _Column(
+            title=clean_line(column.title),
+            names_rows=place < names,
+            beside=column.kind == "paper",
+            right=column.kind != "words",
+            cells=[tuple(map(clean_line, lines(row[place], column.digits))) for row in table.rows],
+        )
+        for place, column in enumerate(table.columns)
+    ]
+
+
+def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
+    """Splits columns into parts that fit the width; a measured figure and the paper's figure stay side by side."""
+    names = [column for column in columns if column.names_rows]
+    groups: list[list[_Column]] = []
+    for column in columns[len(names) :]:
+        if column.beside and groups:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    part = list(names)
+    for group in groups:
+        if len(part) > len(names) and _width([*part, *group]) > width:
+            yield part
+            part = list(names)
+        part += group
+    yield part
+
+
+def _width(columns: Sequence[_Column]) -> int:
+    return sum(column.width + GAP for column in columns) - GAP
+
+
+def _grid(columns: Sequence[_Column]) -> Grid:
+    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
+    for column in columns:
+        grid.add_column(_words(column.title), justify="right" if column.right else "left", overflow="fold")
+    for row in zip(*(column.cells for column in columns), strict=True):
+        grid.add_row(*(_words("\n".join(cell)) for cell in row))
+    return grid
+
+
+def _listed(items: Iterable[tuple[str, str]]) -> Grid:
+    """A list of items; before each item stands its mark, such as a dash or a verdict."""
+    grid = Grid.grid(padding=(0, GAP, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for mark, item in items:
+        grid.add_row(_words(mark), _words(item))
+    return grid
+
+
+def _marked(note: str) -> tuple[str, str]:
+    """The mark of a note (empty if the note has none), and the note's text."""
+    mark, _, rest = note.partition(" ")
+    return (mark, rest) if mark.startswith("[") else ("", note)
+
+
+def _judged(claim: "Claim") -> tuple[str, str]:
+    """Verdict of a claim, and its text: the paper's claim, the measured value, and the test."""
+    doubt = f" ({claim.doubt})" if claim.doubt else ""
+    paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"
+    must = f", must be {'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else ""
+    mean, *interval = lines(claim.here, 3)
+    here = f"{mean} ({interval[0]})" if interval else mean
+    return claim.verdict, f"{claim.says} ({claim.source})\nhere {here}{must}{paper}\n{claim.tested}\n"
+
+
+def _words(text: str) -> Text:
+    return Text("\n".join(map(clean_line, text.split("\n"))))

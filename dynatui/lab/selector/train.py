@@ -1,0 +1,270 @@
+"""Training of a selector on labelled roots: a few hundred small steps with the objective of the paper's equation 12.
+
+A stopped training resumes from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's time
+to a target pass's time, but the labels were measured on one machine. So each step multiplies the two times by random
+factors, in the objective and in the features.
+"""
+
+import hashlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from decoder.errors import ConfigError, require, shortened
+from decoder.selector import latency
+from decoder.selector.features import TIMES
+from decoder.selector.policy import Policy, best_static, loss, throughput
+from decoder.selector.stored import Fingerprint, SelectorInfo, write
+from decoder.system.whole_files import write_whole
+from dynatui.lab.selector.dataset import VALIDATION, Manifest, Roots, round_seconds
+
+WORST_SHARE = 0.1
+"""Alpha of the objective: share of roots with the largest regret."""
+PACE = 0.7
+"""The random factors on the times of draft and target are between exp(-PACE) and exp(PACE)."""
+SURENESS = 20.0
+"""Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
+LEAST_RATE = 1e-3
+IMPOSSIBLE = -1e4
+"""Score of shapes that the verifier cannot verify."""
+LEAST_ROOTS = 8
+"""Minimum number of roots in the training part, and minimum number of roots in the validation part."""
+
+
+class Recipe(msgspec.Struct, frozen=True):
+    """Hyperparameters of a training."""
+
+    verifier: str
+    epochs: int = 40
+    rate: float = 1e-3
+    dropout: float = 0.2
+    weight_decay: float = 0.05
+    batch: int = 64
+    regret_weight: float = 1.0
+    """Lambda of the objective: weight of the regret."""
+    entropy_weight: float = 0.03
+    """Initial weight of the policy's entropy in the objective; the weight falls to 0 during training. The entropy is
+    rewarded at first, since a policy that is certain too early stops learning.
+    """
+    hidden: bool = True
+    """Whether the policy reads hidden rows, if they were collected."""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """Result of one epoch of a training."""
+
+    number: int
+    """Number of the epoch, from 1."""
+    total: int
+    """Number of epochs of the whole training."""
+    loss: float
+    """Mean loss over the training roots."""
+    gain: float
+    """Predicted speed at validation roots, divided by the speed of the best fixed shape for each sampling setting."""
+    best: float
+    """Largest gain so far; the selector that has this gain is kept."""
+
+
+def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Epoch]:
+    """Trains a selector and writes it; yields after each epoch.
+
+    Raises:
+        ConfigError: The roots are too few or not labelled for this verifier, or the file cannot be written.
+    """
+    labelled = ", ".join(roots.tokens)
+    fault = f"no roots were labelled for {recipe.verifier}, only for {labelled}; give another --verifier"
+    require(recipe.verifier in roots.tokens, fault)
+    training, validation = roots.training(), roots.part(VALIDATION)
+    for part in (training, validation):
+        require(
+            len(part) >= LEAST_ROOTS,
+            f"{len(roots)} roots of {manifest.prompts} prompts are too few for training and validation; collect "
+            "roots of more prompts",
+        )
+    checkpoint = file.with_name(f"{file.name}.training")
+    trainer = _Trainer(training, validation, manifest, recipe)
+    trainer.resume(checkpoint)
+    while trainer.epochs < recipe.epochs:
+        epoch = trainer.epoch()
+        write_whole(checkpoint, trainer.state())
+        yield epoch
+    write(file, trainer.best_policy(), trainer.trained())
+    checkpoint.unlink(missing_ok=True)
+
+
+def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int, int]:
+    """Best fixed action for the roots of each sampling setting, as a dict from setting number to action number."""
+    tokens = roots.tokens[verifier].nan_to_num(0.0)
+    actions = {}
+    for setting in roots.setting.unique().tolist():
+        tokens_of_setting = tokens[roots.setting == setting]
+        actions[setting] = int(best_static(tokens_of_setting, seconds.expand_as(tokens_of_setting)))
+    return actions
+
+
+def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part_seconds: Float[Tensor, "S"]) -> float:
+    """A policy's predicted tokens per second, divided by the tokens per second of the best fixed shapes."""
+    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
+    actions = chosen(policy, roots, verifier, part_seconds)
+    static = torch.tensor([base.get(setting, next(iter(base.values()))) for setting in roots.setting.tolist()])
+    return rate(tokens, seconds, actions) / rate(tokens, seconds, static)
+
+
+def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> Tensor:
+    """Action that a policy chooses at each root, shape (R,), with these times of the parts of a round."""
+    scalars = roots.scalars.clone()
+    scalars[:, TIMES] = part_seconds[[latency.DRAFT.start, latency.VERIFY.start]].log().to(scalars.dtype)
+    policy.eval()
+    with torch.no_grad():
+        scores: Tensor = policy(roots.hidden if policy.hidden_widths else (), scalars)
+    return scores.masked_fill(roots.tokens[verifier].isnan(), -torch.inf).argmax(-1)
+
+
+def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
+    """Tokens per second if the round at each root uses the root's action in `actions`."""
+    picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
+    return float(picked)
+
+
+class _Trainer:
+    """State of a training: the policy, its optimiser, and the best policy so far."""
+
+    def __init__(self, training: Roots, validation: Roots, manifest: Manifest, recipe: Recipe) -> None:
+        self.epochs = 0
+        self._training, self._validation = training, validation
+        self._manifest, self._recipe = manifest, recipe
+        self._part_seconds = training.fastest(recipe.verifier)
+        self._base = bases(training, recipe.verifier, round_seconds(self._part_seconds[None])[0])
+        widths = [rows.shape[1] for rows in training.hidden] if recipe.hidden else []
+        self._generator = torch.Generator().manual_seed(recipe.seed)
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(recipe.seed)
+            self._policy = Policy(widths, recipe.dropout)
+        paced = [self._paced(torch.arange(len(training)))[0] for _ in range(LEAST_ROOTS)]
+        self._policy.scale_by(torch.cat(paced))
+        self._policy.begin_with(SURENESS * self._static_rates().log())
+        self._stepper = torch.optim.AdamW(self._policy.parameters(), recipe.rate, weight_decay=recipe.weight_decay)
+        steps = recipe.epochs * -(-len(training) // recipe.batch)
+        self._slower = torch.optim.lr_scheduler.OneCycleLR(self._stepper, recipe.rate, total_steps=steps + 1)
+        self._best_gain, self._best = -torch.inf, self._copied()
+
+    def epoch(self) -> Epoch:
+        """Trains on all roots once, in a new random order."""
+        order = torch.randperm(len(self._training), generator=self._generator)
+        losses = [self._step(rows) * len(rows) for rows in order.split(self._recipe.batch)]
+        self.epochs += 1
+        latest = gain(self._policy, self._validation, self._recipe.verifier, self._base, self._part_seconds)
+        if latest > self._best_gain:
+            self._best_gain, self._best = latest, self._copied()
+        mean = sum(losses) / len(self._training)
+        return Epoch(self.epochs, self._recipe.epochs, mean, latest, self._best_gain)
+
+    def best_policy(self) -> Policy:
+        """The policy with the largest gain at validation roots."""
+        self._policy.load_state_dict(self._best)
+        return self._policy.eval()
+
+    def trained(self) -> SelectorInfo:
+        """Description of the best policy, to be stored in its file."""
+        plan, pair = self._manifest.plan, self._manifest.pair
+        return SelectorInfo(
+            pair=Fingerprint(pair.target, pair.draft, pair.vocabulary, self._policy.hidden_widths),
+            verifier=self._recipe.verifier,
+            temperatures=plan.temperatures,
+            top_ps=plan.top_ps,
+            roots=len(self._training),
+            gain=self._best_gain,
+        )
+
+    def state(self) -> bytes:
+        """Content of a checkpoint, from which a training resumes."""
+        content = io.BytesIO()
+        saved = {
+            "of": self._digest(),
+            "epochs": self.epochs,
+            "policy": self._policy.state_dict(),
+            "stepper": self._stepper.state_dict(),
+            "slower": self._slower.state_dict(),
+            "generator": self._generator.get_state(),
+            "best": self._best,
+            "best_gain": self._best_gain,
+        }
+        torch.save(saved, content)
+        return content.getvalue()
+
+    def resume(self, checkpoint: Path) -> None:
+        """Restores a checkpoint if it exists and belongs to the same roots and recipe."""
+        if not checkpoint.exists():
+            return
+        try:
+            saved: dict[str, Any] = torch.load(checkpoint, weights_only=True)
+        except (OSError, RuntimeError, EOFError) as error:
+            raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove this file") from None
+        if saved["of"] != self._digest():
+            return
+        self._policy.load_state_dict(saved["policy"])
+        self._stepper.load_state_dict(saved["stepper"])
+        self._slower.load_state_dict(saved["slower"])
+        self._generator.set_state(saved["generator"])
+        self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
+
+    def _step(self, rows: Tensor) -> float:
+        # Dropout uses torch's global generator, which a resumed training does not restore. So the global generator gets
+        # its seed from `_generator`, which is restored.
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(int(torch.randint(1 << 62, (), generator=self._generator)))
+            roots = self._training.select(rows)
+            scalars, part_seconds = self._paced(rows)
+            tokens, seconds = roots.tokens[self._recipe.verifier], round_seconds(part_seconds)
+            self._policy.train()
+            scores: Tensor = self._policy(roots.hidden if self._policy.hidden_widths else (), scalars)
+        scores = scores.masked_fill(tokens.isnan(), IMPOSSIBLE)
+        tokens = tokens.nan_to_num(0.0)
+        base = torch.tensor([self._base[setting] for setting in roots.setting.tolist()])[:, None]
+        base_rates = (tokens.gather(1, base) / seconds.gather(1, base))[:, 0]
+        rates = throughput(scores, tokens, seconds)
+        value = loss(rates, base_rates, self._recipe.regret_weight, WORST_SHARE)
+        left = self._recipe.entropy_weight * (1 - self.epochs / self._recipe.epochs)
+        objective = value - left * torch.distributions.Categorical(logits=scores).entropy().mean()
+        self._stepper.zero_grad(set_to_none=True)
+        objective.backward()
+        torch.nn.utils.clip_grad_norm_(self._policy.parameters(), 1.0)
+        self._stepper.step()
+        self._slower.step()
+        return value.item()
+
+    def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
+        """Scalars of the training roots `rows`, and for each of them, times of the parts of a round. The pass times of
+        draft and target are multiplied by random factors.
+        """
+        factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
+        part_seconds = self._part_seconds.repeat(len(rows), 1)
+        part_seconds[:, latency.READ] *= factors[:, 0]
+        part_seconds[:, latency.DRAFT] *= factors[:, :1]
+        part_seconds[:, latency.VERIFY] *= factors[:, 1:]
+        scalars = self._training.scalars[rows]
+        scalars[:, TIMES] = part_seconds[:, [latency.DRAFT.start, latency.VERIFY.start]].log()
+        return scalars, part_seconds
+
+    def _static_rates(self) -> Float[Tensor, "A"]:
+        """Tokens per second of each shape over all roots, relative to the best shape."""
+        tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
+        rates = tokens / round_seconds(self._part_seconds[None])[0]
+        return (rates / rates.max()).clamp_min(LEAST_RATE).float()
+
+    def _copied(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self._policy.state_dict().items()}
+
+    def _digest(self) -> str:
+        """SHA-256 of the recipe and the training roots."""
+        job = msgspec.json.encode((self._recipe, self._manifest.digest, len(self._training), len(self._validation)))
+        return hashlib.sha256(job + self._training.scalars.numpy().tobytes()).hexdigest()

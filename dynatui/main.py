@@ -1,0 +1,323 @@
+"""The command line: makes a session from the arguments, decides whether to show a screen, prints errors in one line.
+
+Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is
+handled here.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+import decoder
+from decoder.errors import (
+    ConfigError,
+    DecoderError,
+    about,
+    lacks_temporary_folder,
+    not_importable,
+    of_system,
+    with_short_quotes,
+)
+from decoder.methods import require_model_free
+from decoder.methods.delayed import NONE
+from decoder.models.names import LOOKUP, MTP, require_both
+from decoder.tensor_parallel.ranks import LOST
+from dynatui.cli import (
+    attach,
+    config,
+    doctor,
+    headless,
+    options,
+    parameters,
+    presets,
+    ranks,
+    report,
+    request,
+    settings,
+    why,
+)
+from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, argument, option, switch
+from dynatui.record.reader import Runs
+from dynatui.record.server_recording import is_of_server
+from dynatui.record.transcript import Transcript
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
+from dynatui.terminal import last_word, streams
+
+USAGE_ERROR = DecoderError.exit_code
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line given by the arguments; returns the exit code."""
+    try:
+        return _invoked(arguments)
+    except typer.TyperException as error:
+        return _refused(_misused(error), USAGE_ERROR)
+    except DecoderError as error:
+        if isinstance(error, streams.OutputError):
+            streams.discard_output()
+        return _refused(settings.with_places(error), error.exit_code)
+    except streams.ReaderLeftError:
+        streams.discard_output()
+        return 0
+    except OSError as error:
+        limit = of_system(error)
+        if limit is None:
+            raise
+        streams.discard_output()
+        return _refused(str(limit), limit.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        streams.discard_output()  # the buffer may still hold a part of the interrupted write
+        return headless.INTERRUPTED
+
+
+def command() -> TyperGroup:
+    """The complete command line, with options for all registered methods."""
+    configured = settings.fallback
+    commands: list[TyperCommand | TyperGroup] = [
+        parameters.command("replay", replay, REPLAY, configured),
+        parameters.command("config", config.config, config.PARAMETERS),
+        parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
+        parameters.command("why", why.why, why.PARAMETERS),
+        parameters.command("report", report.report, report.PARAMETERS),
+        parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
+        *_lab_commands(),
+    ]
+    live = parameters.group(
+        "",
+        watch,
+        live_parameters(),
+        commands,
+        configured,
+        invoke_without_command=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    return parameters.with_completion(live)
+
+
+def _lab_commands() -> list[TyperCommand | TyperGroup]:
+    if find_spec("dynatui.lab") is None:
+        return []
+    from dynatui.lab.commands import bench, selector, tune  # noqa: PLC0415 - the laboratory may be missing
+
+    return [tune.command(), bench.command(), selector.command()]
+
+
+def _invoked(arguments: Sequence[str] | None) -> int:
+    try:
+        if any("\0" in argument for argument in arguments or ()):  # only a Python caller can pass a null character
+            raise ConfigError("an argument holds a null character; leave the character out")
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
+    except ImportError as error:
+        raise not_importable(error) from error
+    except FileNotFoundError as error:
+        if lacks_temporary_folder(error):
+            raise not_importable(error) from error
+        raise
+    except SystemExit as leaving:
+        # Typer and rich print the help text, and raise SystemExit(1) if the reader of the output pipe has closed it.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            raise streams.ReaderLeftError from None
+        raise
+
+
+def _misused(error: typer.TyperException) -> str:
+    """Typer's message for a command line that it cannot parse, followed by the command that shows help."""
+    context: Any = getattr(error, "ctx", None)
+    path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
+    if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
+        return f"{path} has no {option}; {ranks.WHO_SPREADS}"
+    return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
+
+
+def _show_version(_context: Any, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - Typer calls it by position
+    if wanted:
+        typer.echo(f"dynatui {decoder.__version__}")
+        raise typer.Exit
+
+
+_VERSION = switch("--version", "Show the version and exit.", is_eager=True, expose_value=False, callback=_show_version)
+_RECORD = option("--record FILE", "Append all events to FILE as they happen.", Path, panel=options.RUN)
+_METRICS_PORT = option(
+    "--metrics-port PORT",
+    "Serve the counts of the run to Prometheus at http://127.0.0.1:PORT/metrics, under the names of vLLM's "
+    "metrics. 0: any free port.",
+    int,
+    least=0,
+    most=65535,
+    panel=options.RUN,
+)
+_FOLLOW = option(
+    "--follow FILE", "Instead of decoding, watch a recording that another process is writing.", Path, panel=options.RUN
+)
+_TOUR = switch(
+    "--tour/--no-tour",
+    "Whether the second round is shown slowly, stage by stage, if no prompt, model or recording is given.",
+    default=True,
+    panel=options.SCREEN,
+)
+_OTHER = argument("other", "OTHER", "Another recording, to be shown beside the first.", Path, required=False)
+REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, Group("view", options.REPLAY_VIEW))
+
+
+def live_parameters() -> Declared:
+    """The parameters of `watch`."""
+    return (
+        CONTEXT,
+        request.MODELS,
+        options.TENSOR_PARALLEL,
+        request.PROMPTS,
+        Group("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
+        _RECORD,
+        _METRICS_PORT,
+        _FOLLOW,
+        Group("rules", tuple(options.rules(presets.completing))),
+        options.HEADLESS,
+        options.JSON,
+        _TOUR,
+        Group("view", options.LIVE_VIEW),
+        _VERSION,
+    )
+
+
+def watch(
+    context: typer.Context,
+    *,
+    models: Models,
+    tensor_parallel: int,
+    prompts: request.Prompts,
+    run: Given,
+    record: Path | None,
+    metrics_port: int | None,
+    follow: Path | None,
+    rules: Given,
+    no_screen: bool,
+    as_json: bool,
+    tour: bool,
+    view: Given,
+) -> int:
+    """Watch and steer speculative decoding of language models, live, in a terminal.
+
+    Without options, five methods race each other on the embedded prompts, all with the embedded pair of models. Without
+    a terminal, the race runs without a screen.
+    """
+    if context.invoked_subcommand is not None:
+        _refuse_options_before(context)
+        # `bench` makes this check itself, since `bench speed` may run as ranks and its other commands may not.
+        if context.invoked_subcommand != "bench":
+            ranks.require_alone(f"dynatui {context.invoked_subcommand}")
+        return 0
+    shown = request.view(view, settings.keymap())
+    wants_screen = not (no_screen or as_json)
+    if follow is None:
+        code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
+        if code is not None:
+            return code
+    if follow is not None:
+        _refuse_options_beside_follow(context)
+        on_screen = wants_screen and streams.can_show_screen()
+        return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
+    files = prompts.of_files()
+    require_both(models.target, models.draft)
+    # `can_show_screen` may replace standard input, so the prompts must have been read before.
+    on_screen = wants_screen and streams.can_show_screen()
+    given = {**rules, **run}
+    if on_screen and models.embedded:
+        usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
+        given |= {name: value for name, value in usual.items() if given[name] is None}
+    if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
+        given["selector"] = NONE  # other pairs have no selector that a key could turn on
+    newcomer = tour and models.embedded and not (prompts.given or record)
+    session = Session(
+        prompts=prompts.beside(files),
+        models=models,
+        config=request.run_config(given),
+        record=record,
+        metrics_port=metrics_port,
+        view=replace(shown, tour=newcomer),
+        files=tuple((file.name, file.prompts) for file in files),
+        prompt_field=prompts.prompt_field,
+        notes=request.notes(files, run["chat"]),
+        set_for_good=frozenset(settings.read(context.command)),
+        tensor_parallel=tensor_parallel,
+    )
+    if models.draft in (LOOKUP, MTP):
+        require_model_free(session.config.methods)
+    if not on_screen:
+        from dynatui.sources.engine import load_engine  # noqa: PLC0415 - not needed for help and replay
+
+        return headless.run(session, Transcript(*streams.for_printing(), as_json=as_json), load_engine(session))
+    from dynatui.screen.run import watch as watch_on_screen  # noqa: PLC0415 - imports textual
+
+    return watch_on_screen(session)
+
+
+def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, view: Given) -> int:
+    """Replay a recording without loading models, or two recordings side by side."""
+    if other is None and is_of_server(path):
+        on_screen = not (no_screen or as_json) and streams.can_show_screen()
+        return attach.replay(path, request.view(view, settings.keymap()), on_screen=on_screen)
+    runs = Runs(path)
+    others = Runs(other) if other else ()
+    if no_screen or as_json or not streams.can_show_screen():
+        return headless.replay(
+            chain.from_iterable(chain(runs, others)), Transcript(*streams.for_printing(), as_json=as_json)
+        )
+    shown = request.view(view, settings.keymap())
+    if other is not None:
+        from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
+
+        return compare((path, runs), (other, others), shown)
+    from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
+
+    return replay_on_screen(runs, shown)
+
+
+def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) -> int:
+    with about("follow"):
+        if on_screen:
+            from dynatui.screen.run import follow as follow_on_screen  # noqa: PLC0415 - imports textual
+
+            return follow_on_screen(path, view)
+        from dynatui.sources.follow import events  # noqa: PLC0415 - needed only here
+
+        return headless.follow(events(path, Event()), transcript)
+
+
+def _refuse_options_beside_follow(context: typer.Context) -> None:
+    """Refuses decoding options beside --follow, since the process that writes the recording has set their values."""
+    known = settings.options_of(context.command).values()
+    decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
+    with about("follow"):
+        settings.refuse(context, dict.fromkeys(decoding - {"follow"}, "beside --follow, which decodes nothing"))
+
+
+def _refuse_options_before(context: typer.Context) -> None:
+    """Refuses options before the name of a subcommand: options there belong to the live command, and would have no
+    effect. The options of a subcommand follow its name.
+    """
+    subcommand = context.invoked_subcommand
+    for given in settings.typed(context).values():
+        raise ConfigError(
+            f"{given.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
+            f"{subcommand} --help for the options to give after {subcommand}"
+        )
+
+
+def _refused(why: str, code: int) -> int:
+    """Prints an error, unless another rank has printed one, and returns the exit code.
+
+    Only one rank can claim the right to print, and it should be the rank that knows the reason for the failure. A rank
+    that failed because it lost another rank therefore does not claim the right, and always prints its error.
+    """
+    if code == LOST or last_word.claimed():
+        streams.say(why)
+    return code

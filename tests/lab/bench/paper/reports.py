@@ -1,0 +1,338 @@
+"""Made-up reports: every number is computed from a few constants of this module."""
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from decoder.analysis.interval import Interval
+from decoder.events import Figures
+from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
+from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.request import Lane, PaperExperiment, PaperRequest
+from tests.lab.bench.machines import MACHINE
+
+LENGTHS = (100, 200, 500, 1000, 1500)
+CAPS = (100, 300, 800)
+"""Prompt lengths, in characters, of the experiment on prompt length."""
+
+
+class Law(NamedTuple):
+    """Constants from which the figures of a lane are computed."""
+
+    tokens: float
+    """Tokens per round in an endless text."""
+    round_ms: float
+    nodes: float
+    """Drafted nodes per round."""
+    drafts: float
+    """Draft passes per round."""
+    deepest: int
+    """Divisor of the paper's acceptance rate: K, or D0 + 2."""
+    peak_mb: float
+
+
+def dynatree(**changes: Any) -> dict[str, Any]:
+    """Parameters of an adaptive tree: the paper's values, with `changes`."""
+    paper = {
+        "d0": 5.0,
+        "d_max": 8,
+        "branching": (1, 2, 3),
+        "tau_h": 0.9,
+        "tau_l": 0.4,
+        "rho_stop": 0.1,
+        "rho_deep": 0.5,
+        "tau": 0.05,
+        "history": True,
+        "n_max": 256,
+        "selection": "bfs",
+    }
+    return paper | changes
+
+
+def _lane(name: str, method: str, family: str, paper_name: str | None = None, **parameters: Any) -> Lane:
+    return Lane(name=name, method=method, family=family, parameters=parameters, paper_name=paper_name)
+
+
+def _fixed(depth: int, branching: int, tau: float, paper_name: str | None = None) -> Lane:
+    name = f"fixed D{depth} B{branching}" + ("" if paper_name else f" tau={tau:g}")
+    return _lane(name, "fixed", "fixed", paper_name, depth=depth, branching=branching, tau=tau, n_max=256)
+
+
+def _adaptive(name: str, paper_name: str | None = None, **changes: Any) -> Lane:
+    return _lane(name, "dynatree", "dynatree", paper_name, **dynatree(**changes))
+
+
+MAIN: list[tuple[Lane, Law]] = [
+    (_lane("ar", "ar", "ar", "AR"), Law(1.0, 7.5, 0, 0, 1, 6110)),
+    (_lane("linear K=5", "linear", "linear", "Linear K5", k=5), Law(5.0, 28.6, 5, 5, 5, 6314)),
+    (_lane("linear K=8", "linear", "linear", "Linear K8", k=8), Law(7.0, 34.0, 8, 8, 8, 6315)),
+    (_fixed(5, 2, 0.05, "Fixed D5B2"), Law(6.0, 30.6, 14, 9, 7, 6313)),
+    (_fixed(8, 3, 0.1, "Fixed D8B3"), Law(7.1, 33.8, 18, 10, 10, 6317)),
+    (_adaptive("no pruning", rho_stop=0.0, tau=0.0), Law(7.1, 60.0, 200, 90, 7, 6330)),
+    (_adaptive("phase 1", "Phase 1", rho_stop=0.0, rho_deep=0.0, history=False), Law(5.8, 30.2, 13, 9, 7, 6314)),
+    (_adaptive("phase 2", "Phase 2", history=False), Law(6.9, 30.7, 12, 9, 7, 6312)),
+    (_adaptive("phase 3", "DynaTree"), Law(7.4, 32.2, 12, 9, 7, 6316)),
+    (_lane("alg1", "alg1", "alg1", **dynatree()), Law(6.9, 40.0, 12, 9, 7, 6316)),
+    (_adaptive("bestfirst", selection="best", n_max=16), Law(7.6, 33.0, 16, 8, 7, 6316)),
+    (
+        Lane(
+            name="streaming",
+            method="streaming",
+            family="streaming",
+            parameters={"k": 5},
+            paper_name="Streaming",
+            own_text=True,
+        ),
+        Law(5.0, 28.0, 5, 5, 5, 6200),
+    ),
+    (_lane("auto", "auto", "auto"), Law(6.0, 20.0, 10, 5, 7, 6316)),
+    (_lane("generate dynamic", "generate", "hf", None), Law(1.0, 8.0, 0, 0, 1, 6110)),
+    (_lane("assisted 20/.4", "assisted", "hf", "HF assisted"), Law(8.0, 37.0, 9, 9, 20, 6316)),
+]
+SENSITIVITY: list[tuple[Lane, Law]] = [
+    *(
+        (_adaptive(f"tau_h={high:g} tau_l={low:g}", tau_h=high, tau_l=low), Law(7.0 + high - low, 32.0, 12, 9, 7, 6316))
+        for high, low in ((0.8, 0.3), (0.8, 0.4), (0.9, 0.3), (0.9, 0.5))
+    ),
+    *(
+        (_adaptive(f"branching {low},2,{high}", branching=(low, 2, high)), Law(7.0, 30.0 + high, 12, 9, 7, 6316))
+        for low, high in ((1, 2), (1, 4), (2, 3))
+    ),
+    *(
+        (_adaptive(f"d0={base} d_max={most}", d0=float(base), d_max=most), Law(5.5 + base / 4, 32.0, 12, 9, 7, 6316))
+        for base, most in ((4, 6), (6, 8), (8, 12))
+    ),
+]
+FIXED_TREES: list[tuple[Lane, Law]] = [
+    (
+        _fixed(depth, branching, tau),
+        Law(2 + 0.6 * depth, 16 + 2.0 * depth + branching - 20 * tau, 3 * depth, depth, depth + 2, 6314),
+    )
+    for depth in (3, 5, 8)
+    for branching in (2, 3)
+    for tau in (0.02, 0.05, 0.1)
+]
+
+
+def request(
+    *,
+    prompts: int = 5,
+    lengths: tuple[int, ...] = LENGTHS,
+    lanes: Collection[str] | None = None,
+    sets: Collection[str] = ("wikitext", "books"),
+    **changes: Any,
+) -> PaperRequest:
+    """A request for all experiments on fewer prompts.
+
+    Args:
+        prompts: Number of prompts of each data set.
+        lengths: Numbers of new tokens in the experiment main; the others decode the last one.
+        lanes: Names of the measured lanes of the experiment main; None for all.
+        sets: Names of the data sets of the experiment main.
+        changes: Replaced fields of `PaperRequest`.
+    """
+    texts = tuple(f"Text {number}." for number in range(prompts))
+    main = tuple(lane.name for lane, _ in MAIN if lanes is None or lane.name in lanes)
+    few = tuple(name for name in ("ar", "linear K=5", "fixed D5 B2", "phase 3") if name in main)
+    last = lengths[-1:]
+
+    def experiment(
+        name: str, data_set: str, most: int, names: tuple[str, ...], new: tuple[int, ...]
+    ) -> PaperExperiment:
+        return PaperExperiment(name=name, data_set=data_set, most=most, prompts=prompts, lanes=names, lengths=new)
+
+    given: dict[str, Any] = {
+        "target": "target",
+        "draft": "draft",
+        "device": "cpu",
+        "dtype": "float32",
+        "draft_dtype": "float32",
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "stops_at_eos": False,
+        "warm_up": 2,
+        "text_sets": (
+            TextSet(name="wikitext", title="WikiText-2", stands_for="WikiText-2", prompts=texts),
+            TextSet(name="books", title="PG-19-style (books_test)", stands_for="PG-19", prompts=texts),
+        ),
+        "lanes": tuple(lane for lane, _ in (*MAIN, *SENSITIVITY, *FIXED_TREES)),
+        "experiments": (
+            *(experiment("main", name, 800 if name == "wikitext" else 1000, main, lengths) for name in sets),
+            *(experiment("prompt_length", "wikitext", most, few, last) for most in CAPS),
+            experiment("sensitivity", "wikitext", 800, ("ar", *(lane.name for lane, _ in SENSITIVITY)), last),
+            experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane, _ in FIXED_TREES)), last),
+        ),
+    }
+    return PaperRequest(**given | changes)
+
+
+def paper_report(
+    those: PaperRequest | None = None,
+    *,
+    different: Collection[tuple[str, int]] = (),
+    near_ties: Collection[tuple[str, int]] = (),
+    slower: dict[str, float] | None = None,
+    **changes: Any,
+) -> PaperReport:
+    """A report of a request, by default of all experiments.
+
+    Args:
+        those: The request.
+        different: (lane, prompt) pairs whose texts differ from the text of ar from the tenth token on.
+        near_ties: Pairs of `different` whose first difference is a near tie.
+        slower: Factor on the round times of a lane, by lane.
+        changes: Replaced fields of `PaperReport`.
+    """
+    those = request() if those is None else those
+    blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
+    header = Header(
+        schema=SCHEMA,
+        started_at="2026-01-01T00:00:00Z",
+        commit="0123456789ab",
+        machine=MACHINE,
+        request=those,
+        costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
+        context=2048,
+    )
+    whole = PaperReport(
+        header=header,
+        load_after=0.7,
+        complete=True,
+        disturbed=0,
+        blocks=blocks,
+        cells=list(_cells(those, blocks)),
+    )
+    return structs.replace(whole, **changes)
+
+
+LAWS = {lane.name: law for lane, law in (*MAIN, *SENSITIVITY, *FIXED_TREES)}
+
+
+def _blocks(
+    those: PaperRequest,
+    different: frozenset[tuple[str, int]],
+    ties: frozenset[tuple[str, int]],
+    slower: dict[str, float],
+) -> Iterator[Block]:
+    def turn(name: str, experiment: PaperExperiment, prompt: int) -> Turn:
+        same = not those.lane(name).own_text and (name, prompt) not in different
+        found = tuple(
+            _figures(name, experiment, prompt, length, slower.get(name, 1.0)) for length in experiment.lengths
+        )
+        if not same:
+            found = tuple(
+                structs.replace(each, identical_to_ar=False, first_difference=10, near_tie=(name, prompt) in ties)
+                for each in found
+            )
+        return Turn(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
+
+    for number, experiment in enumerate(those.experiments):
+        for prompt in range(experiment.prompts):
+            for repeat in range(experiment.repeats):
+                turns = tuple(turn(name, experiment, prompt) for name in experiment.lanes)
+                yield Block(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
+
+
+def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
+    """Figures of a lane on a prompt. Easy prompts and long texts give more tokens per round; long prompts cost time."""
+    law = LAWS[name]
+    luck = np.random.default_rng([prompt, len(name), ord(name[0]), ord(name[-1])]).normal(1, 0.01, 2).tolist()
+    ease = 1 + 0.1 * math.sin(2.4 * prompt)
+    tokens = 1 + (law.tokens - 1) * ease * luck[0] * length / (length + 150)
+    rounds = math.ceil(length / tokens)
+    round_s = law.round_ms / 1000 * slower * luck[1] * (1 + experiment.most / 8000)
+    decode_s = rounds * round_s
+    plain = LAWS["ar"].round_ms / 1000 * (1 + experiment.most / 8000)
+    drafted, accepted = round(rounds * law.nodes), length - rounds
+    return Figures(
+        rounds=rounds,
+        drafted=drafted,
+        accepted=accepted,
+        committed=length,
+        target_forwards=rounds,
+        draft_forwards=round(rounds * law.drafts),
+        tokens_per_round=length / rounds,
+        path_length=accepted / rounds,
+        acceptance_rate=accepted / drafted if drafted else None,
+        depth_acceptance=min(1.0, accepted / rounds / max(1, law.deepest - 1)) if drafted else None,
+        decode_s=decode_s,
+        tokens_per_second=length / decode_s,
+        prefill_s=0.01,
+        ttft_s=0.01 + round_s,
+        tpot_s=decode_s / length,
+        draft_s=decode_s * 0.4 if drafted else 0.0,
+        verify_s=decode_s * (0.4 if drafted else 0.8),
+        commit_s=decode_s * 0.1,
+        host_s=decode_s * 0.1,
+        speedup=length * plain / decode_s,
+        identical_to_ar=True,
+        peak_bytes=round(law.peak_mb * 1e6),
+        distinct_8grams=0.5,
+    )
+
+
+def _cells(those: PaperRequest, blocks: list[Block]) -> Iterator[Cell]:
+    for number, experiment in enumerate(those.experiments):
+        mine = [block for block in blocks if block.experiment == number]
+        for place, length in enumerate(experiment.lengths):
+            for lane in experiment.lanes:
+                turns = [next(turn for turn in block.turns if turn.lane == lane) for block in mine]
+                plain = [next(turn for turn in block.turns if turn.lane == "ar") for block in mine]
+                same = [turn.at[place].identical_to_ar is not False for turn in turns]
+                yield Cell(
+                    experiment=experiment.name,
+                    data_set=experiment.data_set,
+                    most=experiment.most,
+                    length=length,
+                    lane=lane,
+                    prompts=len(turns),
+                    same=sum(same),
+                    stats=_stats(turns, plain, same, place),
+                )
+
+
+def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -> dict[str, Interval]:
+    """Statistics by `FIGURE_KEYS`; speeds use only the texts that equal the text of ar."""
+    found = [turn.at[place] for turn in turns]
+    law, rounds = LAWS[turns[0].lane], [max(1, each.rounds) for each in found]
+    ar = [turn.at[place].decode_s for turn in plain]
+    all_texts: dict[str, Sequence[float | None]] = {
+        "tokens_per_round": [each.tokens_per_round for each in found],
+        "paper_path_length": [each.tokens_per_round for each in found],
+        "path_length": [each.path_length for each in found],
+        "acceptance_rate": [each.acceptance_rate for each in found],
+        "depth_acceptance": [each.depth_acceptance for each in found],
+        "paper_acceptance": [each.committed / each.rounds / law.deepest if law.nodes else None for each in found],
+        "rounds": rounds,
+        "nodes_per_round": [law.nodes] * len(found),
+        "target_forwards_per_round": [1.0] * len(found),
+        "draft_forwards_per_round": [law.drafts] * len(found),
+        "peak_mb": [law.peak_mb] * len(found),
+        "kv_mb": [None if turn.kv_bytes is None else turn.kv_bytes / 1e6 for turn in turns],
+        "distinct_8grams": [each.distinct_8grams for each in found],
+    }
+    speeds: dict[str, Sequence[float | None]] = {
+        "tokens_per_second": [each.tokens_per_second for each in found],
+        "speedup": [base / each.decode_s for base, each in zip(ar, found, strict=True)],
+        "ttft_ms": [1000 * (each.ttft_s or 0) for each in found],
+        "tpot_ms": [1000 * (each.tpot_s or 0) for each in found],
+        "draft_ms": [1000 * (each.draft_s or 0) / each.rounds for each in found],
+        "verify_ms": [1000 * (each.verify_s or 0) / each.rounds for each in found],
+        "round_ms": [1000 * each.decode_s / each.rounds for each in found],
+    }
+    timed = {key: [value for value, one in zip(values, same, strict=True) if one] for key, values in speeds.items()}
+    whole = {key: [value for value in values if value is not None] for key, values in (all_texts | timed).items()}
+    return {key: stat(values) for key, values in whole.items() if values}
+
+
+def stat(values: list[float]) -> Interval:
+    """The interval of a mean under normally distributed errors."""
+    mean, std = float(np.mean(values)), float(np.std(values))
+    half = 1.96 * std / math.sqrt(len(values))
+    several = len(values) > 1
+    return Interval(value=mean, std=std, low=mean - half if several else None, high=mean + half if several else None)

@@ -1,0 +1,101 @@
+"""A block keeps the turns on one prompt: each text is compared with the text of ar, and near ties are judged."""
+
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from decoder.append_only import TokenLog
+from decoder.engine import Engine
+from decoder.forward.near_tie import Verdict
+from decoder.run.config import RunConfig
+from dynatui.lab.bench.contenders import Trial, decoded
+from dynatui.lab.bench.cuts import totals_at
+from dynatui.lab.bench.paper import blocks
+from dynatui.lab.bench.paper.blocks import turns
+from dynatui.lab.bench.paper.request import Lane, PaperRequest
+from dynatui.lab.bench.protocol import Sample
+from tests.decoder.makers import TinyModels
+from tests.lab.bench.paper.headers import header
+
+PROMPT = [5, 9, 17, 40]
+LENGTHS = (2, 6, 8)
+OTHER = Lane(name="generate dynamic", method="generate", family="hf", parameters={})
+ASKED: PaperRequest = structs.replace(
+    header().request, lanes=(Lane(name="ar", method="ar", family="ar", parameters={}), OTHER)
+)
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.loaded(tiny_models.pair("neox"), "float32")
+
+
+@pytest.fixture(scope="module")
+def plain(engine: Engine) -> Trial:
+    return decoded(engine, PROMPT, "ar", RunConfig(max_new_tokens=8))
+
+
+def with_another(plain: Trial, index: int, token: int) -> Trial:
+    """The same rounds with one token replaced."""
+    text = [*plain.tally.tokens[:index], token, *plain.tally.tokens[index + 1 :]]
+    after = tuple(
+        structs.replace(each, log=TokenLog().plus(text[: number + 1])) for number, each in enumerate(plain.after)
+    )
+    return replace(plain, tally=after[-1], after=after)
+
+
+def samples(plain: Trial, other: Trial) -> list[Sample]:
+    """Turns of ar and of another lane."""
+    return [
+        Sample(name, name, 0, 0, trial.tally, at=totals_at(trial, LENGTHS), kv_bytes=trial.kv_bytes, waited=0.0)
+        for name, trial in (("ar", plain), (OTHER.name, other))
+    ]
+
+
+def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
+    ar, other = turns(engine, ASKED, PROMPT, samples(plain, plain))
+    assert [each.identical_to_ar for each in other.at] == [True] * 3
+    assert [each.speedup for each in (*ar.at, *other.at)] == [1.0] * 6
+    assert {each.near_tie for each in other.at} == {None}
+
+
+def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: Trial) -> None:
+    right = plain.tally.tokens[4]
+    wrong = with_another(plain, 4, (right + 1) % 200)
+    _, other = turns(engine, ASKED, PROMPT, samples(plain, wrong))
+    assert [each.first_difference for each in other.at] == [None, 4, 4]
+    assert [each.near_tie for each in other.at] == [None, False, False]
+    gap = other.at[-1].first_difference_gap
+    assert gap is not None
+    assert gap > 0
+
+
+@pytest.mark.parametrize(("method", "by_module"), [("generate", True), ("linear", False)])
+def test_what_transformers_wrote_is_judged_by_the_module_too(
+    method: str,
+    by_module: bool,  # noqa: FBT001 - a parameter of the test
+    engine: Engine,
+    plain: Trial,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request: list[tuple[list[int], bool]] = []
+
+    def judge(prefix: list[int], _rivals: tuple[int, int], *, by_module: bool) -> Verdict:
+        request.append((prefix, by_module))
+        return Verdict(near_tie=True, gap=0.0)
+
+    monkeypatch.setattr(blocks, "Judge", lambda *_: judge)
+    wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
+    those = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, method=method)))
+    _, other = turns(engine, those, PROMPT, samples(plain, wrong))
+    assert request == [([*PROMPT, *plain.tally.tokens[:4]], by_module)]
+    assert other.at[-1].near_tie
+
+
+def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
+    wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
+    request = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
+    _, other = turns(engine, request, PROMPT, samples(plain, wrong))
+    assert {(each.identical_to_ar, each.first_difference, each.near_tie) for each in other.at} == {(None, None, None)}
+    assert other.at[-1].speedup == 1.0

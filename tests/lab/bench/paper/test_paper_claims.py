@@ -1,0 +1,314 @@
+"""Each claim is judged by the interval of a ratio on the same prompts, or reported as undecided."""
+
+import pytest
+from msgspec import structs
+
+from decoder.analysis.interval import Interval, Verdict
+from dynatui.lab.bench.paper import paper_claims, published
+from dynatui.lab.bench.paper.claims import Claim, claims, judged, left_out
+from dynatui.lab.bench.paper.claims_table import claims_table
+from dynatui.lab.bench.paper.corrections import CORRECTIONS
+from dynatui.lab.bench.paper.records import Turn
+from dynatui.lab.bench.paper.report import PaperReport
+from dynatui.lab.tables.data import Printed
+from tests.lab.bench.paper.reports import paper_report, request
+
+TEN = request(prompts=10, sets=("wikitext",))
+
+
+def by_name(report: PaperReport) -> dict[str, Claim]:
+    found = claims(report)
+    assert len({claim.name for claim in found}) == len(found)
+    return {claim.name: claim for claim in found}
+
+
+@pytest.fixture(scope="module")
+def usual() -> dict[str, Claim]:
+    return by_name(paper_report(TEN))
+
+
+@pytest.mark.parametrize(
+    ("found", "prompts", "below", "verdict"),
+    [
+        (Interval(value=1.2, low=1.1, high=1.3), 10, False, "holds"),
+        (Interval(value=0.8, low=0.7, high=0.9), 10, False, "does not hold"),
+        (Interval(value=1.0, low=0.9, high=1.1), 10, False, "cannot tell"),
+        (Interval(value=1.2, low=1.1, high=1.3), 10, True, "does not hold"),
+        (Interval(value=0.8, low=0.7, high=0.9), 10, True, "holds"),
+        (Interval(value=1.2, low=1.1, high=1.3), 4, False, "cannot tell"),
+        (Interval(value=1.2, low=None, high=None), 10, False, "cannot tell"),
+        (None, 0, False, "cannot tell"),
+    ],
+)
+def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
+    *, found: Interval | None, prompts: int, below: bool, verdict: Verdict
+) -> None:
+    assert judged(found, prompts, below=below) == verdict
+
+
+def test_every_claim_of_the_paper_is_tested(usual: dict[str, Claim]) -> None:
+    every = {each.name for each in vars(paper_claims).values() if isinstance(each, paper_claims.PaperClaim)}
+    assert usual.keys() == every
+
+
+def test_claims_are_tested_on_each_data_set() -> None:
+    found = claims(paper_report(request(prompts=6)))
+    assert {claim.data_set for claim in found} == {"WikiText-2", "PG-19-style (books_test)"}
+
+
+def test_equal_texts_are_lossless(usual: dict[str, Claim]) -> None:
+    found = usual["lossless"]
+    assert found.verdict == "holds"
+    assert "110 of 110 texts of 11 lanes" in found.tested
+
+
+def test_one_other_text_is_not_lossless() -> None:
+    found = by_name(paper_report(TEN, different={("alg1", 3)}))["lossless"]
+    assert found.verdict == "does not hold"
+    assert "1 of alg1" in found.tested
+
+
+def test_texts_that_part_at_near_ties_alone_settle_nothing() -> None:
+    parted = {("alg1", 3), ("phase 1", 2)}
+    found = by_name(paper_report(TEN, different=parted, near_ties=parted))["lossless"]
+    assert found.verdict == "cannot tell"
+    assert "texts whose first difference from ar's text is at a near tie: 2" in found.tested
+
+
+def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:
+    found = usual["lowest_tpot"]
+    tested = "Time per token of fixed D8 B3 over that of phase 3"
+    assert (found.verdict, found.tested.split(",")[0]) == ("holds", tested)
+    slower = by_name(paper_report(TEN, slower={"phase 3": 1.2}))["lowest_tpot"]
+    assert slower.verdict == "does not hold"
+
+
+def test_a_claim_about_rivals_holds_only_against_all_of_them() -> None:
+    report = paper_report(TEN)
+    blocks = [
+        structs.replace(
+            block, turns=tuple(turn for turn in block.turns if block.prompt < 3 or turn.lane != "linear K=5")
+        )
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=8")
+    assert found.verdict == "cannot tell"
+
+
+def test_a_rival_that_is_better_decides_though_one_that_is_uncertain_is_better_in_the_mean() -> None:
+    report = paper_report(TEN)
+
+    def timed(turn: Turn, prompt: int) -> Turn:
+        uncertain = 0.5 if prompt % 2 else 1.3
+        speed = 100 / {"linear K=5": 0.95, "linear K=8": uncertain}.get(turn.lane, 1.0)
+        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+
+    blocks = [
+        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    assert found.verdict == "does not hold"
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
+
+
+def test_assisted_generation_can_win() -> None:
+    assert by_name(paper_report(TEN, slower={"assisted 20/.4": 0.8}))["beats_hf"].verdict == "does not hold"
+
+
+def test_depth_is_compared_with_breadth_step_by_step(usual: dict[str, Claim]) -> None:
+    found = usual["depth_dominates"]
+    assert found.verdict == "holds"
+    assert found.paper == pytest.approx(1.152, abs=0.001)
+    assert found.here is not None
+    assert found.here.value == pytest.approx(1.19, abs=0.01)
+    faster = by_name(paper_report(TEN, slower={"phase 1": 0.95}))["depth_dominates"]
+    assert faster.here is not None
+    assert faster.here.value == pytest.approx(found.here.value * 0.95**2)
+
+
+def test_the_first_tokens_come_later_than_those_of_ar(usual: dict[str, Claim]) -> None:
+    assert usual["lower_ttft"].verdict == "does not hold"
+
+
+def test_memory_of_a_process_on_a_cpu_settles_nothing(usual: dict[str, Claim]) -> None:
+    assert usual["memory"].verdict == "cannot tell"
+    on_gpu = by_name(paper_report(structs.replace(TEN, device="cuda")))["memory"]
+    assert on_gpu.verdict == "holds"
+    assert on_gpu.here is not None
+    assert on_gpu.here.high == pytest.approx(6316 / 6110)
+
+
+def test_the_gain_is_compared_between_the_longest_and_the_shortest_texts(usual: dict[str, Claim]) -> None:
+    found = usual["gain_grows"]
+    assert found.verdict == "holds"
+    assert "T=1500" in found.tested
+    assert "T=100" in found.tested
+    assert "gain_grows" not in by_name(paper_report(request(prompts=6, lengths=(64,), sets=("wikitext",))))
+
+
+def test_a_spread_that_shrinks_is_told() -> None:
+    report = paper_report(TEN)
+    speeds = {"phase 2": 40.0, "phase 3": 4.0}
+    blocks = [
+        structs.replace(
+            block,
+            turns=tuple(
+                structs.replace(
+                    turn,
+                    at=tuple(
+                        structs.replace(each, tokens_per_second=200 + speeds.get(turn.lane, 0) * (-1) ** block.prompt)
+                        for each in turn.at
+                    ),
+                )
+                for turn in block.turns
+            ),
+        )
+        for block in report.blocks
+    ]
+    found = by_name(structs.replace(report, blocks=blocks))["history_stabilises"]
+    assert found.here is not None
+    assert found.here.value == pytest.approx(10)
+
+
+def test_few_prompts_tell_nothing_but_a_text_that_differs() -> None:
+    found = by_name(paper_report(request(prompts=2, sets=("wikitext",)), different={("alg1", 0)}))
+    assert found.pop("lossless").verdict == "does not hold"
+    assert {claim.verdict for claim in found.values()} == {"cannot tell"}
+    assert "too few to tell" in found["beats_fixed"].tested
+
+
+def test_texts_of_their_own_are_no_rivals() -> None:
+    found = by_name(paper_report(TEN, different={("linear K=8", prompt) for prompt in range(10)}))["beats_linear"]
+    assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
+    both = {(name, prompt) for name in ("linear K=5", "linear K=8") for prompt in range(10)}
+    found = by_name(paper_report(TEN, different=both))["beats_linear"]
+    assert (found.here, found.verdict) == (None, "cannot tell")
+
+
+def test_claims_without_their_lanes_are_left_out() -> None:
+    found = by_name(paper_report(request(prompts=6, lanes=("ar", "linear K=5", "auto"), sets=("wikitext",))))
+    assert found.keys() == {"lossless"}
+    assert claims(paper_report(blocks=[], cells=[])) == []
+
+
+def test_a_claim_over_several_kinds_is_left_out_where_one_of_them_was_not_measured() -> None:
+    found = by_name(paper_report(request(lanes=("ar", "linear K=5", "phase 3"), sets=("wikitext",))))
+    assert paper_claims.BEATS_LINEAR.name in found
+    assert (
+        not {paper_claims.LOWEST_TPOT.name, paper_claims.FEWER_ROUNDS.name, paper_claims.BEATS_FIXED.name}
+        & found.keys()
+    )
+
+
+def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
+    def at(row: str, data_set: str, figure: str) -> float:
+        found = published.usual(row, data_set, figure)
+        assert found is not None
+        return found.value
+
+    for data_set, linear in (("WikiText-2", "Linear K8"), ("PG-19", "Linear K5")):
+        speed = at("DynaTree", data_set, "tokens_per_second")
+        assert paper_claims.BEATS_LINEAR.paper[data_set] == speed / at(linear, data_set, "tokens_per_second")
+        assert paper_claims.BEATS_FIXED.paper[data_set] == speed / at("Fixed D8B3", data_set, "tokens_per_second")
+        assert paper_claims.FASTER.paper[data_set] == speed / at("AR", data_set, "tokens_per_second")
+        tpots = [at(row, data_set, "tpot_ms") for row in ("Fixed D8B3", "DynaTree")]
+        assert paper_claims.LOWEST_TPOT.paper[data_set] == tpots[0] / tpots[1]
+        peaks = [at(row, data_set, "peak_mb") for row in ("DynaTree", "AR")]
+        assert paper_claims.THREE_PERCENT.paper[data_set] == peaks[0] / peaks[1]
+        rounds = [at(row, data_set, "rounds") for row in (linear, "Fixed D8B3", "DynaTree")]
+        assert paper_claims.FEWER_ROUNDS.paper[data_set] == min(rounds[:2]) / rounds[2]
+
+
+def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
+    table = claims_table(list(usual.values()), ["a note"])
+    assert len(table.rows) == len(usual)
+    assert table.notes[-1] == "a note"
+    verdicts = [row[2] for row in table.rows]
+    assert verdicts == [claim.verdict for claim in usual.values()]
+
+
+def test_every_correction_names_its_source_and_ends_as_a_sentence() -> None:
+    for correction in CORRECTIONS:
+        assert correction.says.endswith(".")
+        assert any(name in correction.source for name in ("v1", "v2", "v4", "code", "logs"))
+
+
+def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
+    found = claims(paper_report(request(prompts=6)))
+    table = claims_table(found, [])
+    cells = {(row[0], row[1]): row[4] for row in table.rows}
+
+    def note(what: paper_claims.PaperClaim, data_set: str) -> str:
+        printed = cells[what.says, data_set]
+        assert isinstance(printed, Printed)
+        return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
+
+    assert "127.9" in note(paper_claims.GROWS, "WikiText-2")
+    assert "; relative to an undisturbed AR the quotient is 1.44" in note(
+        paper_claims.FASTER, "PG-19-style (books_test)"
+    )
+    assert "D_max=9" in note(paper_claims.BEATS_LINEAR, "PG-19-style (books_test)")
+    assert note(paper_claims.FASTER, "WikiText-2") == ""
+    assert cells[paper_claims.LOSSLESS.says, "WikiText-2"] is None
+
+
+def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Claim]) -> None:
+    assert (usual["faster_than_ar"].doubt, usual["beats_hf"].doubt[:8]) == ("", "at T=500")
+    short = by_name(paper_report(request(prompts=6, lengths=(64, 128), sets=("wikitext",))))
+    assert short["faster_than_ar"].doubt == "at T=1500"
+    assert short["depth_dominates"].doubt.startswith("at T=1500; the numbers of phase 1 are from the authors' logs")
+    assert short["lossless"].doubt == ""
+
+
+def test_every_doubt_is_about_a_number_that_the_paper_has() -> None:
+    for each in vars(paper_claims).values():
+        if isinstance(each, paper_claims.PaperClaim):
+            assert each.doubt.keys() <= each.paper.keys()
+
+
+def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> None:
+    report = paper_report(request(prompts=6, temperature=0.6))
+    assert claims(report) == []
+    assert (
+        left_out(report) == "The paper's claims are about greedy decoding; here tokens were sampled, so no claim "
+        "is judged."
+    )
+    assert left_out(paper_report(TEN)) is None
+
+
+def test_a_text_of_another_length_is_not_lossless() -> None:
+    report = paper_report(TEN)
+
+    def shorter(turn: Turn) -> Turn:
+        return structs.replace(turn, at=tuple(structs.replace(each, committed=each.committed - 1) for each in turn.at))
+
+    first, *rest = report.blocks
+    turns = tuple(shorter(turn) if turn.lane == "alg1" else turn for turn in first.turns)
+    found = by_name(structs.replace(report, blocks=[structs.replace(first, turns=turns), *rest]))["lossless"]
+    assert found.verdict == "does not hold"
+    assert "1 of alg1" in found.tested
+
+
+def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
+    """A report in which the speeds of phases 2 and 3 alternate around 1000, by about `before` and `own`."""
+    report = paper_report(request(prompts=prompts, sets=("wikitext",)))
+
+    def timed(turn: Turn, prompt: int) -> Turn:
+        far = {"phase 2": before * (1 + prompt / 10), "phase 3": own * (2 - prompt / 10)}
+        speed = 1000 + far.get(turn.lane, 0) * (-1) ** prompt
+        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+
+    blocks = [
+        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
+        for block in report.blocks
+    ]
+    return structs.replace(report, blocks=blocks)
+
+
+def test_a_spread_decides_only_where_it_is_clear() -> None:
+    clear, unclear = (by_name(with_speeds(10, before, 10))["history_stabilises"] for before in (100, 11))
+    assert clear.verdict == "holds"
+    assert "The interval covers 99%" in clear.tested
+    assert unclear.verdict == "cannot tell"

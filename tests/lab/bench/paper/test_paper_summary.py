@@ -1,0 +1,186 @@
+"""From blocks to cells: the paper's means, and the lanes that have a speed."""
+
+from collections.abc import Mapping
+from statistics import pstdev
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from decoder.events import Figures
+from dynatui.lab.bench.paper.records import Block, Turn
+from dynatui.lab.bench.paper.report import FIGURE_KEYS, Cell, PaperReport
+from dynatui.lab.bench.paper.request import Lane, PaperExperiment
+from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES, report, stat
+from tests.lab.bench.paper.headers import header
+
+AR = Lane(name="ar", method="ar", family="ar", parameters={})
+LINEAR = Lane(name="linear K=4", method="linear", family="linear", parameters={"k": 4})
+TREE = Lane(name="phase 2", method="dynatree", family="dynatree", parameters={"d0": 5.0, "d_max": 8, "rho_deep": 0.5})
+OWN = Lane(name="streaming", method="streaming", family="streaming", parameters={"k": 4}, own_text=True)
+
+
+def figures(tokens: int, rounds: int, seconds: float, **changes: Any) -> Figures:
+    given: dict[str, Any] = {
+        "rounds": rounds,
+        "committed": tokens,
+        "drafted": 4 * rounds,
+        "accepted": tokens - rounds,
+        "target_forwards": rounds,
+        "draft_forwards": 3 * rounds,
+        "tokens_per_round": tokens / rounds,
+        "tokens_per_second": tokens / seconds,
+        "tpot_s": seconds / tokens,
+        "ttft_s": 0.5,
+        "decode_s": seconds,
+        "draft_s": seconds / 2,
+        "verify_s": seconds / 4,
+        "identical_to_ar": True,
+        "peak_bytes": 3_000_000,
+    }
+    return Figures(**given | changes)
+
+
+def reported(
+    texts: Mapping[str, list[list[Figures]]], lanes: tuple[Lane, ...] = (AR, LINEAR, TREE, OWN)
+) -> PaperReport:
+    """A report of each lane's figures; `texts` has for each lane and prompt the figures at both lengths, or at one."""
+    lengths = (4, 8)[-len(texts["ar"][0]) :]
+    experiment = PaperExperiment(
+        name="main", data_set="wikitext", most=8, prompts=2, lanes=tuple(lane.name for lane in lanes), lengths=lengths
+    )
+    blocks = [
+        Block(
+            experiment=0,
+            prompt=prompt,
+            repeat=0,
+            prompt_tokens=3,
+            turns=tuple(
+                Turn(lane=name, at=tuple(found[prompt]), kv_bytes=2_000_000, waited=0.1)
+                for name, found in texts.items()
+            ),
+        )
+        for prompt in range(len(texts["ar"]))
+    ]
+    return report(header(lanes=lanes, experiments=(experiment,)), blocks)
+
+
+def cell(found: PaperReport, lane: str, length: int = 8) -> Cell:
+    here = found.cell("main", "wikitext", lane, length=length)
+    assert here is not None
+    return here
+
+
+PLAIN = [[figures(8, 8, 8.0, speedup=1.0)], [figures(8, 8, 4.0, speedup=1.0)]]
+FAST = [[figures(8, 2, 2.0, speedup=4.0)], [figures(8, 4, 2.0, speedup=2.0)]]
+
+
+def test_every_figure_of_the_report_is_summed_up() -> None:
+    assert TIMES.keys() | COUNTS.keys() | {POOLED} == FIGURE_KEYS.keys()
+
+
+def test_speed_is_the_mean_over_prompts_with_the_spread_of_the_population() -> None:
+    found = cell(reported({"ar": PLAIN, "linear K=4": FAST}), "ar").stats["tokens_per_second"]
+    assert found.value == pytest.approx(1.5)
+    assert found.std == pytest.approx(pstdev([1.0, 2.0]))
+    assert found.low is not None
+    assert found.high is not None
+    assert 1.0 <= found.low < found.value < found.high <= 2.0
+
+
+def test_speed_up_is_the_mean_of_quotients_and_not_a_quotient_of_means() -> None:
+    assert cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats["speedup"].value == pytest.approx(3.0)
+
+
+def test_l_bar_is_a_quotient_of_sums_and_the_paper_s_path_length_a_mean_of_quotients() -> None:
+    stats = cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats
+    assert stats["tokens_per_round"].value == pytest.approx(16 / 6)
+    assert stats["paper_path_length"].value == pytest.approx(3.0)
+    assert stats["tokens_per_round"].std == stats["paper_path_length"].std == pytest.approx(1.0)
+
+
+def test_the_paper_s_acceptance_divides_by_k_or_by_the_base_depth_and_two() -> None:
+    found = reported({"ar": PLAIN, "linear K=4": FAST, "phase 2": FAST})
+    assert cell(found, "linear K=4").stats["paper_acceptance"].value == pytest.approx((8 / 8 + 8 / 16) / 2)
+    assert cell(found, "phase 2").stats["paper_acceptance"].value == pytest.approx((8 / 14 + 8 / 28) / 2)
+    assert "paper_acceptance" not in cell(found, "ar").stats
+
+
+def test_shares_of_a_round_and_units() -> None:
+    stats = cell(reported({"ar": PLAIN, "linear K=4": FAST}), "linear K=4").stats
+    means = {key: found.value for key, found in stats.items()}
+    assert means["nodes_per_round"] == means["draft_forwards_per_round"] + 1 == 4
+    assert means["round_ms"] == pytest.approx((1000 + 500) / 2)
+    assert means["draft_ms"] == pytest.approx(means["round_ms"] / 2)
+    assert (means["ttft_ms"], means["tpot_ms"], means["peak_mb"], means["kv_mb"]) == (500, 250, 3, 2)
+
+
+def test_a_text_that_differs_has_counts_but_no_speed() -> None:
+    other = [FAST[0], [structs.replace(FAST[1][0], identical_to_ar=False)]]
+    found = cell(reported({"ar": PLAIN, "linear K=4": other}), "linear K=4")
+    assert (found.prompts, found.same) == (2, 1)
+    assert (found.stats["tokens_per_second"].value, found.stats["tokens_per_second"].low) == (4.0, None)
+    assert found.stats["tokens_per_round"].value == pytest.approx(16 / 6)
+
+
+def test_a_text_that_ended_early_differs() -> None:
+    early = [FAST[0], [structs.replace(FAST[1][0], committed=7)]]
+    assert cell(reported({"ar": PLAIN, "linear K=4": early}), "linear K=4").same == 1
+
+
+def test_a_lane_whose_texts_all_differ_has_no_speed_at_all() -> None:
+    other = [[structs.replace(each, identical_to_ar=False) for each in these] for these in FAST]
+    found = cell(reported({"ar": PLAIN, "linear K=4": other}), "linear K=4")
+    assert found.same == 0
+    assert not found.stats.keys() & TIMES.keys()
+    assert found.stats.keys() >= {"rounds", "tokens_per_round"}
+
+
+def test_a_text_that_differs_by_design_is_never_called_different() -> None:
+    own = [[structs.replace(each, identical_to_ar=None) for each in these] for these in FAST]
+    found = cell(reported({"ar": PLAIN, "streaming": own}), "streaming")
+    assert (found.same, found.stats["tokens_per_second"].value) == (2, 4.0)
+
+
+def test_memory_is_that_of_the_longest_text() -> None:
+    two = [[structs.replace(these[0], peak_bytes=None), these[0]] for these in PLAIN]
+    found = reported({"ar": two})
+    assert not cell(found, "ar", length=4).stats.keys() & {"peak_mb", "kv_mb"}
+    assert cell(found, "ar", length=8).stats.keys() >= {"peak_mb", "kv_mb"}
+
+
+def test_a_lane_that_was_left_out_has_no_cell() -> None:
+    assert {each.lane for each in reported({"ar": PLAIN, "linear K=4": FAST}).cells} == {"ar", "linear K=4"}
+
+
+def test_repeats_of_a_prompt_count_as_one() -> None:
+    once = reported({"ar": PLAIN})
+    again = structs.replace(once.blocks[0], repeat=1)
+    found = cell(report(once.header, [*once.blocks, again]), "ar")
+    assert found.prompts == 2
+    assert found.stats["tokens_per_second"].value == pytest.approx(1.5)
+
+
+def test_disturbed_turns_are_counted_and_what_is_missing_is_told() -> None:
+    whole = reported({"ar": PLAIN})
+    assert (whole.complete, whole.disturbed) == (True, 2)
+    assert not report(whole.header, whole.blocks[:1]).complete
+
+
+def test_the_load_after_it_is_that_of_the_last_block_whoever_renders_it_later() -> None:
+    whole = reported({"ar": PLAIN})
+    loaded = [structs.replace(each, load=load) for each, load in zip(whole.blocks, (0.5, 2.5), strict=True)]
+    assert report(whole.header, loaded).load_after == 2.5
+    assert report(whole.header, whole.blocks).load_after is None
+    assert report(whole.header, []).load_after is None
+
+
+def test_one_prompt_tells_nothing_of_uncertainty() -> None:
+    assert (stat([3.0], seed=0).low, stat([3.0], seed=0).std) == (None, 0.0)
+
+
+def test_the_interval_holds_the_mean_as_often_as_it_says() -> None:
+    spread = stat([float(number) for number in range(100)], seed=0)
+    assert spread.low is not None
+    assert spread.high is not None
+    assert spread.high - spread.low == pytest.approx(2 * 1.96 * pstdev(range(100)) / 10, rel=0.05)

@@ -1,0 +1,83 @@
+"""Measurements of tiny models: all experiments in a second or two."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.paper import header
+from dynatui.lab.bench.paper.experiments import Extent
+from dynatui.lab.bench.paper.job import OnPaper, Prepared, measure, prepared
+from dynatui.lab.bench.paper.records import CostCurve
+
+if TYPE_CHECKING:
+    from tests import tiny  # it imports transformers' models, which the killed process does not need
+
+TEXTS = ("The tree grows where the draft is sure", "A small model guesses", "Nothing is lost: the text")
+WIKITEXT = TextSet(name="wikitext", title="Some texts", stands_for="WikiText-2", prompts=TEXTS)
+BOOKS = TextSet(name="books", title="Some books", stands_for="PG-19", prompts=TEXTS[::-1])
+EXTENT = Extent(
+    lanes=("linear K=4", "phase 3"),
+    prompts=2,
+    length=12,
+    lengths=(4, 9, 100),
+    prompt_lengths=(8, 20),
+    thresholds=((0.8, 0.3),),
+    breadths=((1, 2),),
+    depths=((4, 6),),
+    grid_depths=(3,),
+    grid_branchings=(2, 3),
+    grid_taus=(0.05,),
+    grid_prompts=1,
+    warm_up=1,
+    attempts=1,
+)
+
+
+REPEATED = replace(EXTENT, experiments=("main",), repeats=3, warm_up=0)
+"""The experiment that a test kills and then completes."""
+
+
+def job(pair: "tiny.TinyPair", extent: Extent = EXTENT, **changes: Any) -> OnPaper:
+    return on_files(pair.target, pair.draft, extent, **changes)
+
+
+def on_files(target: Path, draft: Path, extent: Extent, **changes: Any) -> OnPaper:
+    given: dict[str, Any] = {
+        "text_sets": (WIKITEXT, BOOKS),
+        "target": str(target),
+        "draft": str(draft),
+        "device": "cpu",
+        "dtype": "float32",
+    }
+    return OnPaper(extent=extent, **given | changes)
+
+
+def readied(request: OnPaper, note: Callable[[str], None]) -> Prepared:
+    """A measurement before its first turn; its log is no longer locked."""
+    with prepared(request, note) as ready:
+        return ready
+
+
+def done(request: OnPaper, note: Callable[[str], None] = lambda _: None) -> Prepared:
+    """A measurement after its last turn."""
+    with prepared(request, note) as ready:
+        list(measure(ready, note))
+        return ready
+
+
+KNOWN_COSTS = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
+"""Replaces a cost curve that takes seconds to measure."""
+
+
+def main() -> None:
+    """Measures the pair that the command line names, for a test that kills this process."""
+    vars(header)["cost_curve"] = lambda *_: KNOWN_COSTS
+    target, draft, log = map(Path, sys.argv[1:])
+    done(on_files(target, draft, REPEATED, log=log))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Whole comparisons of tiny models: closed forms at real roots, real rounds, and resuming after a kill."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from decoder.errors import ConfigError, PromptError
+from decoder.selector.chooser import SHIPPED
+from dynatui.lab.bench import pass_costs, record_log
+from dynatui.lab.bench.progress import Progress
+from dynatui.lab.bench.record_log import RecordLog, alone
+from dynatui.lab.bench.sampling.expected import expected
+from dynatui.lab.bench.sampling.job import OnSamplings, measure_samplings
+from dynatui.lab.bench.sampling.log import FORMAT, Expected
+from dynatui.lab.bench.sampling.realised import seeded
+from dynatui.lab.bench.sampling.report import SamplingReport
+from dynatui.lab.bench.sampling.request import Place, samplings
+from dynatui.lab.bench.sampling.table import on_samplings
+from dynatui.lab.bench.sampling.tasks import Task
+from tests.decoder.makers import TinyModels
+from tests.lab.bench.sampling.records import request
+
+PROMPT = "The tree grows where"
+TEXT = [5, 9, 17, 40, 3, 8, 61, 22]
+
+
+def job(models: TinyModels, **changes: Any) -> OnSamplings:
+    pair = models.pair("neox")
+    given: dict[str, Any] = {
+        "tasks": (Task("writing", (PROMPT, "A small model guesses")),),
+        "samplings": samplings((0.8,), (0.9,)),
+        "verifiers": ("nss", "specinfer", "block", "traversal"),
+        "k": 2,
+        "length": 2,
+        "max_new_tokens": 8,
+        "roots_every": 4,
+        "target": str(pair.target),
+        "draft": str(pair.draft),
+        "device": "cpu",
+        "dtype": "float32",
+    }
+    return OnSamplings(**given | changes)
+
+
+@pytest.fixture(autouse=True)
+def _costs_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs are measured once instead of several times; the module-scoped `done` measures them as users do."""
+    monkeypatch.setattr(pass_costs, "SERIES", 1)
+
+
+def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
+    one, again = (expected(pair, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:]) for _ in range(2))
+    other = expected(pair, request(), Place(0, "one", 1), TEXT[:4], TEXT[4:])
+    assert one == again
+    assert one.tokens != other.tokens
+    assert one.roots == 1
+    assert one.tokens["block"][0] == one.tokens["traversal"][0] == 1
+
+
+def test_a_verifier_that_is_always_right_accepts_whole_trees(tiny_models: TinyModels) -> None:
+    """The draft is the target itself, so naive verification rejects nothing."""
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    twins = type(engine.pair)(**{**vars(engine.pair), "draft": engine.pair.target})
+    found = expected(twins, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:])
+    shapes = request().shapes("naive")
+    assert found.tokens["naive"] == pytest.approx([shape.depth + 1 for shape in shapes], abs=1e-3)
+    assert found.distance == pytest.approx([0, 0, 0], abs=1e-3)
+
+
+def test_no_two_texts_are_sampled_with_the_same_noise(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    those = request(samplings=samplings((0.6, 1.0), ()), repeats=3)
+    texts = [(place, repeat) for place in those.places() for repeat in range(3)]
+    sampled = {text: seeded(engine, those, *text) for text in texts}
+    assert len({each.seed for each in sampled.values()}) == len(texts)
+    assert all(each.sampling.at(0) == those.samplings[place.sampling] for (place, _), each in sampled.items())
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log") / "log.jsonl"
+
+
+@pytest.fixture(scope="module")
+def done(tiny_models: TinyModels, log: Path) -> SamplingReport:
+    found = measure_samplings(job(tiny_models, log=log), lambda _: None)
+    assert not found.interrupted
+    return found.report
+
+
+def test_a_comparison_measures_every_verifier_and_coupled_trees(done: SamplingReport) -> None:
+    assert done.complete
+    assert done.roots == 8
+    speeds = {(row.verifier, row.drafting) for row in done.tokens_per_second}
+    assert speeds >= {("nss", "iid"), ("nss", "delayed"), ("block", "iid"), ("traversal", "delayed")}
+    assert speeds >= {("coupled", "dynatree"), ("coupled", "fixed"), ("coupled", "linear"), ("coupled", "ar")}
+    assert all(1 <= row.mean.value <= 5 for row in done.block_efficiency)
+    assert "LitBench" in on_samplings(done)
+
+
+def test_a_measurement_that_was_killed_goes_on_and_measures_nothing_twice(
+    tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path
+) -> None:
+    lines = log.read_bytes().splitlines(keepends=True)
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(b"".join(lines[:5]) + lines[5][:30])
+    again = measure_samplings(job(tiny_models, log=half), lambda _: None).report
+    assert half.read_bytes().splitlines(keepends=True)[:5] == lines[:5]
+    assert [len(each.of(Expected)) for each in (RecordLog(half, FORMAT), RecordLog(log, FORMAT))] == [4, 4]
+    assert again.actions == done.actions
+    assert RecordLog(half, FORMAT).of(Expected) == RecordLog(log, FORMAT).of(Expected)
+
+
+def test_another_machine_shows_what_is_whole_and_measures_nothing_that_is_missing(
+    tiny_models: TinyModels, done: SamplingReport, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = structs.replace(done.header.machine, cores=done.header.machine.cores + 1)
+    monkeypatch.setattr(record_log, "examined", lambda _: other)
+    assert measure_samplings(job(tiny_models, log=log), lambda _: None).report.actions == done.actions
+    half = tmp_path / "half.jsonl"
+    half.write_bytes(b"".join(log.read_bytes().splitlines(keepends=True)[:5]))
+    with pytest.raises(
+        ConfigError,
+        match=r"was started on another machine: cores \d+ there, \d+ here; remove this file, or set --output to",
+    ):
+        measure_samplings(job(tiny_models, log=half), lambda _: None)
+
+
+def test_an_interruption_leaves_a_report_of_what_was_measured(tiny_models: TinyModels, tmp_path: Path) -> None:
+    def show(steps: Iterator[Progress]) -> Iterator[Progress]:
+        yield next(steps)
+        raise KeyboardInterrupt
+
+    found = measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None, show)
+    report = found.report
+    assert found.interrupted
+    assert not report.complete
+    assert report.tokens_per_second == []
+    assert "INTERRUPTED" in on_samplings(report)
+    assert msgspec.json.decode(msgspec.json.encode(report), type=SamplingReport) == report
+
+
+def test_nothing_measured_is_nothing_reported(tiny_models: TinyModels) -> None:
+    def note(line: str) -> None:
+        if "measuring" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_samplings(job(tiny_models), note)
+
+
+def test_it_is_noted_where_no_selector_comes_with_the_pair(tiny_models: TinyModels) -> None:
+    said = list[str]()
+
+    def note(line: str) -> None:
+        said.append(line)
+        if "measuring" in line:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        measure_samplings(job(tiny_models), note)
+    assert any(line.startswith("shapes are compared without a selector: dynatui comes without") for line in said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault", "why"),
+    [
+        ({"verifiers": ("best",)}, ConfigError, "--verifiers names best"),
+        ({"tasks": (Task("writing", (PROMPT, "word " * 300)),)}, PromptError, "prompt 2 of writing: the prompt has"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    changes: dict[str, Any], fault: type[Exception], why: str, tiny_models: TinyModels
+) -> None:
+    with pytest.raises(fault, match=why):
+        measure_samplings(job(tiny_models, **changes), lambda _: None)
+
+
+def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    brief = OnSamplings(
+        (Task("writing", ("The old man put down his lantern",)),),
+        samplings((0.6,), ()),
+        ("specinfer", "naive"),
+        max_new_tokens=5,
+        roots_every=4,
+        device="cpu",
+        dtype="float32",
+        log=log,
+    )
+    report = measure_samplings(brief, lambda _: None).report
+    rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
+    assert rows.count(("specinfer", "selector")) == 2
+    assert ("naive", "selector") not in rows
+    (record,) = RecordLog(log, FORMAT).of(Expected)
+    assert record.selected["specinfer"] <= max(record.tokens["specinfer"])
+    assert [named.split()[0] for named in report.header.request.selectors] == ["specinfer", "traversal"]
+
+
+def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:
+    shipped = next(SHIPPED.glob("*.safetensors"))
+    with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
+        measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)
+
+
+def test_a_log_into_which_another_measures_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
+    with (
+        alone(tmp_path / "log", ""),
+        pytest.raises(ConfigError, match=r"another process is writing to .*; wait until that process ends, or set"),
+    ):
+        measure_samplings(job(tiny_models, log=tmp_path / "log"), lambda _: None)

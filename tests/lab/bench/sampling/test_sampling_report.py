@@ -1,0 +1,231 @@
+"""From records to best shapes, means, claims and tables, with numbers whose true results are known."""
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from decoder.analysis.interval import Interval
+from decoder.draft.delayed_shape import DelayedTree
+from decoder.sampling.settings import Sampling
+from decoder.verify.names import VERIFIER_NAMES, Drafting
+from dynatui.lab.bench.record_log import RecordLog
+from dynatui.lab.bench.sampling import paper
+from dynatui.lab.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
+from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
+from dynatui.lab.bench.sampling.claims import along_depth, of_measure, ranking
+from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised
+from dynatui.lab.bench.sampling.report import SamplingReport, report
+from dynatui.lab.bench.sampling.request import Contest, Place
+from dynatui.lab.bench.sampling.table import on_samplings
+from tests.lab.bench.sampling.records import expected, header, request
+
+IID, DELAYED = (Contest("specinfer", drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
+
+
+def tokens(_shape: DelayedTree, block_efficiency: float) -> float:
+    return block_efficiency
+
+
+def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
+    return {Place(sampling, task, prompt): value for prompt, value in enumerate(values)}
+
+
+def test_the_best_shape_is_one_that_is_open_to_the_contest() -> None:
+    those = request()
+    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
+    assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
+    assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
+
+
+def test_the_best_shape_is_the_best_for_the_aim() -> None:
+    those = request()
+    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0}})]
+    shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
+    assert shape == DelayedTree(2, 0, 1)
+
+
+def test_every_root_weighs_alike_where_a_shape_is_chosen() -> None:
+    those = request()
+    many = expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0}})
+    few = expected(those, Place(0, "one", 1), {"specinfer": {(2, 0, 2): 6.0}})
+    assert best_shape(those, [structs.replace(many, roots=3), few], IID, tokens) == (DelayedTree(2, 0, 2), 3.0)
+
+
+def test_a_shape_is_judged_on_prompts_on_which_it_was_not_chosen() -> None:
+    those = request()
+    lucky_first = expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 9.0, (2, 0, 1): 1.5}})
+    lucky_second = expected(those, Place(0, "one", 1), {"specinfer": {(2, 0, 1): 9.0, (2, 0, 2): 1.25}})
+    found = block_efficiency(those, [lucky_first, lucky_second], IID, tokens)
+    assert found == {Place(0, "one", 0): 1.5, Place(0, "one", 1): 1.25}
+
+
+def test_each_task_and_each_setting_weighs_alike() -> None:
+    values = {**per_prompt(1.0, 3.0), **per_prompt(8.0, task="two"), **per_prompt(4.0, sampling=1)}
+    assert mean(values) == pytest.approx((2 + 8 + 4) / 3)
+    assert by_task(values) == pytest.approx({"one": 3.0, "two": 8.0})
+    assert by_sampling(values) == pytest.approx({0: 5.0, 1: 4.0})
+
+
+def test_the_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
+    luck = np.random.default_rng(0)
+    found = [estimate(per_prompt(*luck.normal(5, 1, 30)), 0) for _ in range(100)]
+    held = sum((each.low or 9.0) < 5 < (each.high or 0.0) for each in found)
+    assert 85 <= held <= 99
+
+
+def test_a_quotient_of_values_that_vary_together_is_certain() -> None:
+    values = per_prompt(*np.random.default_rng(0).uniform(1, 9, 20))
+    found = ratio({place: 2 * value for place, value in values.items()}, values, 0)
+    assert found.value == pytest.approx(2)
+    assert found.low is None or found.low == pytest.approx(2)
+
+
+def test_a_quotient_rests_on_the_texts_that_both_know() -> None:
+    assert ratio(per_prompt(4.0, 100.0), per_prompt(2.0), 0).value == 2.0
+
+
+def test_one_prompt_tells_nothing_of_uncertainty() -> None:
+    assert estimate(per_prompt(3.0), 0) == Interval(value=3.0, low=None, high=None)
+
+
+def test_a_ranking_counts_pairs_that_keep_the_paper_s_order() -> None:
+    noise = np.random.default_rng(0).normal(0, 0.01, 20)
+    values = {name: per_prompt(*(level + noise)) for name, level in {"nss": 2.0, "block": 1.0, "khisti": 3.0}.items()}
+    found = ranking("x", values, {"nss": 1.0, "block": 2.0, "khisti": 3.0, "naive": 4.0}, 0)
+    assert (found.here, found.paper) == (["khisti", "nss", "block"], ["khisti", "block", "nss"])
+    assert (found.holds, found.fails, found.open) == (2, 1, 0)
+
+
+def test_claims_compare_what_the_paper_compares() -> None:
+    reported = paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY
+    noise = np.random.default_rng(0).normal(0, 0.01, 20)
+    iid = {name: per_prompt(*(reported[0][name] + noise)) for name in VERIFIER_NAMES}
+    delayed = {name: per_prompt(*(reported[1][name] + noise)) for name in reported[1]}
+    found = {claim.says: claim for claim in of_measure("x", iid, delayed, reported, 0)}
+    for claim in found.values():
+        assert claim.paper == pytest.approx(claim.here.value, rel=0.01)
+        assert claim.verdict == ("holds" if claim.here.value > 1 else "does not hold")
+    assert found["x: Traversal over SpecTr, the best of the other verifiers"].here.value == pytest.approx(
+        5.31 / 4.61, rel=0.01
+    )
+    assert found["x: BV, the worst of the other verifiers, over NSS"].here.value == pytest.approx(4.30 / 4.05, rel=0.01)
+    assert found["x: Khisti on delayed trees over i.i.d. trees"].here.value == pytest.approx(5.23 / 4.41, rel=0.01)
+
+
+def test_figure_1_is_the_deepest_level_against_the_root() -> None:
+    distance = [per_prompt(0.5, 0.6), per_prompt(0.4, 0.5), per_prompt(1.0, 1.2)]
+    grows, falls = along_depth(distance, {"specinfer": [per_prompt(0.8, 0.9), per_prompt(0.4, 0.4)]}, 0)
+    assert grows.here.value == pytest.approx(2.0)
+    assert falls.here.value == pytest.approx(0.85 / 0.4)
+    assert falls.verdict == "holds"
+
+
+@pytest.fixture(scope="module")
+def whole() -> SamplingReport:
+    those = request(
+        verifiers=VERIFIER_NAMES,
+        samplings=(Sampling(0.6), Sampling(1.0, 0, 0.9)),
+        tasks={"math": ("a", "b"), "other": ("c",)},
+    )
+    log = RecordLog(None, FORMAT)
+    log.begin(header(those))
+    for place in those.places():
+        log.add(expected(those, place, {"specinfer": {(2, 0, 2): 3.0}, "traversal": {(2, 1, 2): 4.0}}))
+    for place in filter(those.decodes, those.places()):
+        turns = {"ar": (1.6, 0.5), "dynatree": (0.4, 0), "specinfer 2,0,2": (0.5, 0), "traversal 2,1,2": (0.25, 0.2)}
+        log.add(
+            Realised(
+                place=place,
+                repeat=0,
+                turns=tuple(
+                    Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=share)
+                    for name, (wall, share) in turns.items()
+                ),
+            )
+        )
+    assert log.header is not None
+    return report(log, log.header, load_after=1.0)
+
+
+def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: SamplingReport) -> None:
+    drawn = {(row.verifier, row.drafting, row.k): row for row in whole.block_efficiency}
+    assert drawn["specinfer", "iid", None].mean.value == 3.0
+    assert drawn["traversal", "delayed", None].mean.value == 4.0
+    assert drawn["coupled", "dynatree", None].mean.value == 2.0
+    assert drawn["naive", "iid", None].by_sampling == {"T 0.6": 1.0, "p 0.9": 1.0}
+    speeds = {(row.verifier, row.drafting): row for row in whole.tokens_per_second}
+    assert speeds["traversal", "delayed"].by_task == pytest.approx({"math": 40.0, "other": 40.0})
+    over_ar = speeds["traversal", "delayed"].over_ar
+    assert over_ar is not None
+    assert over_ar.value == pytest.approx(4.0)
+
+
+def test_tokens_a_second_leave_out_what_threads_waited(whole: SamplingReport) -> None:
+    speeds = {row.drafting: row.mean.value for row in whole.tokens_per_second if row.verifier == "coupled"}
+    assert speeds == pytest.approx({"dynatree": 20.0, "ar": 10.0})
+
+
+def test_two_contests_with_one_shape_share_what_was_decoded(whole: SamplingReport) -> None:
+    found = {row.drafting: row.mean.value for row in whole.tokens_per_second if row.verifier == "specinfer"}
+    assert found == {"iid": 16.0, "delayed": 16.0}
+
+
+def test_what_was_decoded_stands_beside_what_was_expected_of_the_same_shape(whole: SamplingReport) -> None:
+    found = {(one.verifier, one.drafting): (one.realised, one.expected) for one in whole.agreement}
+    assert found["traversal", "delayed"] == (2.0, 4.0)
+    assert found["specinfer", "iid"] == (2.0, 3.0)
+
+
+def test_a_report_counts_what_was_measured(whole: SamplingReport) -> None:
+    assert (whole.roots, whole.decoded, whole.disturbed) == (6, 16, 8)
+    assert whole.complete
+
+
+def test_the_best_shapes_are_told_by_setting_and_by_task(whole: SamplingReport) -> None:
+    found = {(one.among, one.aim, one.verifier, one.drafting): one.shape for one in whole.actions}
+    assert {among for among, *_ in found} == {"T 0.6", "p 0.9", "math", "other"}
+    assert found["math", "tokens a round", "traversal", "delayed"] == (2, 1, 2)
+    assert found["p 0.9", "tokens a round", "specinfer", "iid"] == (2, 0, 2)
+
+
+def test_the_table_fits_and_says_what_stands_in_for_what_and_that_the_machine_was_busy(whole: SamplingReport) -> None:
+    text = on_samplings(whole)
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+    assert "math for OlympiadBench, other." in " ".join(text.split())
+    assert "BUSY MACHINE" in text
+    assert "coupled dynatree" in text
+    assert "INTERRUPTED" not in text
+    assert "Math (H)" in text
+
+
+def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None:
+    those = request(verifiers=("specinfer", "block"), k=4, length=8, selectors=("specinfer abc",), decoded=2)
+    log = RecordLog(None, FORMAT)
+    log.begin(header(those))
+    for place in those.places():
+        log.add(expected(those, place, {"specinfer": {(2, 1, 2): 3.0}, "block": {(1, 0, 4): 2.0}}))
+        times = {"ar": 1.6, "specinfer 2,1,2": 0.5, "specinfer selector": 0.4}
+        turns = [Decoded(contender=name, tokens=8, rounds=4, decode_s=wall, waited=0) for name, wall in times.items()]
+        log.add(Realised(place=place, repeat=0, turns=tuple(turns)))
+    assert log.header is not None
+    found = report(log, log.header, load_after=1.0)
+    efficiency = {(row.verifier, row.drafting): row.mean.value for row in found.block_efficiency}
+    assert efficiency["specinfer", "selector"] == 1.5
+    assert ("block", "selector") not in efficiency
+    speeds = {(row.verifier, row.drafting): row.mean.value for row in found.tokens_per_second}
+    assert speeds["specinfer", "selector"] == pytest.approx(20.0)
+    assert speeds["specinfer", "delayed"] == pytest.approx(16.0)
+    assert {(one.verifier, one.drafting): one.expected for one in found.agreement}["specinfer", "selector"] == 1.5
+    quotients = {claim.says: claim.here.value for claim in found.claims if "with a selector" in claim.says}
+    assert quotients == pytest.approx({"tokens/s: SpecInfer with a selector, over the best delayed shape": 1.25})
+    assert [ranking.what for ranking in found.rankings if "selector" in ranking.what]
+    text = on_samplings(found)
+    assert "SpecInfer, selector" in text
+    assert "selector: chooses shapes for speed; trained for specinfer;" in text
+    assert [line for line in text.splitlines() if len(line) > 80] == []
+
+
+@pytest.mark.parametrize("smaller", [{"k": 3}, {"length": 7}])
+def test_a_selector_takes_no_part_where_its_shapes_are_not_all_compared(smaller: dict[str, int]) -> None:
+    those = request(**{"selectors": ("specinfer abc",), "k": 4, "length": 8, **smaller})
+    assert those.selecting() == []

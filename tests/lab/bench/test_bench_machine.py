@@ -1,0 +1,57 @@
+"""Measuring conditions: the clock on a busy machine, and the commit of the source."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from decoder.system import computing_clock
+from decoder.system.computing_clock import ComputingClock
+from decoder.system.device import Stopwatch
+from dynatui.lab.bench import machine
+from dynatui.lab.bench.machine import source_commit
+
+
+def test_a_wait_between_the_two_readings_of_a_clock_takes_another_pair(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ComputingClock(torch.device("cpu"))
+    times, waits = iter((10.0, 13.0, 20.0)), iter((1.0, 3.0, 3.0, 3.0, 3.0))
+    monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
+    monkeypatch.setattr(computing_clock, "waited_here_s", lambda: next(waits))
+    assert clock.now() == 10.0
+    assert clock.now() == 17.0
+
+
+def test_no_work_takes_no_negative_time() -> None:
+    clock = ComputingClock(torch.device("cpu"))
+    times = [clock.now() for _ in range(2000)]
+    assert times == sorted(times)
+
+
+@pytest.fixture
+def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A source tree with only this file."""
+    file = tmp_path / "decoder" / "bench" / "machine.py"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    monkeypatch.setattr(machine, "__file__", str(file))
+    return tmp_path
+
+
+def git(folder: Path, *words: str) -> str:
+    named = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(folder), *words]
+    return subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_an_installed_package_has_no_commit(source: Path) -> None:
+    assert source.exists()
+    assert source_commit() is None
+
+
+def test_a_source_tree_has_its_commit_and_says_whether_it_was_changed(source: Path) -> None:
+    git(source, "init", "-q")
+    git(source, "add", "-A")
+    git(source, "commit", "-q", "-m", "Begin")
+    assert source_commit() == git(source, "rev-parse", "HEAD")
+    (source / "decoder" / "bench" / "machine.py").write_text("changed", encoding="utf-8")
+    assert source_commit() == git(source, "rev-parse", "HEAD") + "-dirty"

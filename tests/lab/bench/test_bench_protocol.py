@@ -1,0 +1,208 @@
+"""The order of turns, on a fake clock: warm-up, interleaving, and contenders that fail."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.errors import DeviceError, PairError
+from decoder.methods import WHOLE
+from dynatui.lab.bench.contenders import Contender, Trial
+from dynatui.lab.bench.protocol import Experiment, Sample, Turn, measured, mixed, schedule, warmed_up
+from dynatui.lab.bench.samples import Samples
+
+ENGINE: Any = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu"))
+PROMPTS = [[1], [2], [3]]
+
+
+def contender(name: str, run: Callable[[list[int]], Tally], *, foreign: bool = False) -> Contender:
+    return Contender(name, name, lambda _pair, ids: Trial(run(list(ids))), {}, foreign=foreign)
+
+
+def warm(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], note: Callable[[str], None]) -> Experiment:
+    return warmed_up(ENGINE, Experiment(contenders, PROMPTS, prompts, repeats=2), note)
+
+
+def sampled(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], repeats: int = 1) -> list[Sample]:
+    plan = Experiment(contenders, prompts, (), repeats)
+    return list(measured(ENGINE, plan, plan.turns()))
+
+
+def took(decode_s: float) -> Tally:
+    """A tally of four tokens in four rounds."""
+    return Tally(rounds=4, timed_tokens=4, log=TokenLog().plus((1, 2, 3, 4)), decode_s=decode_s)
+
+
+def turns(found: list[Turn], repeat: int, prompt: int) -> list[int]:
+    return [turn.contender for turn in found if (turn.repeat, turn.prompt) == (repeat, prompt)]
+
+
+def test_everyone_decodes_a_prompt_before_anyone_decodes_the_next() -> None:
+    found = list(schedule(contenders=4, prompts=3, repeats=2, seed=0))
+    blocks = [{(turn.repeat, turn.prompt) for turn in found[start : start + 4]} for start in range(0, 24, 4)]
+    assert blocks == [{(repeat, prompt)} for repeat in range(2) for prompt in range(3)]
+    assert all(sorted(turns(found, repeat, prompt)) == [0, 1, 2, 3] for repeat in range(2) for prompt in range(3))
+
+
+def test_nobody_always_follows_the_same_one() -> None:
+    found = list(schedule(contenders=5, prompts=10, repeats=3, seed=0))
+    followers = Counter(after.contender for before, after in pairwise(found) if before.contender == 0)
+    assert len(followers) == 5
+    assert max(followers.values()) < 15
+
+
+def test_the_order_hangs_on_the_seed_alone() -> None:
+    first, again, other = (list(schedule(5, 4, 2, seed)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_blocks_that_are_measured_are_left_out_and_the_others_keep_their_order() -> None:
+    plan = Experiment([contender("ar", refuses)] * 3, PROMPTS, (), repeats=2)
+    done = {(0, 1), (1, 2)}
+    assert plan.turns(done) == [turn for turn in plan.turns() if (turn.repeat, turn.prompt) not in done]
+    assert {(turn.repeat, turn.prompt) for turn in plan.turns(done)} == {(0, 0), (0, 2), (1, 0), (1, 1)}
+
+
+def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repeat() -> None:
+    found = list(mixed(contenders=4, prompts=3, repeats=20, seed=0))
+    repeats = [found[start : start + 12] for start in range(0, 240, 12)]
+    everyone = sorted((prompt, contender) for prompt in range(3) for contender in range(4))
+    for repeat, turns in enumerate(repeats):
+        assert {turn.repeat for turn in turns} == {repeat}
+        assert sorted((turn.prompt, turn.contender) for turn in turns) == everyone
+    first_prompts = Counter(turn.prompt for turns in repeats for turn in turns[:4])
+    assert all(first_prompts[prompt] > 10 for prompt in range(3))
+
+
+def test_everyone_is_warmed_up_on_every_prompt_that_is_given() -> None:
+    calls: list[list[int]] = []
+
+    def run(ids: list[int]) -> Tally:
+        calls.append(ids)
+        return took(1.0)
+
+    warm([contender("ar", run)], PROMPTS, pytest.fail)
+    assert calls == PROMPTS
+
+
+def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
+    """The machine slows down a hundredfold; one contender stays three times as fast as the other."""
+    slowness = iter(1.01**step for step in range(1000))
+    ar = contender("ar", lambda _: took(3.0 * next(slowness)))
+    fast = contender("fast", lambda _: took(1.0 * next(slowness)))
+    samples = Samples(sampled([ar, fast], [[1]] * 25, repeats=9), [ar, fast])
+    ratio = samples.ratio("fast", "ar", seed=0)
+    assert ratio is not None
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert 2.95 < ratio.low <= ratio.high < 3.05
+
+
+def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "dynatui.lab.bench.protocol.waited_s", lambda: 0.0
+    )  # on a busy machine, turns would be repeated
+    calls: list[list[int]] = []
+
+    def run(ids: list[int]) -> Tally:
+        calls.append(ids)
+        return took(100.0 if len(calls) == 1 else 1.0)
+
+    ready = warm([contender("ar", run)], PROMPTS[:1], pytest.fail)
+    samples = list(measured(ENGINE, ready, ready.turns()))
+    assert len(calls) == 7
+    assert calls[0] == [1]
+    assert [sample.tally.decode_s for sample in samples] == [1.0] * 6
+    assert [(sample.repeat, sample.prompt) for sample in samples] == [(r, p) for r in range(2) for p in range(3)]
+
+
+def refuses(_ids: list[int]) -> Tally:
+    raise ValueError("no static cache for this model\nand more")
+
+
+def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
+    told: list[str] = []
+    both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
+    assert [one.name for one in warm(both, PROMPTS[:1], told.append).contenders] == ["ar"]
+    assert told == ["generate static is left out: no static cache for this model"]
+
+
+def test_a_method_that_cannot_decode_with_the_pair_is_left_out_and_named() -> None:
+    def unfit(_ids: list[int]) -> Tally:
+        raise PairError("the positions of tiny are not rotary")
+
+    told: list[str] = []
+    both = [contender("ar", lambda _: took(1.0)), contender("streaming", unfit)]
+    assert [one.name for one in warm(both, PROMPTS[:1], told.append).contenders] == ["ar"]
+    assert told == ["streaming is left out: the positions of tiny are not rotary"]
+
+
+def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
+    with pytest.raises(ValueError, match="no static cache"):
+        warm([contender("ar", refuses)], PROMPTS[:1], pytest.fail)
+
+
+FULL = (torch.OutOfMemoryError(), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"))
+
+
+@pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("foreign", [True, False])
+def test_full_memory_is_told_as_such(foreign: bool, error: Exception) -> None:  # noqa: FBT001 - a parameter of the test
+    def overflow(_ids: list[int]) -> Tally:
+        raise error
+
+    with pytest.raises(DeviceError, match="memory of cpu is full; choose smaller models"):
+        warm([contender("ar", overflow, foreign=foreign)], PROMPTS[:1], pytest.fail)
+
+
+def test_every_sample_has_its_peak_memory() -> None:
+    (sample,) = sampled([contender("ar", lambda _: took(1.0))], [[1]])
+    assert sample.tally.peak_bytes is not None
+    assert sample.tally.peak_bytes > 10_000_000
+
+
+def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sample]:
+    """Samples of turns that each take a second and wait `seconds` for a processor."""
+    clock, waited = iter(range(100)), 0.0
+    reports: list[float | None] = []
+    for wait in seconds:
+        reports += [waited, None if wait is None else waited + wait]
+        waited += wait or 0.0
+    ticks = iter(reports)
+    monkeypatch.setattr("dynatui.lab.bench.protocol.waited_s", lambda: next(ticks))
+    monkeypatch.setattr("dynatui.lab.bench.protocol.time.perf_counter", lambda: float(next(clock)))
+    decode_s = iter(float(turn) for turn in range(1, 100))
+    return sampled([contender("ar", lambda _: took(next(decode_s)))], [[1]])
+
+
+def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = waits(monkeypatch, 0.5, 0.01)
+    assert sample.tally.decode_s == 2.0
+    assert sample.waited == pytest.approx(0.01)
+
+
+def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The speeds of the turns do not affect the choice."""
+    (sample,) = waits(monkeypatch, 0.5, 0.2, 0.4)
+    assert sample.tally.decode_s == 2.0
+    assert sample.waited == pytest.approx(0.2)
+
+
+def test_where_the_system_tells_no_waits_every_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    (sample,) = waits(monkeypatch, None)
+    assert (sample.tally.decode_s, sample.waited) == (1.0, None)
+
+
+def test_a_sample_knows_how_much_of_its_text_must_be_ars() -> None:
+    ar = contender("ar", lambda _: took(1.0))
+    streaming = replace(contender("streaming", lambda _: took(1.0)), settings={"sinks": 1, "window": 4})
+    found = sampled([ar, streaming], [[1], [1, 2, 3]])
+    expected = {("ar", 0): WHOLE, ("ar", 1): WHOLE, ("streaming", 0): 5, ("streaming", 1): 3}
+    assert {(sample.contender, sample.prompt): sample.same_until for sample in found} == expected

@@ -1,0 +1,375 @@
+"""Rounds of given sizes after texts of given lengths: their cost, their arithmetic, and the growth of both."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from transformers import AutoModelForCausalLM
+
+from decoder.analysis.metrics import Tally
+from decoder.engine import Engine
+from decoder.errors import ConfigError
+from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from decoder.sampling.settings import SAMPLING, Sampling
+from decoder.session.host import HostSession
+from dynatui.lab.bench import protocol, sizes, table
+from dynatui.lab.bench.arithmetic import Arithmetic, Shape, Work, shape
+from dynatui.lab.bench.contenders import Contender, Trial, decoded
+from dynatui.lab.bench.instrumented import InstrumentedEngine, Seen, kv_bytes
+from dynatui.lab.bench.job import OnRounds, measure_rounds
+from dynatui.lab.bench.protocol import Sample
+from dynatui.lab.bench.report import RoundsReport
+from dynatui.lab.bench.rounds import Growth, Rounds, growth
+from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.shapes import loaded_pair, random_pair, with_random_draft
+from dynatui.lab.bench.sizes import Size
+from dynatui.lab.bench.statistics import Median
+from tests import tiny
+from tests.decoder.makers import TinyModels, host_session, with_pair
+from tests.lab.bench.interrupts import interrupted_after
+
+CONFIG = RunConfig(max_new_tokens=6)
+SIZES = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))
+CONTEXTS = (16, 60, 40)
+NEOX = Shape(matrices=2 * (4 * 32 * 32 + 2 * 32 * 64), head=288 * 32, attention=2 * 2 * 32)
+"""Shape of the tiny target below: two layers of width 32."""
+
+
+@pytest.fixture(scope="module")
+def config_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    """Paths of a target's and a draft's configuration, without weights."""
+    home = tmp_path_factory.mktemp("shapes")
+    common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
+    for name, (hidden, layers, inner) in {"target": (32, 2, 64), "draft": (16, 1, 32)}.items():
+        fields = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner}
+        (home / f"{name}.json").write_text(json.dumps(common | fields | {"num_attention_heads": 2}))
+    return str(home / "target.json"), str(home / "draft.json")
+
+
+@pytest.fixture(scope="module")
+def report(config_files: tuple[str, str]) -> RoundsReport:
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    return measure_rounds(OnRounds(load, SIZES, CONTEXTS, CONFIG, repeats=2), lambda _: None).report
+
+
+def of(report: RoundsReport, name: str, context: int) -> Rounds:
+    return next(row for row in report.rounds if (row.name, row.context) == (name, context))
+
+
+def grown(report: RoundsReport, name: str, context: int) -> Growth:
+    return next(row for row in report.growth if (row.name, row.context) == (name, context))
+
+
+def test_rounds_have_the_levels_and_rows_that_were_asked_for_after_each_text(report: RoundsReport) -> None:
+    expected = [("ar", 0, 1), ("1x2", 1, 2), ("2x4", 2, 4), ("4x8", 4, 8), ("8x64", 8, 64)]
+    for context in CONTEXTS:
+        rows = [row for row in report.rounds if row.context == context]
+        assert [(row.name, row.levels, row.rows) for row in rows] == expected
+
+
+def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
+    config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), protocol.measured
+
+    def noted(engine: Engine, *given: Any) -> Any:
+        engines.append(engine)
+        return right(engine, *given)
+
+    monkeypatch.setattr(protocol, "measured", noted)
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    config = CONFIG.with_rules(SAMPLING, truncated)
+    found = measure_rounds(OnRounds(load, (Size(8, 64),), (16,), config, repeats=1), lambda _: None).report
+    assert [engine.sampling.latest for engine in engines] == [truncated]
+    assert [(row.levels, row.rows) for row in found.rounds] == [(0, 1), (8, 64)]
+    assert "sampled at temperature 1" in table.on_rounds(found)
+
+
+def test_tokens_a_second_follow_from_tokens_a_round(report: RoundsReport) -> None:
+    deep = of(report, "8x64", 16)
+    assert deep.tokens_per_second[7.08] == pytest.approx(7080 / deep.round_ms.value)
+    assert list(of(report, "ar", 16).tokens_per_second) == [1.0]
+    assert list(of(report, "2x4", 16).tokens_per_second) == [1.0, 2.0, 3.0]
+
+
+def test_a_text_is_compared_with_the_first_one_and_the_first_with_none(report: RoundsReport) -> None:
+    assert [(row.name, row.context, row.over) for row in report.growth] == [
+        (name, context, 16) for name in ("ar", "1x2", "2x4", "4x8", "8x64") for context in (60, 40)
+    ]
+
+
+def test_multiply_adds_are_those_of_exactly_the_calls_that_the_rounds_made(report: RoundsReport) -> None:
+    """Six rounds; before the first, the caches hold all tokens except the last."""
+    record = next(record for record in report.samples if (record.contender, record.prompt) == ("ar", 0))
+    assert record.target_work == Work(calls=6, rows=6, looks=sum(range(16, 22)), scored=6)
+    assert record.draft_work == Work()
+    tree = next(record for record in report.samples if (record.contender, record.prompt) == ("1x2", 1))
+    assert tree.target_work == Work(calls=6, rows=12, looks=sum(2 * (59 + done + 2) for done in range(6)), scored=12)
+    assert tree.draft_work == Work(calls=6, rows=6, looks=sum(range(60, 66)), scored=6)
+    assert report.arithmetic.target == NEOX
+    expected = 6 * NEOX.matrices + 6 * NEOX.head + sum(range(16, 22)) * NEOX.attention
+    assert of(report, "ar", 16).multiply_adds == pytest.approx(expected / 6)
+
+
+def test_a_tree_s_arithmetic_is_that_of_both_models(report: RoundsReport) -> None:
+    record = next(record for record in report.samples if (record.contender, record.prompt) == ("2x4", 0))
+    assert record.target_work is not None
+    assert record.draft_work is not None
+    assert record.draft_work.calls == 12
+    assert record.target_work.looks == sum(4 * (15 + done + 4) for done in range(6))
+    both = report.arithmetic.multiply_adds(record.target_work, record.draft_work)
+    assert both == report.arithmetic.target.multiply_adds(record.target_work) + (
+        report.arithmetic.draft.multiply_adds(record.draft_work)
+    )
+    assert of(report, "2x4", 16).multiply_adds == pytest.approx(both / 6, rel=0.02)
+
+
+def test_keys_and_values_grow_by_the_rows_of_the_text(report: RoundsReport) -> None:
+    """A row of the cache takes two numbers of four bytes for each dimension and layer, in the target and, except for
+    ar, in the draft.
+
+    The number of nodes that a draft tries for a tree of given size varies slightly between texts, and so does the
+    cache.
+    """
+    target, draft = 2 * 4 * 2 * 32, 2 * 4 * 16
+    for row in report.growth:
+        a_row = target if row.name == "ar" else target + draft
+        tried = 0 if row.name == "ar" else int(row.name.partition("x")[2]) * draft
+        assert row.kv_bytes is not None
+        assert abs(row.kv_bytes - (row.context - 16) * a_row) < max(1, tried)
+    assert of(report, "ar", 16).kv_bytes == (16 + 6 + 1) * target
+    assert all(row.peak_bytes > 10_000_000 for row in report.rounds)
+
+
+def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    def noted(name: str, function: Any) -> Any:
+        def call(*given: Any) -> Any:
+            happened.append(name)
+            return function(*given)
+
+        return call
+
+    monkeypatch.setattr(sizes, "begin_peak", noted("peak", lambda _: None))
+    monkeypatch.setattr(HostSession, "prefill", noted("prompt", HostSession.prefill))
+    monkeypatch.setattr(HostSession, "step", noted("round", HostSession.step))
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    for contender in sizes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
+        contender.run(pair, [1, 2, 3])
+    assert happened == ["prompt", "peak", "round"] * 2
+
+
+@pytest.mark.parametrize("family", ["neox", "gpt2"])
+def test_what_a_cache_takes_is_read_from_its_tensor_unused_rows_included(tiny_models: TinyModels, family: str) -> None:
+    engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float32")
+    session = host_session(engine, [1, 2, 3], 20, Linear(4))
+    session.prefill()
+    before = kv_bytes(session)
+    target = 2 * 4 * 2 * 32 * (3 + 20 + 1 + 4)
+    assert before is not None
+    assert before > target
+    session.target_cache.reserve(1000)
+    assert kv_bytes(session) == before - target + 2 * 4 * 2 * 32 * 1000
+
+
+def test_a_session_that_tells_its_memory_is_believed_and_another_is_unknown() -> None:
+    teller: Any = SimpleNamespace(kv_bytes=7)
+    silent: Any = SimpleNamespace()
+    assert (kv_bytes(teller), kv_bytes(silent)) == (7, None)
+
+
+def test_a_plain_module_is_counted_as_well(tiny_models: TinyModels) -> None:
+    trial = decoded(tiny_models.loaded(tiny_models.pair("gpt2"), "float32"), [1, 2, 3], "ar", CONFIG)
+    assert trial.seen is not None
+    assert trial.seen.target == Work(calls=6, rows=6, looks=sum(range(3, 9)), scored=6)
+
+
+def test_a_text_that_is_read_needs_the_logits_of_its_last_row_alone(tiny_models: TinyModels) -> None:
+    watched = InstrumentedEngine(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+    watched.engine.pair.draft_model.read(watched.engine.pair.draft_model.new_cache(8), [1, 2, 3])
+    seen = watched.seen()
+    assert seen is not None
+    assert (seen.target, seen.draft) == (Work(), Work(calls=1, rows=3, looks=9, scored=1))
+
+
+def test_the_prompt_s_calls_are_left_out(tiny_models: TinyModels) -> None:
+    trial = decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), list(range(150)), "ar", CONFIG)
+    assert trial.seen is not None
+    assert trial.seen.target.rows == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("neox", NEOX),
+        # Half as many key-value heads: fewer weights, but the attention of each query head costs the same.
+        ("llama", Shape(2 * (2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 64), 288 * 32, 2 * 2 * 32)),
+        ("qwen3", Shape(2 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 64), 288 * 32, 2 * 2 * 64)),
+        ("gpt2", Shape(2 * (4 * 32 * 32 + 2 * 32 * 128), 288 * 32, 2 * 2 * 32)),
+    ],
+)
+def test_the_shape_of_a_family_is_counted(name: str, expected: Shape) -> None:
+    assert shape(AutoModelForCausalLM.from_config(tiny.FAMILIES[name]())) == expected
+
+
+def test_a_matrix_for_both_ends_is_counted_at_the_end_alone() -> None:
+    tied = AutoModelForCausalLM.from_config(tiny._neox(tie_word_embeddings=True, num_attention_heads=2))
+    assert shape(tied) == NEOX
+
+
+ONE = [Contender("ar", "ar", lambda _pair, _ids: Trial(Tally()), {})]
+
+
+def took(decode_s: float, work: Work, kv: int, *, prompt: int, repeat: int) -> Sample:
+    """Ten rounds; half of the time is drafting, in two levels per round."""
+    tally = Tally(
+        rounds=10,
+        timed_tokens=10,
+        decode_s=decode_s,
+        draft_s=decode_s / 2,
+        verify_s=decode_s / 4,
+        commit_s=0.0,
+        target_forwards=10,
+        draft_forwards=20,
+        peak_bytes=1000 + kv,
+    )
+    return Sample("ar", "ar", prompt, repeat, tally, seen=Seen(0.0, work, Work()), kv_bytes=kv)
+
+
+def test_growth_is_that_of_turns_side_by_side_over_that_of_their_arithmetic() -> None:
+    """The machine slows down tenfold per repeat; the longer text takes three times as long for twice the arithmetic."""
+    found = []
+    for repeat, slow in enumerate((1.0, 10.0, 100.0)):
+        found.append(took(1.0 * slow, Work(rows=100), 50, prompt=0, repeat=repeat))
+        found.append(took(3.0 * slow, Work(rows=100, looks=50), 80, prompt=1, repeat=repeat))
+    arithmetic = Arithmetic(Shape(matrices=1, head=0, attention=2), Shape(9, 9, 9))
+    (row,) = growth(Samples(found, ONE), (256, 1024), 0, arithmetic)
+    assert (row.context, row.over) == (1024, 256)
+    assert (row.round.low, row.round.value, row.round.high) == pytest.approx((3.0, 3.0, 3.0))
+    assert row.multiply_adds == 2.0
+    assert row.beyond is not None
+    assert (row.beyond.low, row.beyond.value, row.beyond.high) == pytest.approx((1.5, 1.5, 1.5))
+    assert row.level == pytest.approx(3.0)
+    assert row.verify == pytest.approx(3.0)
+    assert (row.kv_bytes, row.peak_bytes) == (30, 30)
+
+
+def test_where_calls_and_caches_are_not_known_only_time_and_the_peak_are_told() -> None:
+    found = [replace(took(1.0 + at, Work(), 5, prompt=at, repeat=0), seen=None, kv_bytes=None) for at in range(2)]
+    (row,) = growth(Samples(found, ONE), (1, 2), 0, Arithmetic(Shape(1, 1, 1), Shape(1, 1, 1)))
+    assert row.round == Median(value=2.0, low=None, high=None)
+    assert (row.multiply_adds, row.beyond, row.kv_bytes, row.peak_bytes) == (None, None, None, 0)
+
+
+@pytest.mark.parametrize("family", ["neox", "gpt2"])
+def test_loaded_models_are_measured_with_the_same_trees(tiny_models: TinyModels, family: str) -> None:
+    saved = tiny_models.pair(family)
+    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="float32")
+    found = measure_rounds(OnRounds(load, (Size(2, 4), Size(4, 8)), (9,), CONFIG, repeats=1), lambda _: None).report
+    expected = [("ar", 0, 1), ("2x4", 2, 4), ("4x8", 4, 8)]
+    assert [(row.name, row.levels, row.rows) for row in found.rounds] == expected
+    assert {record.figures.committed for record in found.samples} == {6}
+    assert found.setup.draft.endswith("(random head)")
+
+
+def test_an_end_of_text_ends_no_rounds(tiny_models: TinyModels) -> None:
+    def load(**_: Any) -> Engine:
+        return with_pair(
+            with_random_draft(tiny_models.loaded(tiny_models.pair("neox"), "float32")), eos=frozenset(range(288))
+        )
+
+    found = measure_rounds(OnRounds(load, (Size(1, 2),), (9,), CONFIG, repeats=1), lambda _: None).report
+    assert {record.figures.rounds for record in found.samples} == {6}
+
+
+def test_rounds_are_exact_where_asked(tiny_models: TinyModels, report: RoundsReport) -> None:
+    saved = tiny_models.pair("gpt2")
+    load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="bfloat16", exact=True)
+    job = OnRounds(load, (Size(2, 4),), (9,), CONFIG, repeats=1)
+    assert measure_rounds(job, lambda _: None).report.setup.exact
+    assert not report.setup.exact
+
+
+def test_a_text_whose_last_tree_would_not_fit_is_refused(config_files: tuple[str, str]) -> None:
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    fits = OnRounds(load, (Size(8, 16),), (192 - 6 - 8,), CONFIG, repeats=1)
+    assert of(measure_rounds(fits, lambda _: None).report, "8x16", 178).levels == 8
+    with pytest.raises(ConfigError, match="179 random tokens and 14 new and drafted tokens exceed the context of 192"):
+        measure_rounds(replace(fits, contexts=(16, 179)), lambda _: None)
+
+
+def test_an_interruption_reports_the_lengths_that_are_complete(config_files: tuple[str, str]) -> None:
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    found = measure_rounds(
+        OnRounds(load, (Size(1, 2),), (9, 20), CONFIG, repeats=3), lambda _: None, interrupted_after(4)
+    )
+    assert found.interrupted
+    assert {(record.repeat, record.prompt) for record in found.report.samples} == {(0, 0), (0, 1)}
+    assert "INTERRUPTED: the results below are from 4 of 12 turns" in table.on_rounds(found.report)
+
+
+def test_the_tables_of_rounds_fit_80_columns(report: RoundsReport) -> None:
+    assert "INTERRUPTED" not in table.on_rounds(report)
+    wide = Median(value=1234.5, low=1200.1, high=1300.2)
+    large = msgspec.structs.replace(report.rounds[-1], round_ms=wide, draft_ms=1234.5, bandwidth_share=0.5, waits=1.0)
+    much = msgspec.structs.replace(
+        report.growth[-1],
+        round=Median(value=12.34, low=11.22, high=13.44),
+        beyond=Median(value=12.34, low=11.22, high=13.44),
+        level=12.3,
+    )
+    huge = msgspec.structs.replace(of(report, "ar", 60), kv_bytes=123_456_000_000, peak_bytes=123_456_000_000)
+    for found in (
+        report,
+        msgspec.structs.replace(report, rounds=[*report.rounds, large, huge], growth=[*report.growth, much]),
+    ):
+        text = table.on_rounds(found)
+        assert max(map(len, text.splitlines())) <= 80
+        assert "target.json with draft.json on cpu in float32" in text
+        assert ("limit  syncs" in text) == (found is not report)
+        assert all(f"After {context} random tokens" in text for context in CONTEXTS)
+
+
+def test_the_table_of_growth_has_a_line_a_size_and_longer_text(report: RoundsReport) -> None:
+    text = table.on_rounds(report)
+    lines = text.partition("Growth relative to 16 tokens:")[2].partition("sums:")[0].splitlines()
+    assert [line.split()[:2] for line in lines[2:]] == [[row.name, str(row.context)] for row in report.growth]
+    row = grown(report, "4x8", 60)
+    assert row.beyond is not None
+    line = next(line for line in lines if line.split()[:2] == ["4x8", "60"])
+    assert f"{row.round.value:.2f} " in line
+    assert f"{row.beyond.value:.2f} " in line
+
+
+def test_one_length_has_no_growth(config_files: tuple[str, str]) -> None:
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    found = measure_rounds(OnRounds(load, (Size(1, 2),), (9,), CONFIG, repeats=1), lambda _: None).report
+    assert found.growth == []
+    assert "Growth" not in table.on_rounds(found)
+
+
+def test_the_report_of_rounds_can_be_kept_and_read_again(report: RoundsReport) -> None:
+    kept = msgspec.json.encode(report)
+    assert msgspec.json.encode(msgspec.json.decode(kept, type=RoundsReport)) == kept
+
+
+def test_a_tree_with_more_siblings_than_tokens_is_refused(config_files: tuple[str, str]) -> None:
+    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+    with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels with a vocabulary of 288 tokens"):
+        measure_rounds(OnRounds(load, (Size(1, 2), Size(2, 578)), (9,), CONFIG, repeats=1), lambda _: None)
+    widest = OnRounds(load, (Size(2, 577),), (9,), CONFIG, repeats=1)
+    assert of(measure_rounds(widest, lambda _: None).report, "2x577", 9).rows == 577
+
+
+@pytest.mark.parametrize(("depth", "rows"), [(0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)])
+def test_trees_that_cannot_be_are_refused(depth: int, rows: int) -> None:
+    with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
+        sizes.contenders(CONFIG, [Size(depth, rows)])

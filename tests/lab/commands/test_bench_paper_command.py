@@ -1,0 +1,214 @@
+"""Tests of the command `dynatui bench paper`: refusals, written files and printed output."""
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from decoder.errors import ConfigError, require
+from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.paper import figures, header, job
+from dynatui.lab.bench.paper.records import CostCurve
+from dynatui.lab.bench.paper.report import PaperReport
+from dynatui.lab.commands import bench_files, bench_paper
+from dynatui.lab.commands.bench_files import Parts, write_all
+from dynatui.main import main
+from tests import tiny
+from tests.lab.bench.paper.reports import paper_report, request
+
+BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
+MAIN = (*BRIEF, "--experiments", "main", "--lanes", "linear K=4,phase 3")
+SETS = {
+    name: TextSet(name=name, title=name, prompts=("The tree grows", "A model"))
+    for name in ("wikitext", "books", "pg19")
+}
+
+
+def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
+    del folder
+    require(
+        all(name in SETS for name in names), f"there is no data set {names[0]!r}; choose from wikitext, books, pg19"
+    )
+    return tuple(msgspec.structs.replace(SETS[name], prompts=SETS[name].prompts[:prompts]) for name in names)
+
+
+def write(report: PaperReport, folder: Path) -> list[Path]:
+    (folder / "main.md").write_text(f"{len(report.cells)} cells", encoding="utf-8")
+    return [folder / "main.md"]
+
+
+@pytest.fixture(autouse=True)
+def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.delenv("DYNATUI_DATA", raising=False)
+    (tmp_path / "none.toml").touch()
+    costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
+    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
+    monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    pair = tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
+    return ["--target", str(pair.target), "--draft", str(pair.draft)]
+
+
+def run(*arguments: str) -> int:
+    return main(["bench", "paper", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (
+            ["--output", "x", "--prompt-chars", "5", "--prompt-tokens", "5"],
+            "give --prompt-chars or --prompt-tokens, not",
+        ),
+        (
+            ["--output", "OUT", "--data", "x", "--data-sets", "news"],
+            "there is no data set 'news'; choose from wikitext",
+        ),
+        (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best', which is "),
+        (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best', which is unknown; "),
+        (["--output", "OUT", "--data", "x", "--temperature", "-1"], "temperature is -1; give 0 (greedy) to 2"),
+        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft; give --draft MODEL"),
+        (["--output", "/proc/none", "--data", "x"], "cannot write /proc/none: No such file or directory; name another"),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line(
+    arguments: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*(str(tmp_path / "out") if word == "OUT" else word for word in arguments)) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [("--data-sets", "news"), ("--lanes", "best"), ("--temperature", "-1")])
+def test_a_request_that_names_nothing_measurable_makes_no_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    letter = tmp_path / "log.jsonl"
+    letter.write_text("Dear reader", encoding="utf-8")
+    assert run("--output", str(tmp_path), "--data", "x") == 2
+    assert "holds no measurement that this version can read; set --output to another folder" in capsys.readouterr().err
+    assert letter.read_text(encoding="utf-8") == "Dear reader"
+
+
+def test_a_measurement_is_written_and_printed_and_goes_on_where_it_was(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "a" / "b"
+    arguments = [*MAIN, "--data", "x", *models, "--output", str(out)]
+    assert run(*arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "THE TABLE\n"
+    assert f"wrote 2 files to {out}" in captured.err
+    assert sorted(path.name for path in out.iterdir()) == ["log.jsonl", "main.md", "report.json"]
+    report = msgspec.json.decode((out / "report.json").read_bytes(), type=PaperReport)
+    assert (report.complete, len(report.blocks)) == (True, 2)
+    assert {cell.lane for cell in report.cells} == {"ar", "linear K=4", "phase 3"}
+    measured = (out / "log.jsonl").read_bytes()
+    assert run(*arguments) == 0
+    assert (out / "log.jsonl").read_bytes() == measured
+
+
+def test_options_are_what_is_asked_for(models: list[str], tmp_path: Path) -> None:
+    given = ["--eos", "--seed", "7", "--warm-up", "3", "--repeats", "2", "--prompt-tokens", "4", "--data-sets", "books"]
+    assert run(*MAIN, *given, "--data", "x", *models, "--output", str(tmp_path)) == 0
+    begun = json.loads((tmp_path / "log.jsonl").read_bytes().splitlines()[0])
+    request = begun["asked"]
+    assert (request["stops_at_eos"], request["seed"], request["warm_up"]) == (True, 7, 3)
+    (experiment,) = request["experiments"]
+    assert (experiment["most"], experiment["unit"], experiment["repeats"]) == (4, "tokens", 2)
+    assert (experiment["data_set"], experiment["lengths"]) == ("books", [6])
+
+
+def test_an_interruption_reports_what_is_complete(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = job._block
+
+    def interrupting(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT) if given[2][0].prompt else None
+        return honest(*given)
+
+    monkeypatch.setattr(job, "_block", interrupting)
+    arguments = [*MAIN, "--prompts", "2", "--data-sets", "wikitext", *models, "--output", str(tmp_path)]
+    assert run(*arguments) == 130
+    assert capsys.readouterr().out == "THE TABLE\n"
+    report = msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=PaperReport)
+    assert (report.complete, len(report.blocks)) == (False, 1)
+
+
+def test_an_interruption_before_the_first_block_reports_nothing(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_block", lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    assert run(*MAIN, *models, "--output", str(tmp_path)) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "interrupted before everything was measured at least once" in captured.err
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_more_tokens_than_fit_are_refused(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*MAIN, *models, "--output", str(tmp_path)]
+    assert run(*arguments, "--max-new-tokens", "500") == 2
+    assert "--max-new-tokens is 500, but the longest prompt leaves room for" in capsys.readouterr().err
+
+
+def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+    report: Any = {"is": "no report"}
+    (tmp_path / "report.json").mkdir()
+    with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
+        write_all(report, tmp_path, Parts(text_sets, (write,), str))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["none.toml", "report.json"]
+
+
+@pytest.mark.parametrize("arguments", [("--experiments", "best"), ("--lanes", "best")])
+def test_names_are_checked_before_data_sets_are_read(
+    arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unread = Parts(lambda *_, **__: pytest.fail("read"), (write,), lambda _: "")
+    monkeypatch.setattr(bench_paper, "parts", lambda: unread)
+    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
+    assert "names 'best', which is unknown; choose from" in capsys.readouterr().err
+
+
+def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_report: PaperReport, _folder: Path) -> list[Path]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(figures, "draw", failing)
+    with pytest.raises(ZeroDivisionError):
+        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_the_page_links_the_figures_that_were_drawn_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def drawing(_report: PaperReport, folder: Path) -> list[Path]:
+        folder.mkdir()
+        (folder / "speed.svg").write_text("<svg/>")
+        return [folder / "speed.svg"]
+
+    monkeypatch.setattr(figures, "draw", drawing)
+    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
+    count = sum(path.is_file() for path in tmp_path.rglob("*") if path.name != "none.toml")
+    assert f"wrote {count} files to" in capsys.readouterr().err

@@ -1,0 +1,138 @@
+"""The results of a measurement are printed and kept, however the measurement ends."""
+
+import io
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from decoder.errors import ConfigError
+from dynatui.lab.commands.bench_result import Measured, _append, run_and_report
+from dynatui.terminal import last_word
+from dynatui.terminal.streams import OutputError, ReaderLeftError
+
+DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
+LINE = '{"rows":[1]}\n'
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def measured(*signals: signal.Signals, done: Measured = DONE) -> Callable[[], Measured]:
+    """A measurement that the first signal interrupts while it runs, and the others while it computes its results."""
+
+    def measure() -> Measured:
+        try:
+            for number in signals[:1]:
+                signal.raise_signal(number)
+        except KeyboardInterrupt:
+            for number in signals[1:]:
+                signal.raise_signal(number)
+        return done
+
+    return measure
+
+
+def test_it_is_printed_and_one_line_is_added_to_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "kept.jsonl"
+    path.write_text("before\n")
+    assert run_and_report(measured(), path) == 0
+    assert capsys.readouterr().out == "a table\n"
+    assert path.read_text() == f"before\n{LINE}"
+
+
+@pytest.mark.parametrize("number", STOPS)
+def test_a_signal_that_stops_leaves_what_was_measured(
+    number: signal.Signals, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partial = Measured(DONE.table, DONE.report, interrupted=True)
+    before = signal.getsignal(number)
+    assert run_and_report(measured(number, number, done=partial), tmp_path / "kept.jsonl") == 130
+    assert capsys.readouterr().out == "a table\n"
+    assert (tmp_path / "kept.jsonl").read_text() == LINE
+    assert signal.getsignal(number) is before
+
+
+def test_a_third_signal_ends_the_telling_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_and_report(measured(signal.SIGINT, signal.SIGTERM, signal.SIGINT), None) == 130
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (
+        "",
+        "dynatui: interrupted before everything was measured at least once, so nothing can be compared\n",
+    )
+
+
+def test_a_signal_that_was_ignored_stays_so(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run_and_report(measured(signal.SIGHUP), tmp_path / "kept.jsonl") == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+class Broken(io.StringIO):
+    """A standard output that fails on flush."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self._error = error
+
+    def flush(self) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "told_as"),
+    [(BrokenPipeError(), ReaderLeftError), (OSError(28, "No space left on device"), OutputError)],
+)
+def test_what_cannot_be_printed_is_kept(
+    error: OSError, told_as: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", Broken(error))
+    with pytest.raises(told_as):
+        run_and_report(measured(), tmp_path / "kept.jsonl")
+    assert (tmp_path / "kept.jsonl").read_text() == LINE
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_what_cannot_be_kept_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ConfigError, match="cannot write /dev/full: No space left on device; set --json to another"):
+        run_and_report(measured(), Path("/dev/full"))
+    assert capsys.readouterr().out == "a table\n"
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Is a directory"):
+        run_and_report(lambda: pytest.fail("this takes minutes"), tmp_path)
+
+
+def test_a_pipe_that_nobody_reads_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match=r"cannot write .*pipe"):
+        run_and_report(lambda: pytest.fail("this takes minutes"), tmp_path / "pipe")
+
+
+def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "kept.jsonl"
+    path.write_text(LINE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(ConfigError, match="File too large"):
+            _append(path, b"x" * 200)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert path.read_text() == LINE
+
+
+def test_what_another_process_tells_is_not_told_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with last_word.shared() as word:
+        assert word.claimed()
+        monkeypatch.setenv(last_word.VARIABLE, str(word.pipe))
+        assert run_and_report(measured(signal.SIGINT, signal.SIGTERM, signal.SIGINT), None) == 130
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,183 @@
+"""A target over several processes writes the text of one process, by every method that supports several processes."""
+
+import json
+import math
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from decoder.events import Round
+from dynatui import main as cli
+from dynatui.record.reader import read
+from tests.decoder.broken_targets import damaged
+from tests.dynatui.rank_processes import seconds_until_gone, wait_for_ranks
+from tests.lab.commands.spread_runs import (
+    FLOAT32,
+    SPREAD,
+    decoded,
+    decoded_here,
+    ended_run,
+    environment,
+    models,
+    spread_as_whole,
+    tokens,
+)
+from tests.tiny import SPECIAL, VOCABULARY, TinyPair, spread_pair
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
+]
+
+FAMILIES = ("llama", "neox", "qwen3")
+REPEATED = "The captain looked at the sea. " * 6
+"""A repetitive text, which lookup can predict from its past."""
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TinyPair]:
+    home = tmp_path_factory.mktemp("pairs")
+    return {family: spread_pair(family, home / family) for family in FAMILIES}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("temperature", ["0", "0.7"])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("family", [*FAMILIES, "embedded"])
+def test_all_families_and_methods_write_what_one_process_writes(
+    pairs: dict[str, TinyPair],
+    family: str,
+    count: int,
+    temperature: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = [*models(pairs.get(family)), "--prompt", "The tree grows", "--methods", SPREAD]
+    found = spread_as_whole([*asked, "--max-new-tokens", "200", "--temperature", temperature], count, tmp_path, capsys)
+    assert {len(written) for written in tokens(found).values()} == {200}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("temperature", ["0", "0.7"])
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("draft", ["lookup", "model"])
+def test_lookups_and_trees_of_several_origins_write_what_one_process_writes(
+    draft: str, count: int, temperature: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recording = tmp_path / "run.jsonl"
+    asked = [*FLOAT32, "--prompt", REPEATED, "--methods", "auto,ar", "--max-new-tokens", "200"]
+    asked += ["--temperature", temperature, "--record", str(recording)]
+    spread_as_whole([*asked, *(("--draft", "lookup") if draft == "lookup" else ())], count, tmp_path, capsys)
+    rounds = [event for event in read(recording) if isinstance(event, Round) and event.method == "auto"]
+    assert any(len(each.tokens) > 1 for each in rounds)
+    mixed = any({"draft", "lookup"} <= set(each.origins) for each in rounds)
+    assert mixed == (draft == "model")
+
+
+def test_two_processes_that_torchrun_has_started_write_what_one_writes(
+    pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
+    asked += ["--methods", "ar,dynatree,auto"]
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "dynatui"]
+    spread = decoded([*torchrun, *asked, "--tensor-parallel", "2"], tmp_path)
+    assert tokens(spread) == tokens(decoded_here(asked, capsys))
+    assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
+    assert spread["ranks"] == ["cpu"] * 2
+    assert len(spread["peak_bytes_by_rank"]) == 2
+    assert min(spread["peak_bytes_by_rank"]) > 2**20
+
+
+def test_logits_without_a_choice_end_every_method_over_several_processes(
+    pairs: dict[str, TinyPair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--prompt", "The tree grows", "--max-new-tokens", "12", "--methods", SPREAD]
+    text = tokens(decoded_here([*models(pairs["llama"]), *asked], capsys))["ar"]
+    token = next(token for place, token in enumerate(text[3:], 3) if token not in text[:place])
+    broken = TinyPair(damaged(pairs["llama"].target, tmp_path / "broken", token, math.nan), pairs["llama"].draft)
+    done = ended_run(["-m", "dynatui", *models(broken), *asked, "--json", "--tensor-parallel", "2"], tmp_path)
+    assert done.code == 3
+    found = json.loads(done.printed)
+    for method, figures in found["methods"].items():
+        assert figures["tokens"] == text[: len(figures["tokens"])], method
+        assert len(figures["tokens"]) <= text.index(token) + 1, method
+        assert re.search(r"logits in round \d+ are NaN or infinite, computed in float32", figures["error"]), method
+
+
+def test_a_target_with_more_tokens_than_its_draft_writes_them_over_several_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair = SPECIAL["wide-target"](tmp_path / "wide")
+    asked = [*models(pair), "--prompt", "The tree grows", "--max-new-tokens", "24", "--methods", SPREAD]
+    found = spread_as_whole(asked, 2, tmp_path, capsys)
+    assert max(tokens(found)["ar"]) >= VOCABULARY
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "further", [(), ("--hostile",), ("--draft", "lookup", "--methods", "auto,linear")], ids=" ".join
+)
+def test_methods_are_measured_over_several_processes(
+    pairs: dict[str, TinyPair], further: tuple[str, ...], tmp_path: Path
+) -> None:
+    kept, whole = tmp_path / "speed.jsonl", tmp_path / "whole.jsonl"
+    asked = ["bench", "speed", *models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
+    asked += ["--repeats", "1", "--methods", "auto,linear", "--no-baselines", *further]
+    done = ended_run(["-m", "dynatui", *asked, "--tensor-parallel", "2", "--json", str(kept)], tmp_path)
+    assert done.code == 0, done.errors
+    assert cli.main([*asked, "--json", str(whole)]) == 0
+    (spread,) = map(json.loads, kept.read_text().splitlines())
+    assert spread["setup"]["ranks"] == ["cpu", "cpu"]
+    assert spread["texts"] == json.loads(whole.read_text())["texts"]
+    assert {row["same"] for row in spread["rows"]} == {1}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_measurement_tells_what_everyone_went_through(tmp_path: Path, number: signal.Signals) -> None:
+    kept = tmp_path / "speed.jsonl"
+    asked = ["-m", "dynatui", "bench", "speed", *FLOAT32, "--prompt", "The tree grows", "--methods", "auto,linear"]
+    asked += ["--max-new-tokens", "64", "--repeats", "900", "--json", str(kept), "--tensor-parallel", "2"]
+    with (tmp_path / "said").open("w+") as said:
+        process = subprocess.Popen([sys.executable, *asked], env=environment(), stdout=subprocess.PIPE, stderr=said)
+        try:
+            ranks = wait_for_ranks(process.pid, 2)
+            while "turns" not in (tmp_path / "said").read_text():
+                assert process.poll() is None
+                time.sleep(0.1)
+            process.send_signal(number)
+            printed, _ = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    seconds_until_gone(list(ranks.values()))
+    assert process.returncode == 130
+    assert b"INTERRUPTED: the results below are from" in printed
+    assert json.loads(kept.read_text())["rows"]
+
+
+@pytest.mark.soak
+def test_rounds_after_texts_of_given_lengths_are_measured_over_several_processes(
+    pairs: dict[str, TinyPair], tmp_path: Path
+) -> None:
+    sizes = ["--context", "8,24", "--trees", "1x2,2x4", "--repeats", "1", "--max-new-tokens", "4"]
+    command = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), *sizes, "--tensor-parallel", "2"]
+    done = ended_run(command, tmp_path)
+    assert done.code == 0, done.errors
+    assert "Growth relative to 8 tokens:" in done.printed
+
+
+@pytest.mark.soak
+def test_a_measurement_that_torchrun_has_started_is_one_and_kept_once(
+    pairs: dict[str, TinyPair], tmp_path: Path
+) -> None:
+    kept = tmp_path / "speed.jsonl"
+    asked = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), "--prompt", "x", "--methods", "ar"]
+    asked += ["--max-new-tokens", "8", "--repeats", "1", "--json", str(kept), "--tensor-parallel", "2"]
+    done = ended_run(["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked], tmp_path)
+    assert done.code == 0, done.errors
+    assert done.printed.count("same as ar") == 1
+    assert len(kept.read_text().splitlines()) == 1

@@ -1,0 +1,225 @@
+"""Tests of the command `dynatui tune`: refusals, printed output, written presets and interruptions."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from dynatui.cli import presets
+from dynatui.lab.tuning import job as module
+from dynatui.lab.tuning import study
+from dynatui.lab.tuning.job import OnPrompts
+from dynatui.lab.tuning.outcome import Tuned, TuneProgress
+from dynatui.main import main
+from dynatui.terminal import streams
+from tests import tiny
+from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.lab.commands.made_tuning import TREE_FOUND, progress, tuned
+
+
+@pytest.fixture(autouse=True)
+def _config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").touch()
+
+
+class Tuner:
+    """Stands in for tuning: keeps the jobs, calls the test's functions midway, and returns a made-up result."""
+
+    def __init__(self) -> None:
+        self.jobs: list[OnPrompts] = []
+        self.found = tuned(1.2)
+        self.searching: Callable[[], object] = lambda: None
+        self.checking: Callable[[], object] = lambda: None
+        self.stopped: list[bool] = []
+
+    def __call__(
+        self, job: OnPrompts, note: Any, watch: Callable[[TuneProgress], None], stopped: Callable[[], bool]
+    ) -> Tuned:
+        del note
+        self.jobs.append(job)
+        watch(progress())
+        self.searching()
+        self.stopped.append(stopped())
+        watch(progress(checking=True))
+        self.checking()
+        return self.found
+
+
+@pytest.fixture
+def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
+    found = Tuner()
+    monkeypatch.setattr(module, "tuned", found)
+    return found
+
+
+def ctrl_c() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--name", "a/b"], "--name is 'a/b'; give up to 64 letters, digits, - and _, for example mine"),
+        (["--name", "tuned"], "--name is tuned, a preset that comes with dynatui; give another name"),
+        (["--minutes", "0"], "--minutes is 0; give more than 0 and at most 1440 (one day)"),
+        (["--minutes", "nan"], "--minutes is nan; give more than 0 and at most 1440 (one day)"),
+        (["--minutes", "inf"], "--minutes is inf; give more than 0 and at most 1440 (one day)"),
+        (["--minutes", "soon"], "Invalid value for '--minutes': Input should be a valid number"),
+        (
+            ["--max-new-tokens", "0"],
+            "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1",
+        ),
+        (["--prompt", ""], "the prompt is empty; give --prompt at least one character"),
+        (["--prompt-file", "/nonesuch"], "cannot read /nonesuch: No such file or directory; give a file with"),
+        (["--temperature", "3"], "temperature is 3; give 0 (greedy) to 2"),
+        (
+            ["--target", "x"],
+            "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the",
+        ),
+    ],
+)
+def test_a_request_that_cannot_be_met_is_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1
+
+
+def test_without_optuna_one_line_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(study, "find_spec", lambda name: None if name == "sklearn" else SimpleNamespace())
+    assert main(["tune"]) == 2
+    assert capsys.readouterr().err == (
+        "dynatui: tuning needs scikit-learn, which is not installed; pip install 'dynatui[bench]'\n"
+    )
+
+
+def test_what_was_found_is_said_and_kept_and_can_be_used(
+    tuner: Tuner, screen: FakeScreen, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "--prompt", "Once", "--minutes", "2", "--temperature", "0.6", "--seed", "3"]) == 0
+    (job,) = tuner.jobs
+    assert (job.prompts, job.minutes, job.config.seed, job.config.sampling.temperature) == (("Once",), 2.0, 3, 0.6)
+    captured = capsys.readouterr()
+    path = presets.folder() / "mine.toml"
+    assert "mine is faster than the preset tuned" in captured.out
+    assert captured.err.endswith(f"dynatui: {path} is written; dynatui --preset mine uses it\n")
+    assert path.read_text(encoding="utf-8").startswith("# Found by dynatui tune ")
+    assert main(["--preset", "mine"]) == 0
+    assert screen.sessions[-1].config.of(DynaTree) == TREE_FOUND
+    assert screen.sessions[-1].config.of(Linear) == Linear(4)
+
+
+@pytest.mark.parametrize("found", [tuned(None), tuned(0.9)])
+def test_what_is_not_worth_keeping_is_not_written(tuner: Tuner, found: Tuned) -> None:
+    tuner.found = found
+    assert main(["tune"]) == 0
+    assert list(presets.folder().iterdir()) == []
+
+
+def test_a_preset_that_is_there_is_refused_before_anything_is_measured(
+    tuner: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "--name", "night"]) == 0
+    assert main(["tune", "--name", "night"]) == 2
+    assert "there is a preset night already; give another --name, or --force" in capsys.readouterr().err
+    assert len(tuner.jobs) == 1
+    assert main(["tune", "--name", "night", "--force"]) == 0
+
+
+def test_a_preset_that_cannot_be_kept_is_one_line_after_the_result(
+    tuner: Tuner, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def meanwhile() -> None:
+        (presets.folder() / "mine.toml").write_text("d0 = 4\n", encoding="utf-8")
+
+    tuner.checking = meanwhile
+    assert main(["tune"]) == 2
+    captured = capsys.readouterr()
+    assert "mine: --tau-l 0.1 --d0 3" in captured.out
+    assert captured.err.splitlines()[-1] == (
+        "dynatui: there is a preset mine already; give another --name, or --force to replace it"
+    )
+    assert (presets.folder() / "mine.toml").read_text(encoding="utf-8") == "d0 = 4\n"
+
+
+def test_a_reader_who_left_does_not_keep_the_preset_from_being_written(
+    tuner: Tuner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def left(*_: object) -> None:
+        raise streams.ReaderLeftError
+
+    monkeypatch.setattr(streams, "show", left)
+    monkeypatch.setattr(streams, "discard_output", lambda: None)
+    assert main(["tune"]) == 0
+    assert tuner.jobs
+    assert presets.names() == ["mine"]
+
+
+def test_ctrl_c_ends_the_search_and_leaves_the_check(tuner: Tuner) -> None:
+    tuner.searching = ctrl_c
+    assert main(["tune"]) == 0
+    assert tuner.stopped == [True]
+    assert presets.names() == ["mine"]
+
+
+def test_ctrl_c_again_quits_and_says_that_nothing_was_written(tuner: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
+    tuner.searching = ctrl_c
+    tuner.checking = ctrl_c
+    assert main(["tune"]) == 130
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.endswith("dynatui: interrupted; nothing was written\n")
+    assert presets.names() == []
+
+
+def test_ctrl_c_during_the_check_quits(tuner: Tuner) -> None:
+    tuner.checking = ctrl_c
+    assert main(["tune"]) == 130
+    assert tuner.stopped == [False]
+
+
+def test_another_signal_quits_at_once(tuner: Tuner) -> None:
+    tuner.searching = lambda: signal.raise_signal(signal.SIGTERM)
+    assert main(["tune"]) == 130
+    assert tuner.stopped == []
+
+
+def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pair = tiny.kindred_pair("neox", tmp_path / "pair")
+    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--dtype", "float32", "--device", "cpu"]
+    prompts = [word for number in range(12) for word in ("--prompt", f"{number} The tree grows where")]
+    storage = ["--storage", f"sqlite:///{tmp_path / 'tuning.db'}"]
+    assert main(["tune", *models, *prompts, *storage, "--minutes", "0.03", "--max-new-tokens", "6"]) == 0
+    captured = capsys.readouterr()
+    assert "x tuned" in captured.out
+    assert "other texts; all texts are cut from 12 prompts." in " ".join(captured.out.split())
+    assert (tmp_path / "tuning.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL; give"),
+        ("redis://x", "--storage names a database of the kind 'redis', which is not supported; give"),
+        ("sqlite:////nonesuch/x.db", "cannot use the database sqlite:////nonesuch/x.db: unable to open database file"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
+    url: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "load_pair", lambda *_, **__: pytest.fail("loaded"))
+    assert main(["tune", "--storage", url]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.count("\n") == 1

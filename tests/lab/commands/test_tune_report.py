@@ -1,0 +1,129 @@
+"""Tests of the report on a tuning, whose words claim no more than was measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from decoder.analysis.interval import Interval
+from decoder.methods.linear import Linear
+from decoder.sampling.settings import Sampling
+from dynatui.lab.commands.tune_report import comments, how, text, times
+from dynatui.lab.tuning.search import Setting
+from tests.lab.commands.made_tuning import TREE_FOUND, WHERE, tuned
+
+
+def verdict(**given: object) -> str:
+    """Last paragraph of the report, on one line."""
+    found = tuned(**given)  # type: ignore[arg-type]  # the arguments of `tuned`
+    return " ".join(text(found, "mine").rstrip().split("\n\n")[-1].split())
+
+
+def test_a_gain_beyond_noise_is_told_with_its_interval() -> None:
+    assert verdict(gain=1.2) == (
+        "mine is faster than the preset tuned: 1.20 (1.19-1.25) times as fast. "
+        "Use --methods dynatree --preset mine, the fastest by more than noise."
+    )
+
+
+def test_a_gain_within_noise_is_none() -> None:
+    assert verdict(gain=1.02, sure=False) == (
+        "The result of the search is not faster than the preset tuned on other texts: 1.02 (0.72-1.07) times as fast; "
+        "nothing was written. Nothing is faster than plain decoding by more than noise; use --methods ar."
+    )
+    assert verdict(gain=1.005).startswith(
+        "mine is as fast as the preset tuned, within noise: 1.00 (0.99-1.05) times as fast."
+    )
+
+
+def test_what_is_slower_on_other_texts_is_not_written() -> None:
+    assert verdict(gain=0.9, shipped=1.5) == (
+        "The result of the search is not faster than the preset tuned on other texts: 0.90 (0.89-0.95) times as fast; "
+        "nothing was written. Use --methods dynatree --preset tuned, the fastest by more than noise."
+    )
+
+
+def test_nothing_found_is_said() -> None:
+    assert verdict(gain=None, linear=1.5) == (
+        "The search found nothing faster than the preset tuned; nothing was written. "
+        "Use --methods linear --k 4, the fastest by more than noise."
+    )
+
+
+def test_a_sampled_tuning_is_compared_with_the_default_preset_for_sampled_tokens() -> None:
+    sampled = replace(tuned(gain=1.2), conditions=replace(WHERE, sampling=Sampling(0.6)))
+    assert "mine is faster than the preset sampled: 1.20 (1.19-1.25) times as fast." in text(sampled, "mine")
+    assert "x sampled" in text(sampled, "mine")
+    assert any("times as fast as the preset sampled" in comment for comment in comments(sampled))
+
+
+def test_auto_is_advised_where_nothing_beats_it() -> None:
+    assert verdict(gain=1.1, auto=1.5).endswith("Nothing is faster than auto by more than noise; use --methods auto.")
+
+
+def test_another_text_is_called_a_fault() -> None:
+    assert verdict(gain=1.2, wrong=frozenset({"found"})).startswith(
+        "mine wrote a text that differs from that of plain decoding. This is a bug; please report it. The result of "
+        "the search"
+    )
+
+
+@pytest.mark.parametrize("name", ["mine", "x" * 64])
+def test_the_table_has_a_row_for_everyone_and_fits_80_columns(name: str) -> None:
+    shown = text(tuned(1.2, auto=1.5), name)
+    assert max(map(len, shown.split("\n\n")[1].splitlines())) <= 80
+    rows = {row.split()[0] for row in shown.split("\n\n")[1].splitlines()[1:]}
+    assert rows == {name if len(name) < 14 else f"{name[:12]}…", "tuned", "auto", "linear", "ar"}
+    assert "1.20 (1.19-1.25)" in shown
+
+
+def test_the_options_of_what_was_found_are_told_in_case_it_cannot_be_kept() -> None:
+    assert "mine: --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6 --k 4" in text(tuned(1.2), "mine")
+    assert "mine: " not in text(tuned(None), "mine")
+
+
+def test_a_chain_that_may_be_slower_than_the_shipped_one_is_shown_but_not_kept() -> None:
+    found = tuned(1.2, shipped_chain=1.1)
+    assert "--k" not in next(each for each in text(found, "mine").splitlines() if each.startswith("mine: "))
+    rows = [row.split()[:2] for row in text(found, "mine").split("\n\n")[1].splitlines()]
+    assert ["linear", "4"] in rows
+    assert ["linear", "5"] in rows
+    assert found.run.of(Linear) == Linear()
+
+
+def test_the_shipped_chain_is_advised_where_it_is_fastest() -> None:
+    assert verdict(gain=None, shipped_chain=1.5).endswith("Use --methods linear --k 5, the fastest by more than noise.")
+
+
+def test_settings_without_room_are_counted() -> None:
+    found = tuned(1.2)
+    full = replace(found, state=replace(found.state, too_large=(Setting("dynatree", TREE_FOUND),)))
+    assert "1 setting left out: no room on the device." in text(full, "mine")
+
+
+def test_the_file_says_where_it_comes_from_and_what_it_is_worth() -> None:
+    first, second, third = comments(tuned(1.2))
+    assert first.startswith("Found by dynatui tune ")
+    assert first.endswith(", 2030-01-02T03:04:05Z.")
+    assert second == "org/large with org/small on cpu in float32, greedy, 64 tokens per text, seed 0."
+    assert third == "On 20 texts that the search had not used: 1.20 (1.19-1.25) times as fast as the preset tuned."
+    assert comments(tuned(1.02, sure=False))[2].endswith("preset tuned, which is within noise.")
+
+
+def test_how_texts_were_sampled_is_told() -> None:
+    assert how(replace(WHERE, sampling=Sampling(0.6, 40, 0.9))).startswith("T 0.6, top-k 40, top-p 0.9, 64 tokens")
+    assert how(replace(WHERE, sampling=Sampling(1.0))).startswith("T 1, 64 tokens")
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    assert times(None) == "-"
+    assert times(Interval(value=1.5, low=None, high=None)) == "1.50"
+
+
+def test_settings_that_wrote_another_text_are_told_as_a_fault() -> None:
+    found = tuned(1.2)
+    state = replace(found.state, wrong=(Setting("dynatree", TREE_FOUND),), trials=1)
+    heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
+    assert "1 setting tried on 16 texts; 29 of the settings stopped early." in heading
+    assert (
+        "1 setting left out, since the generated text differs from the text of plain decoding. This is a bug" in heading
+    )

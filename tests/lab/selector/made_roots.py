@@ -1,0 +1,85 @@
+"""Labelled roots and draws without a model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from decoder.draft.delayed_shape import DelayedTree
+from decoder.sampling.settings import Sampling
+from decoder.selector import latency
+from decoder.selector.actions import ACTIONS, MOST, number
+from decoder.selector.features import SCALARS
+from decoder.selector.stored import Fingerprint
+from decoder.verify.lossless.random_generator import PhiloxGenerator
+from decoder.verify.lossless.rows import Rows
+from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
+from dynatui.lab.selector.labels import SharedDraws
+from dynatui.lab.selector.text_roots import shared_draws
+
+PAIR = Fingerprint("big", "small", 8, (4, 3, 3))
+SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)
+
+
+class RandomDraft:
+    """A draft model with random logits after any text."""
+
+    def __init__(self, vocabulary: int, seed: int) -> None:
+        self._vocabulary = vocabulary
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def begin_tree(self) -> None:
+        pass
+
+    def commit(self, path: Sequence[int]) -> None:
+        pass
+
+    def again_after(self, text: Sequence[int], latest: int) -> tuple[Tensor, list[int]]:
+        return self.logits(latest), [len(text)]
+
+    def after_level(self, _tree: object, nodes: Sequence[int]) -> tuple[Tensor, list[int]]:
+        return self.logits(len(nodes)), []
+
+    def logits(self, rows: int) -> Tensor:
+        return torch.randn(rows, self._vocabulary, generator=self._generator)
+
+
+def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tuple[SharedDraws, Rows, Rows]:
+    """Shared draws with the target's and the draft's rows; the vocabulary is small, so that rollouts share nodes."""
+    draft: Any = RandomDraft(vocabulary, seed)
+    draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxGenerator(seed))
+    target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
+    rows = np.zeros_like(target)
+    for node, drawn in (draws.tree.draws or {}).items():
+        rows[node] = drawn.row.double().numpy()
+    inner = sorted(draws.tree.draws or {})
+    # The target resembles its draft to varying degrees, and equals it at some nodes.
+    target[inner[::3]] = 0.2 * target[inner[::3]] + 0.8 * rows[inner[::3]]
+    target[inner[::7]] = rows[inner[::7]]
+    return draws, target, rows
+
+
+def manifest(prompts: int = 20) -> Manifest:
+    return Manifest(FORMAT, PAIR, CollectionPlan(("specinfer",), (0.5, 1.0)), prompts, "made")
+
+
+def made_roots(count: int = 1200, prompts: int = 20, seed: int = 0) -> Roots:
+    """Roots at which one of two shapes is far better, as indicated by the draft's entropy."""
+    generator = torch.Generator().manual_seed(seed)
+    scalars = torch.randn(count, len(SCALARS), generator=generator)
+    unsure = scalars[:, 2] > 0
+    tokens = torch.ones(count, len(ACTIONS))
+    tokens[:, number(SHORT)] = 2.0
+    tokens[:, number(LONG)] = torch.where(unsure, 1.2, 6.0)
+    parts = torch.zeros(latency.SIZE)
+    parts[latency.READ], parts[latency.DRAFT], parts[latency.VERIFY] = 1e-3, 1e-3, 1e-2
+    return Roots(
+        hidden=tuple(torch.randn(count, width, generator=generator) for width in PAIR.hidden),
+        scalars=scalars,
+        prompt=torch.arange(count) % prompts,
+        setting=torch.arange(count) // prompts % 2,
+        tokens={"specinfer": tokens},
+        latency={"specinfer": parts.repeat(count, 1)},
+    )

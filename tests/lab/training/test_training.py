@@ -1,0 +1,124 @@
+"""The training recipe at toy scale: schedules, even coverage, losses, resuming."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.models.pair import Pair
+from dynatui.lab.training import corpus, loop, overlap, recipe
+from dynatui.lab.training.samples import sample_texts, sampled_texts
+
+STAGE = replace(recipe.DRAFT_STAGE, windows=((0.5, 8), (1.0, 16)), batch_tokens=64, minutes=1.0)
+SHAPE = recipe.Shape(hidden=16, layers=1, heads=2, tied=True)
+
+
+def test_the_rate_rises_holds_and_falls_to_zero() -> None:
+    stage = replace(STAGE, warmup=0.1, decay=0.4)
+    assert [stage.rate(share) for share in (0.0, 0.05, 0.3, 0.8, 1.0)] == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0])
+
+
+def test_windows_grow_with_the_share_of_the_budget() -> None:
+    assert [STAGE.window(share) for share in (0.0, 0.49, 0.5, 1.0)] == [8, 8, 16, 16]
+
+
+def test_windows_cover_the_text_evenly_at_any_moment() -> None:
+    ids = np.arange(1000, dtype=np.uint16)
+    starts = np.sort(corpus.batch([ids], 0, 100, 1)[:, 0])
+    assert np.diff(starts).max() < 3 * 1000 / 100
+
+
+def test_labels_are_the_inputs_shifted_by_one() -> None:
+    rows = corpus.batch([np.arange(100, dtype=np.uint16)], 7, 3, 4)
+    assert rows.shape == (3, 5)
+    assert (np.diff(rows) == 1).all()
+
+
+def test_the_tokenizer_gives_every_string_back(tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("It was a dark and stormy night. " * 50, encoding="utf-8")
+    tokenizer = corpus.train_tokenizer([book], 300)
+    text = "Ünknown — 12 «words»\n\n\tand 🌊"
+    assert tokenizer.decode(tokenizer(text).input_ids) == text
+
+
+def test_a_folder_without_books_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="--data"):
+        corpus.books(tmp_path)
+
+
+def trainer(checkpoint: Path, minutes: float) -> loop.Trainer:
+    model = loop.new_model(SHAPE, 50, seed=1)
+    stage = replace(STAGE, minutes=minutes)
+    return loop.Trainer(model, loop.text_loss, stage, torch.device("cpu"), checkpoint)
+
+
+def test_a_stage_ends_with_its_budget_and_learns(tmp_path: Path) -> None:
+    ids = np.tile(np.arange(5, dtype=np.uint16), 200)
+    made = trainer(tmp_path / "stage.ckpt", minutes=0.02)
+    batch = torch.from_numpy(corpus.batch([ids], 0, 4, 16))
+    before = loop.text_loss(made._model, batch).item()
+    progress = made.run([ids], lambda _: None)
+    assert progress.seconds >= 0.02 * 60
+    assert loop.text_loss(made._model, batch).item() < 0.5 * before
+
+
+def test_a_stage_resumes_from_its_checkpoint(tmp_path: Path) -> None:
+    ids = np.tile(np.arange(5, dtype=np.uint16), 200)
+    first = trainer(tmp_path / "stage.ckpt", minutes=0.005)
+    done = first.run([ids], lambda _: None)
+    second = trainer(tmp_path / "stage.ckpt", minutes=0.005)
+    assert second.progress == done
+    weights = zip(first._model.parameters(), second._model.parameters(), strict=True)
+    assert all(torch.equal(a, b) for a, b in weights)
+
+
+def test_distillation_pulls_the_draft_to_the_target() -> None:
+    target, draft = loop.new_model(SHAPE, 50, seed=1), loop.new_model(SHAPE, 50, seed=2)
+    batch = torch.randint(0, 50, (2, 9))
+    assert loop.distillation_loss(target)(draft, batch).item() > 0
+    assert loop.distillation_loss(target)(target, batch).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_windows_come_from_the_texts_in_turn() -> None:
+    low, high = np.arange(100, dtype=np.uint16), np.arange(1000, 1100, dtype=np.uint16)
+    rows = corpus.batch([low, high], 3, 4, 5)
+    assert (rows[:, 0] >= 1000).tolist() == [True, False, True, False]
+    assert (rows[[1, 3]] == corpus.batch([low], 2, 2, 5)).all()
+
+
+def test_the_overlap_loss_falls_to_zero_where_draft_and_target_agree() -> None:
+    target, draft = loop.new_model(SHAPE, 50, seed=1), loop.new_model(SHAPE, 50, seed=2)
+    batch = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(0))
+    assert overlap.draft_loss(target, 0.6)(draft, batch).item() > 0.01
+    assert overlap.draft_loss(target, 0.6)(target, batch).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_one_minus_the_overlap_is_the_share_of_rejected_guesses() -> None:
+    logits = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, -1.0]], dtype=torch.float64)
+    draft_probs, target_probs = (logits / 0.6).softmax(-1), (logits.flip(0) / 0.6).softmax(-1)
+    rejected = (draft_probs - target_probs).clamp(min=0).sum(-1).mean()
+    divergence = (target_probs * (target_probs / draft_probs).log()).sum(-1).mean()
+    expected = rejected + torch.exp(-overlap.DIVERGENCE_DECAY * (1 - rejected)) * divergence
+    assert overlap.overlap_loss(logits, logits.flip(0), 0.6).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_samples_are_continued_where_they_stopped(tmp_path: Path) -> None:
+    no_text_is_read: Any = None
+    target = LanguageModel.of_module(loop.new_model(SHAPE, 50, seed=1).eval(), "target")
+    engine = Engine(Pair(target, None, no_text_is_read, eos=frozenset({3}), context=64))
+    books = np.random.default_rng(0).integers(0, 50, 400).astype(np.uint16)
+    plan = recipe.Samples(temperature=0.6, prompt=6, length=10, rows=3, batches=2)
+    lines: list[str] = []
+    sample_texts(engine, books, plan, tmp_path, lines.append)
+    whole = sampled_texts(tmp_path)
+    (tmp_path / "001.npy").unlink()
+    sample_texts(engine, books, plan, tmp_path, lines.append)
+    assert (sampled_texts(tmp_path) == whole).all()
+    assert len(whole) == 2 * 3 * 10
+    assert [line[0] for line in lines] == ["1", "2", "2"]

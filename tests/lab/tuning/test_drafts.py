@@ -1,0 +1,201 @@
+"""Drafts are ranked by measured speed on a user's prompts, next to the speed expected from agreement and cost."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from msgspec import structs
+
+from decoder.analysis.metrics import Tally
+from decoder.append_only import TokenLog
+from decoder.errors import ConfigError, DecoderError, PairError
+from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from dynatui.lab.bench.contenders import Contender, Trial
+from dynatui.lab.bench.protocol import Sample
+from dynatui.lab.bench.samples import Samples
+from dynatui.lab.commands.draft_ranking import ranking
+from dynatui.lab.tuning.drafts import (
+    OnDrafts,
+    _draft,
+    _guesses,
+    agreement,
+    best_chain,
+    expected_speedup,
+    guesses_at_once,
+    lane_name,
+    rank,
+)
+from dynatui.lab.tuning.ranking import METHODS, Ranking
+from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests.decoder import mtp_checkpoints
+from tests.decoder.makers import TinyModels, host_session
+
+PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
+NEW_TOKENS = 12
+
+
+@pytest.fixture(scope="module")
+def ranked(tiny_models: TinyModels) -> Ranking:
+    pair = tiny_models.pair("neox")
+    job = OnDrafts(
+        str(pair.target),
+        (str(pair.draft), str(pair.target), "/nowhere"),
+        PROMPTS,
+        RunConfig(max_new_tokens=NEW_TOKENS),
+        device="cpu",
+        dtype="float32",
+    )
+    return rank(job, lambda _: None)
+
+
+def test_a_chain_is_expected_to_commit_a_geometric_sum_of_tokens_in_its_cost() -> None:
+    assert expected_speedup(0.5, 0.1, 2) == pytest.approx((1 + 0.5 + 0.25) / 1.2)
+
+
+def test_no_chain_pays_where_the_draft_costs_more_than_its_guesses_bring() -> None:
+    assert best_chain(0.3, 0.5) == (0, 1.0)
+
+
+def test_the_best_chain_is_longer_the_more_the_draft_agrees() -> None:
+    assert best_chain(0.9, 0.05)[0] > best_chain(0.6, 0.05)[0] > 0
+
+
+def test_guesses_are_those_of_the_draft_run_from_scratch_after_every_beginning(tiny_models: TinyModels) -> None:
+    made = tiny_models.pair("neox")
+    engine, module = tiny_models.loaded(made, "float32"), tiny_models.plain(made.draft, "float32")
+    prompt, text = [5, 6, 7], [8, 9, 10, 11]
+    beginnings = [prompt + text[:length] for length in range(len(text))]
+    with torch.inference_mode():
+        slow = [int(module(torch.tensor([ids])).logits[0, -1].argmax()) for ids in beginnings]
+    assert _guesses(engine.pair, prompt, text) == slow
+
+
+def test_agreement_is_the_share_of_tokens_guessed(tiny_models: TinyModels) -> None:
+    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
+    prompt = [5, 6, 7]
+    (first, *_) = _guesses(pair, prompt, [8, 9])
+    second = _guesses(pair, prompt, [first, 9])[1]
+    assert agreement(pair, [prompt], [[first, second]]) == 1.0
+    assert agreement(pair, [prompt], [[first, (second + 1) % 50]]) == 0.5
+
+
+HEADS = (
+    eagle3_checkpoints.name("llama", "nested"),
+    eagle3_checkpoints.name("llama", "P-EAGLE"),
+    mtp_checkpoints.name("glm4_moe"),
+    dflash_checkpoints.name("llama", "z-lab"),
+)
+
+
+@pytest.mark.parametrize("pair", HEADS)
+def test_guesses_of_a_head_are_those_of_a_fresh_start_after_every_beginning(tiny_models: TinyModels, pair: str) -> None:
+    engine, prompt, text = tiny_models.loaded(tiny_models.pair(pair), "float32"), [5, 6, 7], [8, 41, 10, 99]
+    found = []
+    for length in range(len(text)):
+        session = host_session(engine, prompt + text[:length], 4, Linear(1))
+        session.prefill()
+        found.append(session.step(()).tree.tokens[1])
+    assert _guesses(engine.pair, prompt, text) == found
+
+
+def test_a_head_of_several_levels_a_pass_is_expected_to_pay_for_one_pass(tiny_models: TinyModels) -> None:
+    pairs = [tiny_models.loaded(tiny_models.pair(pair), "float32").pair for pair in HEADS]
+    assert [guesses_at_once(pair) for pair in pairs[:3]] == [None, 6, None]
+    assert expected_speedup(0.5, 0.1, 2, at_once=6) == pytest.approx((1 + 0.5 + 0.25) / 1.1)
+    assert expected_speedup(0.5, 0.1, 0, at_once=6) == 1
+    assert best_chain(0.9, 0.1, at_once=6)[0] == 6
+
+
+def test_heads_are_ranked_beside_models(tiny_models: TinyModels) -> None:
+    saved = [tiny_models.pair(pair) for pair in HEADS[:2]]
+    drafts = ("mtp", *(str(pair.draft) for pair in saved), str(saved[0].target))
+    job = OnDrafts(
+        str(saved[0].target), drafts, PROMPTS[:1], RunConfig(max_new_tokens=6), device="cpu", dtype="float32"
+    )
+    found = rank(job, lambda _: None)
+    assert {draft.name for draft in found.drafts} == set(drafts[1:])
+    assert list(found.refused) == ["mtp"]
+    assert all(draft.cost_ratio > 0 for draft in found.drafts)
+    assert next(draft for draft in found.drafts if draft.name == drafts[-1]).agreement == 1
+    assert len(ranking(found).splitlines()) > 5
+
+
+def test_the_target_s_own_layer_is_ranked(tiny_models: TinyModels) -> None:
+    target = str(tiny_models.pair(mtp_checkpoints.name("glm4_moe")).target)
+    limit = RunConfig(max_new_tokens=6)
+    found = rank(OnDrafts(target, (target, "mtp"), PROMPTS[:1], limit, device="cpu", dtype="float32"), lambda _: None)
+    assert {draft.name for draft in found.drafts} == {target, "mtp"}
+
+
+def test_a_target_as_its_own_draft_always_agrees(ranked: Ranking, tiny_models: TinyModels) -> None:
+    own = next(draft for draft in ranked.drafts if draft.name == str(tiny_models.pair("neox").target))
+    assert own.agreement == 1.0
+
+
+def test_the_fastest_draft_comes_first(ranked: Ranking) -> None:
+    speeds = [estimate.value for draft in ranked.drafts if (estimate := draft.measured[draft.fastest])]
+    assert len(speeds) == 2
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_a_draft_that_cannot_be_loaded_is_named_and_the_others_are_measured(ranked: Ranking) -> None:
+    assert list(ranked.refused) == ["/nowhere"]
+    assert len(ranked.drafts) == 2
+
+
+def test_where_no_draft_can_be_used_the_first_error_says_why(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair("neox")
+    with pytest.raises(DecoderError, match="/nowhere"):
+        rank(OnDrafts(str(pair.target), ("/nowhere", "/nor/here"), PROMPTS, device="cpu"), lambda _: None)
+
+
+def test_a_draft_with_another_tokenizer_is_not_ranked(tmp_path: Path) -> None:
+    pair = tiny.strangers_tongue(tmp_path)
+    with pytest.raises(
+        PairError, match=r"does not have the tokenizer of .*; choose drafts with the target's tokenizer"
+    ):
+        rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, device="cpu"), lambda _: None)
+
+
+def test_sampled_texts_are_refused(tiny_models: TinyModels) -> None:
+    pair, sampled = tiny_models.pair("neox"), RunConfig(temperature=0.7)
+    with pytest.raises(ConfigError, match="greedy"):
+        rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, sampled), lambda _: None)
+
+
+def test_drafts_must_be_named(tiny_models: TinyModels) -> None:
+    with pytest.raises(ConfigError, match="--drafts is empty"):
+        rank(OnDrafts(str(tiny_models.pair("neox").target), (), PROMPTS), lambda _: None)
+
+
+def test_the_report_has_a_row_a_draft_and_a_sentence_on_each(ranked: Ranking) -> None:
+    told = ranking(ranked)
+    assert max(map(len, told.splitlines())) <= 80
+    flat = " ".join(told.split())
+    assert flat.count(" by ") >= len(ranked.drafts)
+    assert "/nowhere cannot be used" in flat
+
+
+def test_a_draft_whose_texts_are_others_has_no_verdict_on_its_speed(ranked: Ranking) -> None:
+    others = [structs.replace(draft, measured=dict.fromkeys(draft.measured)) for draft in ranked.drafts]
+    told = " ".join(ranking(structs.replace(ranked, drafts=others)).split())
+    assert told.count("writes texts that differ from those of plain decoding") == len(others)
+    assert "plain decoding:" not in told
+
+
+def test_what_limits_a_draft_is_told_of_the_prompts_that_have_its_speed() -> None:
+    def sample(lane: str, prompt: int, decode_s: float, text: list[int]) -> Sample:
+        times = Tally(rounds=8, drafted=16, levels=16, timed_tokens=16, decode_s=decode_s, draft_s=1, verify_s=1)
+        return Sample(lane, lane, prompt, 0, structs.replace(times, log=TokenLog().plus(text)))
+
+    right, wrong = list(range(16)), [99] * 16
+    lanes = ["ar", *(lane_name("small", method) for method in METHODS)]
+    found = [sample(lane, 0, 4.0, right) for lane in lanes] + [sample("ar", 1, 4.0, right)]
+    found += [sample(lane, 1, 400.0, wrong) for lane in lanes[1:]]
+    contenders = [Contender(lane, lane, lambda *_: Trial(Tally()), {}) for lane in lanes]
+    draft = _draft("small", Samples(found, contenders), 0, agreement=0.5, ratio=0.1, chain=(2, 1.5))
+    estimate = draft.measured[draft.fastest]
+    assert draft.limits is not None
+    assert estimate is not None
+    assert draft.limits.speedup == pytest.approx(estimate.value) == pytest.approx(1.0)

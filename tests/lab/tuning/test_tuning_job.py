@@ -1,0 +1,155 @@
+"""Tuning of a tiny pair from start to end, and the division of its time."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from decoder.errors import ConfigError, DeviceError, PromptError
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from decoder.session.host import HostSession
+from dynatui.lab.tuning import job as module
+from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
+from dynatui.lab.tuning.outcome import Tuned, TuneProgress
+from dynatui.lab.tuning.passages import FEWEST
+from dynatui.lab.tuning.search import Setting
+from dynatui.lab.tuning.space import trees
+from dynatui.lab.tuning.turns import Turns
+from dynatui.lab.tuning.verdict import AUTO, CHAIN, PLAIN, SHIPPED
+from tests.decoder.makers import TinyModels
+
+PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))
+TREE = trees(0)
+SHORT = RunConfig(max_new_tokens=6)
+
+
+def on(tiny_models: TinyModels, **changes: Any) -> OnPrompts:
+    pair = tiny_models.pair("neox")
+    job = OnPrompts(PROMPTS, SHORT, 0.03, target=str(pair.target), draft=str(pair.draft), device="cpu", dtype="float32")
+    return replace(job, **changes)
+
+
+def run(job: OnPrompts, stopped_after: int | None = None) -> tuple[Tuned, list[TuneProgress]]:
+    seen = list[TuneProgress]()
+    return tuned(job, lambda _: None, seen.append, lambda: len(seen) >= (stopped_after or 10**6)), seen
+
+
+@pytest.fixture(scope="module")
+def done(tiny_models: TinyModels) -> tuple[Tuned, list[TuneProgress]]:
+    return run(on(tiny_models))
+
+
+def test_a_search_comes_before_a_check_of_everyone_on_other_texts(done: tuple[Tuned, list[TuneProgress]]) -> None:
+    found, seen = done
+    assert [progress.checking for progress in seen] == sorted(progress.checking for progress in seen)
+    assert found.state.trials > 0
+    assert not found.state.wrong
+    assert {PLAIN, SHIPPED, AUTO, CHAIN} <= set(found.checked.speeds)
+    assert found.checked.texts >= FEWEST
+    assert not found.checked.wrong
+
+
+def test_what_was_found_is_a_run_that_can_be_written_down(done: tuple[Tuned, list[TuneProgress]]) -> None:
+    found, _ = done
+    assert found.run.of(DynaTree) == (found.found or TREE.shipped)
+    assert found.run.of(Linear) == (found.chain if found.verdict.keeps_chain else Linear())
+    assert (found.conditions.device, found.conditions.dtype, found.conditions.max_new_tokens) == ("cpu", "float32", 6)
+    assert found.finished_at.endswith("Z")
+
+
+def test_a_search_that_is_stopped_is_still_checked(tiny_models: TinyModels) -> None:
+    found, seen = run(on(tiny_models, minutes=0.1), stopped_after=2)
+    assert sum(progress.state.current is not None and not progress.checking for progress in seen) == 2
+    assert found.checked.texts >= FEWEST
+
+
+def test_sampled_texts_are_tuned_too_and_are_those_of_plain_decoding(tiny_models: TinyModels) -> None:
+    found, _ = run(on(tiny_models, config=RunConfig(max_new_tokens=6, temperature=0.8)))
+    assert not found.state.wrong
+    assert not found.checked.wrong
+
+
+def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    turns = Turns(engine, SHORT, [[5, 6, 7, 8]])
+    right = turns.samples({}, 0, 0)[0].tally.tokens
+    wrong = [*right[:3], (right[3] + 1) % 200, *right[4:]]
+    assert not turns.near_tie(0, wrong, right)
+    assert not turns.near_tie(0, right[:3], right)
+    turns.close()
+
+
+def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
+    for k in (1, 2, 3):
+        block = turns.block([Setting("linear", Linear(k)), Setting(TREE.method, TREE.shipped)], k % 2)
+        assert block is not None
+        assert block.plain > 0
+        assert all(each.speed and each.right for each in block.results)
+    turns.close()
+    turns.close()
+
+
+def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
+    tree, chain = Setting(TREE.method, TREE.shipped), Setting("linear", Linear(2))
+
+    def full(*_given: object) -> None:
+        raise DeviceError("the memory of cpu is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(HostSession, "step", full)
+        assert turns.block([tree, chain], 0) is None
+    for passage in (0, 1):
+        block = turns.block([chain, tree], passage)
+        assert block is not None
+        assert all(each.speed and each.right for each in block.results)
+    turns.close()
+
+
+def test_chat_prompts_are_searched_on_whole(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = list[object]()
+
+    def noted(prompts: object) -> None:
+        seen.append(prompts)
+        raise PromptError("enough")
+
+    monkeypatch.setattr(module, "whole", noted)
+    monkeypatch.setattr(module, "encode_prompts", lambda *_, **given: [[1, 2, 3]] if given["chat"] else [])
+    with pytest.raises(PromptError, match="enough"):
+        run(on(tiny_models, config=RunConfig(max_new_tokens=6, chat=True)))
+    assert seen == [[[1, 2, 3]]]
+
+
+def test_the_check_has_its_share_of_the_time_and_enough_for_a_few_texts() -> None:
+    assert reserve_s(300, []) == pytest.approx(CHECK_SHARE * 300)
+    assert reserve_s(300, [0.5] * 50) == pytest.approx(CHECK_SHARE * 300)
+    assert reserve_s(60, [6.0] * 10) == pytest.approx(FEWEST * 12)
+
+
+def test_a_slow_beginning_does_not_end_the_search() -> None:
+    assert reserve_s(60, [40.0]) == pytest.approx(CHECK_SHARE * 60)
+
+
+def test_no_time_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(ConfigError, match=r"--minutes is 0; give more than 0"):
+        run(OnPrompts((), SHORT, 0))
+
+
+@pytest.mark.parametrize(
+    ("prompts", "said"),
+    [
+        (("The tree",), r"1 different prompt of \d+ tokens in all cannot be split"),
+        ((*PROMPTS, "x" * 4000), r"prompt 13 of 13: the prompt has"),
+        ((*PROMPTS, ""), r"prompt 13 of 13: the prompt is empty"),
+    ],
+)
+def test_prompts_that_cannot_be_used_are_refused(tiny_models: TinyModels, prompts: tuple[str, ...], said: str) -> None:
+    with pytest.raises(PromptError, match=said):
+        run(on(tiny_models, prompts=prompts))

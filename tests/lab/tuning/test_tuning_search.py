@@ -1,0 +1,253 @@
+"""The search on a made-up machine: found settings, abandoned settings, and robustness to noise and drift."""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import count, pairwise
+from random import Random
+
+import pytest
+
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from decoder.tree_rules import Rules
+from dynatui.lab.tuning.search import INITIAL, MOST_TEXTS, Block, PassageResult, Search, Setting, State
+from dynatui.lab.tuning.space import CHAIN, LONGEST_CHAIN, trees
+from dynatui.lab.tuning.study import Study
+
+TEXTS = 16
+
+
+def few_nodes(rules: Rules | None) -> float:
+    """Speeds of a machine on which six nodes, or a chain of three, are fastest."""
+    match rules:
+        case DynaTree():
+            return 100 / (1 + abs(rules.n_max - 6) / 10)
+        case Linear():
+            return 90 / (1 + abs(rules.k - 3) / 5)
+        case _:
+            return 50
+
+
+def all_alike(_rules: Rules | None) -> float:
+    return 100
+
+
+class Machine:
+    """A machine with made-up speeds and noise; its speed differs between texts and falls over time."""
+
+    def __init__(self, speed: Callable[[Rules | None], float], noise: float = 0.03) -> None:
+        self.speed = speed
+        self.noise = noise
+        self.random = Random(0)
+        self.asked: list[tuple[Sequence[Setting], int]] = []
+        self.wrong: set[int] = set()
+        """Node limits of trees whose text differs from the text of ar."""
+        self.tied: set[int] = set()
+        """Texts on which every candidate differs at a near tie."""
+
+    def __call__(self, settings: Sequence[Setting], text: int) -> Block:
+        self.asked.append((settings, text))
+        drift = 1 / (1 + len(self.asked) / 50)
+        now = (1 + text / 10) * drift
+        results = [
+            PassageResult(now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise)) for each in settings
+        ]
+        candidate = settings[0].rules
+        if isinstance(candidate, DynaTree) and candidate.n_max in self.wrong:
+            results[0] = PassageResult(None, right=False)
+        elif text in self.tied:
+            results[0] = PassageResult(None)
+        return Block(now * 50, results)
+
+
+def after(blocks: int) -> Callable[[], bool]:
+    """A clock that has run out after `blocks` readings."""
+    looks = count()
+    return lambda: next(looks) >= blocks
+
+
+def searched(machine: Machine, blocks: int) -> tuple[Search, list[State]]:
+    search = Search([Study(trees(0), 0), Study(CHAIN, 0)], machine, TEXTS, 0)
+    return search, list(search.run(after(blocks)))
+
+
+@pytest.fixture(scope="module")
+def long() -> tuple[Machine, Search, list[State]]:
+    machine = Machine(few_nodes)
+    return machine, *searched(machine, 200)
+
+
+def found(state: State) -> tuple[int, int]:
+    tree, chain = state.leaders["dynatree"].setting.rules, state.leaders["linear"].setting.rules
+    assert isinstance(tree, DynaTree)
+    assert isinstance(chain, Linear)
+    return tree.n_max, chain.k
+
+
+def test_what_is_fastest_is_found_whatever_texts_differ_by_and_however_the_machine_slows_down(
+    long: tuple[Machine, Search, list[State]],
+) -> None:
+    _, search, _ = long
+    nodes, chain = found(search.state)
+    assert abs(nodes - 6) <= 1
+    assert chain == 3
+
+
+def test_slow_settings_take_few_texts(long: tuple[Machine, Search, list[State]]) -> None:
+    machine, search, _ = long
+    state = search.state
+    assert state.pruned > state.trials / 2
+    assert len(machine.asked) < 6 * state.trials
+
+
+def test_a_candidate_races_the_leader_of_its_own_method_on_the_same_text(
+    long: tuple[Machine, Search, list[State]],
+) -> None:
+    machine, _, states = long
+    blocks = [state for state in states if state.current]
+    for (settings, _), state in zip(machine.asked, blocks, strict=True):
+        candidate, leader = settings
+        assert state.current is not None
+        assert candidate == state.current.setting
+        assert leader == state.leaders[candidate.method].setting
+
+
+def test_no_setting_is_measured_twice(long: tuple[Machine, Search, list[State]]) -> None:
+    machine, _, states = long
+    candidates = [settings[0] for settings, _ in machine.asked]
+    runs = [one for one, other in pairwise([*candidates, None]) if one != other]
+    assert len(runs) == len(set(runs)) == states[-1].trials
+
+
+def test_no_text_is_decoded_twice_in_one_trial_and_no_trial_is_endless(
+    long: tuple[Machine, Search, list[State]],
+) -> None:
+    machine, _, _ = long
+    texts: dict[Setting, list[int]] = {}
+    for settings, text in machine.asked:
+        texts.setdefault(settings[0], []).append(text)
+    assert all(len(each) == len(set(each)) <= MOST_TEXTS for each in texts.values())
+
+
+def test_both_methods_take_part_and_chains_end_when_all_are_known(
+    long: tuple[Machine, Search, list[State]],
+) -> None:
+    machine, _, _ = long
+    chains = {settings[0] for settings, _ in machine.asked if settings[0].method == "linear"}
+    assert len(chains) == LONGEST_CHAIN - 1  # the shipped chain leads from the start and is no candidate
+
+
+def test_the_knob_that_matters_is_named(long: tuple[Machine, Search, list[State]]) -> None:
+    _, search, _ = long
+    assert next(iter(search.state.importance)) == "n_max"
+
+
+def test_where_all_are_alike_few_candidates_win() -> None:
+    search, states = searched(Machine(all_alike, noise=0.1), 300)
+    assert search.state.trials > 20
+    assert len({state.leaders["dynatree"].trial for state in states}) <= 3
+
+
+def test_a_setting_that_writes_another_text_is_no_candidate_and_named() -> None:
+    machine = Machine(few_nodes)
+    machine.wrong = {6}
+    search, _ = searched(machine, 200)
+    assert search.state.wrong
+    assert all(isinstance(each.rules, DynaTree) and each.rules.n_max == 6 for each in search.state.wrong)
+    assert found(search.state)[0] != 6
+
+
+def test_a_text_that_differs_by_a_near_tie_does_not_count() -> None:
+    machine = Machine(few_nodes)
+    machine.tied = set(range(TEXTS - 8))
+    search, _ = searched(machine, 300)
+    assert not search.state.wrong
+    assert abs(found(search.state)[0] - 6) <= 1
+
+
+def test_texts_that_all_differ_by_near_ties_tell_nothing() -> None:
+    machine = Machine(few_nodes)
+    machine.tied = set(range(TEXTS))
+    search, _ = searched(machine, 100)
+    assert search.state.trials > 2
+    assert search.state.leaders["dynatree"].trial == INITIAL
+
+
+@pytest.mark.parametrize("looks", [0, 1, 5])
+def test_a_search_ends_between_two_texts(looks: int) -> None:
+    machine = Machine(few_nodes)
+    search, states = searched(machine, looks)
+    assert len(machine.asked) <= looks
+    assert search.state.current is None
+    assert not states or states[-1].current is None
+
+
+def test_a_leader_is_shown_with_what_it_brought_and_its_speed_over_plain_decoding(
+    long: tuple[Machine, Search, list[State]],
+) -> None:
+    _, search, states = long
+    leader = search.state.leaders["dynatree"]
+    assert leader.trial > INITIAL
+    assert leader.worth > 0
+    assert len(leader.over_plain) > 6
+    assert [state.trials for state in states] == sorted(state.trials for state in states)
+
+
+def test_a_longer_search_is_no_worse(long: tuple[Machine, Search, list[State]]) -> None:
+    _, _, states = long
+    worth = [few_nodes(states[blocks].leaders["dynatree"].setting.rules) for blocks in (0, 20, 80, -1)]
+    assert worth == sorted(worth)
+    assert worth[0] < worth[-1]
+
+
+class Scripted(Study):
+    """A study that suggests chains of these lengths, and records the values reported for them."""
+
+    def __init__(self, *lengths: int) -> None:
+        self.space = CHAIN
+        self.lengths = list(lengths)
+        self.told: list[float | None] = []
+
+    def ask(self) -> Rules:
+        return Linear(self.lengths.pop(0) if self.lengths else 5)
+
+    def tell(self, value: float | None) -> None:
+        self.told.append(value)
+
+    def importance(self) -> dict[str, float]:
+        return {}
+
+
+def chain_speed(settings: Sequence[Setting], text: int) -> Block:
+    """Each token of a chain makes it a tenth faster; chains of length seven write a wrong text on the first texts."""
+    chains = [each.rules for each in settings if isinstance(each.rules, Linear)]
+    return Block(50, [PassageResult(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
+
+
+def test_a_setting_that_the_device_has_no_room_for_is_left_out_and_the_search_goes_on() -> None:
+    def full(settings: Sequence[Setting], text: int) -> Block | None:
+        chain = settings[0].rules
+        return None if isinstance(chain, Linear) and chain.k > 6 else chain_speed(settings, text)
+
+    study = Scripted(6, 8, 4)
+    search = Search([study], full, TEXTS, 0)
+    list(search.run(lambda: False))
+    assert [value is None for value in study.told[:3]] == [False, True, False]
+    assert search.state.too_large == (Setting("linear", Linear(8)),)
+    assert not search.state.wrong
+
+
+def test_what_a_setting_is_worth_is_told_over_the_shipped_one_whoever_leads_by_then() -> None:
+    study = Scripted(6, 8, 4)
+    list(Search([study], chain_speed, TEXTS, 0).run(lambda: False))
+    gains = [math.exp(value) for value in study.told[:3] if value is not None]
+    assert gains == pytest.approx([1.1, 1.1**3, 1.1**-1])
+
+
+def test_a_setting_that_writes_another_text_is_worth_nothing_known() -> None:
+    study = Scripted(7, 6)
+    search = Search([study], chain_speed, TEXTS, 0)
+    list(search.run(lambda: False))
+    assert study.told[0] is None
+    assert study.told[1] is not None
+    assert search.state.wrong == (Setting("linear", Linear(7)),)
