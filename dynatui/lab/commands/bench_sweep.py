@@ -1,8 +1,7 @@
-"""`dynatui bench sweep`: declares its options, opens the database of trials, and shows progress and results."""
+"""`dynatui bench sweep`: declares its options, and shows progress and results."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
-from dynatui.lab.bench.database import Database, of_file, understood
 from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.bench.sweep.job import OnSettings
 from dynatui.lab.bench.sweep.spaces import SPACES, Space, axes_with, axis_values, space_named
@@ -21,14 +19,10 @@ from dynatui.lab.commands.pair import PAIR
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
-    from dynatui.lab.bench.sweep.measuring import Ready
+    from dynatui.lab.bench.sweep.log import Shard
 
-EVERY_S = 5.0
-"""Seconds between two database queries for the display; more frequent queries would slow the measurement."""
-MOST_WORKERS = 64
 SWEPT = "What is swept"
-FILE = "sweeps.db"
-BESIDE_SHOW = frozenset({"show", "storage", "study", "output", "json_file"})
+BESIDE_SHOW = frozenset({"show", "output", "json_file"})
 """Parameters that have an effect even when nothing is measured."""
 
 
@@ -36,6 +30,17 @@ def _axis(text: str) -> tuple[str, str]:
     name, equals, listed = text.partition("=")
     require(bool(equals), f"--axis is {quoted(text)}; give NAME=V,V,.., for example T=100,200")
     return name.strip(), listed
+
+
+def _shard(text: str) -> "Shard":
+    from dynatui.lab.bench.sweep.log import Shard  # noqa: PLC0415 - imports torch
+
+    number, slash, count = text.partition("/")
+    require(
+        bool(slash) and number.strip().isdecimal() and count.strip().isdecimal(),
+        f"--shard is {quoted(text)}; give I/N, for example 1/3",
+    )
+    return Shard(int(number), int(count))
 
 
 PARAMETERS: Declared = (
@@ -63,7 +68,7 @@ PARAMETERS: Declared = (
     request.CUT_PROMPTS,
     option(
         "--repeats R",
-        "Number of times that each prompt is decoded in a trial.",
+        "Number of times that each prompt is decoded with a setting.",
         int,
         default=1,
         least=1,
@@ -74,24 +79,15 @@ PARAMETERS: Declared = (
     *in_panel(
         MEASUREMENT,
         option(
-            "--workers N",
-            "Number of worker processes on this machine. To add workers on another machine, run the same command there "
-            "with the same --storage.",
-            int,
-            default=1,
-            least=1,
-            most=MOST_WORKERS,
+            "--shard I/N",
+            "Measure only the I-th of N parts of the grid. Other processes and machines measure the other parts; logs "
+            "in one folder are shown together.",
+            parse=_shard,
+            show_default="the whole grid",
         ),
-        option(
-            "--storage URL",
-            "The database of trials: sqlite:///FILE, or postgresql://USER@HOST/DATABASE for several machines.",
-            parse=understood,
-            show_default=f"{FILE} in --output",
-        ),
-        option("--study NAME", "The study's name in the database.", show_default="made from the settings"),
-        option("--output DIR", "Folder of the database, if --storage is not given.", Path, default=Path()),
-        switch("--show", "Show what the database holds, and measure nothing."),
-        option("--json FILE", "Append to FILE a line of JSON with every trial.", Path, name="json_file"),
+        option("--output DIR", "Folder of the logs, one of each shard.", Path, default=Path()),
+        switch("--show", "Show what the folder holds, and measure nothing."),
+        option("--json FILE", "Append to FILE a line of JSON with every setting.", Path, name="json_file"),
     ),
 )
 
@@ -106,24 +102,20 @@ def sweep(
     prompts: request.Prompts,
     repeats: int,
     seed: int,
-    workers: int,
-    storage: Database | None,
-    study: str | None,
+    shard: "Shard | None",
     output: Path,
     show: bool,
     json_file: Path | None,
 ) -> int:
-    """Measure a grid of settings beside plain decoding, as trials in a database; resumes an interrupted sweep.
+    """Measure a grid of settings beside plain decoding; resumes an interrupted sweep.
 
-    Every trial decodes the prompts with one setting, with ar and with a reference setting, in turn. Every text has T
-    new tokens, even after an end-of-text token. No speed is reported for a setting whose text differs from that of ar.
+    Every setting decodes the prompts beside ar and a reference setting, in turn. Every text has T new tokens, even
+    after an end-of-text token. No speed is reported for a setting whose text differs from that of ar.
     """
-    typed = settings.typed(context)
-    require(not {"storage", "output"} <= typed.keys(), "--output has no effect beside --storage; leave --output out")
-    database = storage or of_file(output / FILE)
     if show:
+        typed = settings.typed(context)
         settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
-        return run_and_report(lambda: _shown(database, study), json_file)
+        return run_and_report(lambda: _shown(output), json_file)
     if space is None:
         raise ConfigError(f"the argument SPACE is missing; give one of {', '.join(SPACES)}")
     job = OnSettings(
@@ -136,52 +128,41 @@ def sweep(
         **pair.pair_options,
     )
     job.request()
-    return run_and_report(lambda: _measured(job, _made(database), study, workers), json_file)
+    return run_and_report(lambda: _measured(job, _made(output), shard), json_file)
 
 
-def _measured(job: OnSettings, database: Database, study: str | None, workers: int) -> Measured:
-    from dynatui.lab.bench.sweep.processes import Task  # noqa: PLC0415 - not needed for --help
-    from dynatui.lab.bench.sweep.watching import watched  # noqa: PLC0415
+def _measured(job: OnSettings, folder: Path, shard: "Shard | None") -> Measured:
+    from dynatui.lab.bench.sweep.log import Shard as WholeSweep  # noqa: PLC0415 - imports torch
+    from dynatui.lab.bench.sweep.measuring import measured_settings  # noqa: PLC0415
     from dynatui.lab.commands.sweep_progress import SweepDisplay  # noqa: PLC0415
 
-    name, interrupted, progress = None, False, SweepDisplay()
-    task = Task(partial(_prepared, job), database, study)
+    begun, interrupted, progress = False, False, SweepDisplay()
     try:
-        with progress.shown(), closing(watched(task, workers, EVERY_S, streams.say)) as reports:
+        with progress.shown(), closing(measured_settings(job, folder, shard or WholeSweep(), streams.say)) as reports:
             for report in reports:
                 progress.update(report)
-                name = report.study
+                begun = True
     except KeyboardInterrupt:
+        if not begun:
+            raise
         interrupted = True
-    if name is None:
-        raise KeyboardInterrupt
-    return _shown(database, name, interrupted=interrupted)
+    return _shown(folder, interrupted=interrupted)
 
 
-def _prepared(job: OnSettings, note: Callable[[str], None]) -> "Ready":
-    """Runs in a worker process: loads the models, and returns what the trials of this worker need."""
-    from dynatui.lab.bench.sweep.measuring import ready  # noqa: PLC0415 - imports torch
+def _shown(folder: Path, *, interrupted: bool = False) -> Measured:
+    from dynatui.lab.bench.sweep.report import read  # noqa: PLC0415 - imports torch
+    from dynatui.lab.bench.sweep.table import on_sweep  # noqa: PLC0415
 
-    return ready(job, note)
-
-
-def _shown(database: Database, study: str | None, *, interrupted: bool = False) -> Measured:
-    from dynatui.lab.bench.sweep.table import on_sweep  # noqa: PLC0415 - not needed for --help
-    from dynatui.lab.bench.sweep.watching import looked_up  # noqa: PLC0415
-
-    report = looked_up(database, study)
+    report = read(folder)
     return Measured(on_sweep(report), report, interrupted)
 
 
-def _made(database: Database) -> Database:
-    """Makes the folder for the database's file, and returns the database."""
-    if database.file is not None:
-        folder = database.file.parent
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make the folder {shortened(folder)}: {error.strerror}; name another folder by --output or "
-                "--storage"
-            ) from None
-    return database
+def _made(folder: Path) -> Path:
+    """Makes the folder of the logs."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make the folder {shortened(folder)}: {error.strerror}; name another folder by --output"
+        ) from None
+    return folder

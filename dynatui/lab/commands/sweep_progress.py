@@ -1,6 +1,6 @@
 """Shows progress of a sweep on standard error: as a heat map on a terminal, otherwise as lines.
 
-Does not read the database: its caller passes reports.
+Reads no log: its caller passes reports.
 """
 
 import time
@@ -45,7 +45,7 @@ class SweepDisplay:
         """Shows the progress that a report contains."""
         if self._first is None:
             self._first, self._printed = report, {trial.setting.key for trial in report.trials if trial.settled}
-            self._say(f"{report.study}: {report.settled} of {len(report.trials)} settings are measured")
+            self._say(f"{report.settled} of {len(report.trials)} settings of {report.request.space} are measured")
         if self._live is not None:
             self._live.update(drawn(report, self._left(report)), refresh=True)
         else:
@@ -70,7 +70,7 @@ def drawn(report: SweepReport, left: str) -> RenderableType:
     """
     maps = heat_maps(report)
     ends = extremes(maps) or (0.0, 0.0)
-    state = f"{report.study}: {report.settled} of {len(report.trials)} settings{left}"
+    state = f"{report.settled} of {len(report.trials)} settings of {report.request.space}{left}"
     lines = [Text(line) for line in (state, *map(_measuring, _running(report)), *_best(report), *legend(report))]
     return Group(*lines, Columns([_table(each, ends) for each in maps], padding=(0, 2)))
 
@@ -80,7 +80,7 @@ def _running(report: SweepReport) -> list[Trial]:
 
 
 def _measuring(trial: Trial) -> str:
-    return f"measuring {trial.setting.key} ({trial.worker})"
+    return f"measuring {trial.setting.key}"
 
 
 def _best(report: SweepReport) -> list[str]:

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from decoder.errors import DatabaseError, first_line
-from dynatui.lab.bench.database import PATIENCE_S, PATIENT, Database, driver
+from dynatui.lab.tuning.database import PATIENCE_S, PATIENT, Database, driver
 
 NO_ROW = "Record does not exist."
 """Text of Optuna's KeyError for a deleted study or trial."""

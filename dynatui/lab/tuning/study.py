@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from decoder.errors import ConfigError
 from decoder.tree_rules import Rules
-from dynatui.lab.bench.database import understood
+from dynatui.lab.tuning.database import understood
 from dynatui.lab.tuning.space import Space
 
 if TYPE_CHECKING:

@@ -16,17 +16,7 @@ from dynatui.main import main
 from tests import tiny
 
 ROOT = Path(__file__).parents[3]
-IMPATIENT = """
-import sys
-from dynatui.lab.bench.sweep.processes import Task
-from dynatui import main as cli
-study, _, grace_s = Task.__init__.__defaults__
-Task.__init__.__defaults__ = (study, 0.2, grace_s)
-sys.exit(cli.main(sys.argv[1:]))
-"""
-"""The program with a heartbeat of 0.2 s, so that workers and their leader react to the database quickly."""
 SMALL = ("--axis", "tau_h=.7,.9", "--axis", "tau_l=.3", "--axis", "T=6,8", "--prompt", "The tree grows")
-MINE = ("--study", "mine")
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +43,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         (["fixed", "--preset", "paper"], "--preset has no effect on fixed; leave it out"),
         (["depth", "--preset", "mine"], "--preset is 'mine'; give one of tuned, paper, sampled"),
         (["depth", "--axis", "T=0"], "max_new_tokens is 0; give 1 or more"),
-        (["fixed", "--storage", "sweeps.db"], "--storage is 'sweeps.db', which is not a database URL; give sqlite:///"),
-        (
-            ["fixed", "--storage", "sqlite:///x", "--output", "y"],
-            "--output has no effect beside --storage; leave --output out",
-        ),
+        (["fixed", "--shard", "2"], "--shard is '2'; give I/N, for example 1/3"),
+        (["fixed", "--shard", "3/2"], "--shard is 3/2; give I/N with I from 1 to N"),
         (["fixed", "--output", "/proc/nonesuch"], "cannot make the folder /proc/nonesuch: No such file or directory"),
         (["fixed", "--show"], "space has no effect beside --show; leave space out"),
         (["--show", "--seed", "1"], "--seed has no effect beside --show; leave --seed out"),
-        (["--show", "--output", "/nonesuch"], "there is no database /nonesuch/sweeps.db; run a sweep first, or set"),
+        (["--show", "--output", "/nonesuch"], "/nonesuch holds no sweep; run a sweep first, or set --output"),
         (["fixed", "--json", "/nonesuch/x"], "cannot write /nonesuch/x: No such file or directory; set --json to"),
     ],
 )
@@ -73,15 +60,6 @@ def test_a_request_that_cannot_be_met_is_one_line(
     assert captured.out == ""
     assert captured.err.startswith(f"dynatui: {line}")
     assert captured.err.count("\n") == 1
-
-
-def test_a_server_that_cannot_be_reached_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("psycopg")
-    assert main(["bench", "sweep", "fixed", "--storage", "postgresql://ada:secret@127.0.0.1:1/x"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("dynatui: cannot use the database postgresql+psycopg://ada:***@127.0.0.1:1/x: connection")
-    assert said.count("\n") == 1
-    assert "secret" not in said
 
 
 @dataclass(frozen=True)
@@ -97,7 +75,7 @@ class Measured:
 def measured(models: list[str], tmp_path_factory: pytest.TempPathFactory) -> Measured:
     folder = tmp_path_factory.mktemp("sweep") / "new" / "folder"
     with redirect_stdout(StringIO()) as out, redirect_stderr(StringIO()) as err:
-        assert main(["bench", "sweep", "thresholds", *SMALL, *models, "--output", str(folder), *MINE]) == 0
+        assert main(["bench", "sweep", "thresholds", *SMALL, *models, "--output", str(folder)]) == 0
     return Measured(folder, out.getvalue(), err.getvalue())
 
 
@@ -114,19 +92,11 @@ def test_a_grid_is_measured_kept_and_shown_again(
     assert capsys.readouterr().out == measured.out
     report = json.loads((tmp_path / "report").read_text(encoding="utf-8"))
     assert [trial["state"] for trial in report["trials"]] == ["done"] * 4
-    (machine,) = report["machines"].values()
-    assert machine["versions"]["torch"]
-    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept, *MINE]) == 0
+    assert report["machines"]["sweep-1-of-1"]["versions"]["torch"]
+    assert main(["bench", "sweep", "thresholds", *SMALL, *models, *kept]) == 0
     again = capsys.readouterr()
     assert again.out == measured.out
-    assert "4 of 4 settings are measured" in again.err
-
-
-def test_a_study_that_the_database_does_not_hold_is_refused(
-    measured: Measured, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["bench", "sweep", "--show", "--output", str(measured.folder), "--study", "yours"]) == 2
-    assert "dynatui: there is no study 'yours'" in capsys.readouterr().err
+    assert "4 of 4 settings of thresholds are measured" in again.err
 
 
 class Started:
@@ -137,7 +107,7 @@ class Started:
         grid = [*thresholds, "--axis", "T=120", "--prompt", "The tree grows"]
         command = ["bench", "sweep", "thresholds", *grid, *models, "--output", str(output)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", IMPATIENT, *command],
+            [sys.executable, "-m", "dynatui", *command],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -158,15 +128,4 @@ def test_an_interrupted_sweep_shows_what_it_has(models: list[str], tmp_path: Pat
     out, _ = started.process.communicate(timeout=60)
     assert started.process.returncode == 130
     assert "settings of thresholds" in out
-    assert "being measured" in out
-
-
-def test_a_database_that_is_removed_ends_it_with_one_line(models: list[str], tmp_path: Path) -> None:
-    started = Started(models, tmp_path)
-    started.wait_for("0 of ")
-    (tmp_path / "sweeps.db").unlink()
-    out, said = started.process.communicate(timeout=120)
-    assert started.process.returncode == 2
-    assert out == ""
-    assert said.splitlines()[-1].startswith("dynatui: cannot use the database sqlite:///")
-    assert "Traceback" not in said
+    assert "not yet measured" in out

@@ -17,14 +17,13 @@ KEYS = [setting.key for setting in GRID.settings]
 def report(done: int, running: int = 0) -> SweepReport:
     states = ["done"] * done + ["running"] * running
     return SweepReport(
-        study="fixed-0123",
-        storage="",
+        folder="",
         request=GRID,
         machines={},
         trials=tuple(
             Trial(setting=each, state="done", outcome=outcome(1 + number / 10))
             if state == "done"
-            else Trial(setting=each, state="running", worker="box:7")
+            else Trial(setting=each, state="running")
             if state == "running"
             else Trial(setting=each, state="waiting")
             for number, (each, state) in enumerate(zip(GRID.settings, states + ["waiting"] * 8, strict=False))
@@ -47,7 +46,7 @@ def test_elsewhere_each_new_setting_is_a_line() -> None:
     with progress.shown():
         for done in (2, 2, 4, 8):
             progress.update(report(done))
-    assert said[0] == "fixed-0123: 2 of 8 settings are measured"
+    assert said[0] == "2 of 8 settings of fixed are measured"
     assert [line.split(": ")[0] for line in said[1:]] == [f"{number} of 8" for number in range(3, 9)]
     assert said[1].startswith(f"3 of 8: {KEYS[2]}: x ar 1.20 1.10-1.30, ")
     assert said[1].endswith(" left")
@@ -59,9 +58,7 @@ def test_a_setting_without_a_speed_is_told_with_the_reason() -> None:
     refused = Trial(setting=GRID.settings[0], state="refused", reason="its text differs")
     progress = SweepDisplay(said.append)
     progress.update(report(0))
-    progress.update(
-        SweepReport(study="", storage="", request=GRID, machines={}, trials=(refused, *report(0).trials[1:]))
-    )
+    progress.update(SweepReport(folder="", request=GRID, machines={}, trials=(refused, *report(0).trials[1:])))
     assert said[1].startswith(f"1 of 8: {KEYS[0]}: its text differs")
 
 
@@ -71,7 +68,7 @@ def test_a_terminal_shows_a_heat_map_that_needs_no_colours(monkeypatch: pytest.M
     progress = SweepDisplay(said.append)
     with progress.shown():
         progress.update(report(3, running=1))
-    assert said == ["fixed-0123: 3 of 8 settings are measured"]
+    assert said == ["3 of 8 settings of fixed are measured"]
     assert "1.20*" in screen.getvalue()
     plain = Console(file=StringIO(), width=80, no_color=True, force_terminal=False)
     plain.print(drawn(report(3, running=1), ", 3 min left"))
@@ -81,9 +78,9 @@ def test_a_terminal_shows_a_heat_map_that_needs_no_colours(monkeypatch: pytest.M
     assert "T=200, B across" in text
     assert "1.20*" in text
     assert "+" in text
-    assert f"measuring {KEYS[3]} (box:7)" in text
+    assert f"measuring {KEYS[3]}" in text
     assert f"best so far {KEYS[2]}: x ar 1.20" in text
-    assert "3 of 8 settings, 3 min left" in text
+    assert "3 of 8 settings of fixed, 3 min left" in text
 
 
 def test_the_paper_s_grid_fits_a_terminal_of_24_lines() -> None:
@@ -91,7 +88,7 @@ def test_the_paper_s_grid_fits_a_terminal_of_24_lines() -> None:
         axes={"D": tuple(range(3, 9)), "B": (2, 3, 4), "tau": (0.01, 0.1), "T": (100, 200, 300, 500, 1000)}
     )
     trials = tuple(Trial(setting=each, state="done", outcome=outcome(1.5)) for each in question.settings)
-    found = SweepReport(study="fixed-0123", storage="", request=question, machines={}, trials=trials)
+    found = SweepReport(folder="", request=question, machines={}, trials=trials)
     page = Console(file=StringIO(), width=80, no_color=True)
     page.print(drawn(found, ", 3 min left"))
     assert isinstance(page.file, StringIO)

@@ -1,7 +1,6 @@
-"""Parameter sweeps: every setting of a grid is measured once, by workers that share a database.
+"""Parameter sweeps: every setting of a grid is measured once; several processes or machines measure a shard each.
 
 Modules in the order of the data flow: `spaces` (grids of settings), `request` (everything that identifies a sweep),
-`trials` (workers' claims on settings, in the database), `worker` (loop that measures claimed settings), `job` and
-`measuring` (measurement of one setting against plain decoding), `processes` (worker processes), `report` (content of
-the database), `watching` (reports while workers measure), `heat_map` and `table` (reports as text).
+`log` (shards and their logs), `job` and `measuring` (measurement of one setting against plain decoding), `report` (all
+logs of a folder), `heat_map` and `table` (reports as text).
 """

@@ -1,4 +1,4 @@
-"""Options of a sweep, in the form sent to worker processes. Only the workers import torch, so this module does not."""
+"""Options of a sweep, before models are loaded; this module does not import torch."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

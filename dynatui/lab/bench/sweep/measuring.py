@@ -1,14 +1,12 @@
-"""Measurement of one setting.
+"""Measurement of the settings of a shard.
 
-Plain decoding, decoding with the reference parameters, and decoding with the setting take turns on each prompt. This
-module does not depend on the database.
+Plain decoding, decoding with the reference parameters, and decoding with the setting take turns on each prompt.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from pathlib import Path
 
-import msgspec
+import torch
 
 from decoder.engine import Engine
 from decoder.errors import DeviceError
@@ -17,35 +15,62 @@ from decoder.models.chat import encode_prompts
 from decoder.models.drafts import require_whole_draft
 from decoder.run.loading import load_pair
 from dynatui.lab.bench.contenders import BASELINE, own
-from dynatui.lab.bench.machine import examined, source_commit
+from dynatui.lab.bench.machine import examined, source_commit, utc_now
 from dynatui.lab.bench.on_pair import Note
 from dynatui.lab.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
+from dynatui.lab.bench.record_log import LogHeader, opened
 from dynatui.lab.bench.samples import Measure as Figure
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.statistics import estimate
 from dynatui.lab.bench.summary import Difference, differences, near_tie_judge, per_round, rows
 from dynatui.lab.bench.sweep.job import OnSettings
+from dynatui.lab.bench.sweep.log import FORMAT, SCHEMA, Header, Kept, Shard
 from dynatui.lab.bench.sweep.outcome import Outcome, Refused, Result
+from dynatui.lab.bench.sweep.report import SweepReport, read
 from dynatui.lab.bench.sweep.request import SweepRequest
 from dynatui.lab.bench.sweep.spaces import Setting, space_named
-from dynatui.lab.bench.sweep.worker import Measure
 
 SETTING, REFERENCE = "setting", "reference"
 Prompts = Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True)
-class Ready:
-    """Request, machine and measuring function of a worker, made after the worker has loaded the models."""
-
-    request: SweepRequest
-    machine: dict[str, Any]
-    """Description of the machine on which the worker runs."""
-    measure: Measure
+Measure = Callable[[Setting], Result]
 
 
-def ready(job: OnSettings, note: Note) -> Ready:
-    """Loads the target and draft and checks that the longest text fits into their context.
+def measured_settings(job: OnSettings, folder: Path, shard: Shard, note: Note) -> Generator[SweepReport, None, None]:
+    """Measures the settings of a shard that its log lacks; yields a report before and after each.
+
+    Raises:
+        ConfigError: The log cannot be used; see `RecordLog`.
+        DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
+    """
+    with opened(folder / f"{shard.name}.jsonl", FORMAT) as log:
+        request, device, measure = ready(job, note)
+        log.begin(_header(request, device))
+        known = {kept.key for kept in log.records}
+        yield read(folder, shard)
+        for setting in (each for each in shard.of(request) if each.key not in known):
+            yield read(folder, shard, setting)
+            result = measure(setting)
+            refused = result.reason if isinstance(result, Refused) else None
+            log.add(Kept(key=setting.key, outcome=result if isinstance(result, Outcome) else None, reason=refused))
+            yield read(folder, shard)
+
+
+def _header(request: SweepRequest, device: torch.device) -> Header:
+    return LogHeader(
+        schema=SCHEMA,
+        started_at=utc_now(),
+        commit=source_commit(),
+        machine=examined(device),
+        request=request,
+        costs=None,
+    )
+
+
+def ready(job: OnSettings, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
+    """Loads the target and draft and checks that the longest text fits into their context; returns the request, the
+    target's device, and the function that measures one setting.
 
     Raises:
         DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
@@ -61,8 +86,7 @@ def ready(job: OnSettings, note: Note) -> Ready:
     def measure(setting: Setting) -> Result:
         return compared(engine, request, job.base, prompts, setting)
 
-    machine = msgspec.to_builtins(examined(engine.pair.target.device)) | {"commit": source_commit()}
-    return Ready(request, machine, measure)
+    return request, engine.pair.target.device, measure
 
 
 def compared(

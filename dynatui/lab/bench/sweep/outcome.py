@@ -1,4 +1,4 @@
-"""Result of measuring one setting. This module does not depend on the measurement or on the database."""
+"""Result of measuring one setting. This module does not depend on the measurement."""
 
 from typing import TypeAlias
 

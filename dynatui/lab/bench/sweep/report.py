@@ -1,18 +1,20 @@
-"""Report of a sweep: the content of its database, in the form written by `--json`.
+"""Report of a sweep: all logs of a folder, in the form written by `--json`. Knows no models."""
 
-This module does not depend on models.
-"""
-
-from typing import Any, Literal
+from pathlib import Path
+from typing import Literal
 
 import msgspec
 
-from dynatui.lab.bench.sweep.outcome import Outcome, Refused
+from decoder.errors import ConfigError, first_line, require, shortened
+from dynatui.lab.bench.machine import Machine
+from dynatui.lab.bench.on_pair import differing
+from dynatui.lab.bench.record_log import LogHeader
+from dynatui.lab.bench.sweep.log import FORMAT, Header, Kept, Shard
+from dynatui.lab.bench.sweep.outcome import Outcome
 from dynatui.lab.bench.sweep.request import SweepRequest
 from dynatui.lab.bench.sweep.spaces import Setting
-from dynatui.lab.bench.sweep.trials import Sweep
 
-SCHEMA = 1
+SCHEMA = 2
 State = Literal["waiting", "running", "done", "refused"]
 
 
@@ -25,12 +27,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the measurement; None unless the state is done."""
     reason: str | None = None
     """Reason why the setting has no speed; None unless the state is refused."""
-    worker: str | None = None
-    """Machine and process of the worker that is measuring the setting, or that measured it last."""
-    number: int | None = None
-    """Number of the claim that led to the result; claims are numbered over the whole study. None without a result."""
-    deaths: int = 0
-    """Number of workers that ended unexpectedly while measuring the setting."""
 
     @property
     def settled(self) -> bool:
@@ -47,12 +43,10 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     """State of all settings of a sweep at one moment."""
 
     schema: int = SCHEMA
-    study: str
-    storage: str
-    """URL of the database, without the password."""
+    folder: str
     request: SweepRequest = msgspec.field(name="asked")
-    machines: dict[str, dict[str, Any]]
-    """Descriptions of the machines on which workers ran, by host name."""
+    machines: dict[str, Machine]
+    """The machine of each log, by the log's name."""
     trials: tuple[Trial, ...]
     """States and results of all settings, in the order of the grid."""
 
@@ -78,41 +72,47 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
         return sorted(known, key=lambda trial: trial.speed or 0.0, reverse=True)[:count]
 
 
-def read(sweep: Sweep) -> SweepReport:
-    """Report of what the database now contains.
+def read(folder: Path, shard: Shard | None = None, running: Setting | None = None) -> SweepReport:
+    """Report of all logs in a folder, or of one shard; `running` is being measured by this process.
 
     Raises:
-        DatabaseError: The database cannot be read.
+        ConfigError: The folder has no log of a sweep, or logs of different sweeps, or a log cannot be read.
     """
-    with sweep.database.reading() as transaction:
-        rows = transaction.rows(
-            "SELECT setting, state, claim, worker, deaths, result FROM sweep_settings WHERE study = ?", sweep.study
+    found = {path.stem: _lines(path) for path in sorted(folder.glob("sweep-*-of-*.jsonl"))}
+    logs = {name: lines for name, lines in found.items() if lines and (shard is None or name == shard.name)}
+    require(bool(logs), f"{shortened(folder)} holds no sweep; run a sweep first, or set --output to its folder")
+    headers = {name: lines[0] for name, lines in logs.items() if isinstance(lines[0], LogHeader)}
+    request = next(iter(headers.values())).request
+    for name, header in headers.items():
+        other = differing(header.request, request)
+        require(
+            not other,
+            f"{name}.jsonl in {shortened(folder)} is of another sweep, with other values of {', '.join(other)}; move "
+            "the logs of each sweep to a folder of their own",
         )
-        machines = transaction.rows(
-            "SELECT machine, about FROM sweep_machines WHERE study = ? ORDER BY machine", sweep.study
-        )
-    by_key = {key: row for key, *row in rows}
+    kept = {line.key: line for lines in logs.values() for line in lines if isinstance(line, Kept)}
+    settings = request.settings if shard is None else shard.of(request)
     return SweepReport(
-        study=sweep.study,
-        storage=sweep.database.shown,
-        request=sweep.request,
-        machines={name: msgspec.json.decode(about) for name, about in machines},
-        trials=tuple(_trial(setting, *by_key[setting.key]) for setting in sweep.request.settings),
+        folder=str(folder),
+        request=request,
+        machines={name: header.machine for name, header in headers.items()},
+        trials=tuple(_trial(setting, kept.get(setting.key), running) for setting in settings),
     )
 
 
-def _trial(
-    setting: Setting, state: State, claim: int | None, worker: str | None, deaths: int, result: str | None
-) -> Trial:
-    outcome = msgspec.json.decode(result, type=Outcome) if result and state == "done" else None
-    refused = msgspec.json.decode(result, type=Refused).reason if result and state == "refused" else None
-    given_up = f"{deaths} workers ended while measuring this setting" if state == "refused" else None
-    return Trial(
-        setting=setting,
-        state=state,
-        outcome=outcome,
-        reason=refused or given_up,
-        worker=worker,
-        number=claim if result else None,
-        deaths=deaths,
-    )
+def _lines(path: Path) -> list[Header | Kept]:
+    """Lines of a log, which another process may be writing: a damaged last line is left out."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {FORMAT.remedy}") from None
+    try:
+        return [FORMAT.lines.decode(line) for line in content.split(b"\n")[:-1]]
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{shortened(path)} is no log of a sweep: {first_line(error)}; {FORMAT.remedy}") from None
+
+
+def _trial(setting: Setting, kept: Kept | None, running: Setting | None) -> Trial:
+    if kept is None:
+        return Trial(setting=setting, state="running" if setting == running else "waiting")
+    return Trial(setting=setting, state="done" if kept.outcome else "refused", outcome=kept.outcome, reason=kept.reason)

@@ -1,6 +1,6 @@
 """Named grids of parameter settings to sweep, and the settings that the DynaTree paper measured.
 
-This module does not depend on models or on the database.
+This module does not depend on models.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -44,7 +44,7 @@ DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
 FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
 """Depths, branching factors and thresholds tau in the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
-"""Maximum number of settings in a grid; each setting is one row in the database."""
+"""Maximum number of settings in a grid."""
 
 
 class Setting(msgspec.Struct, frozen=True):

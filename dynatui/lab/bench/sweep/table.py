@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
+from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.sweep.heat_map import HeatMap, heat_maps, legend
 from dynatui.lab.bench.sweep.outcome import Outcome
 from dynatui.lab.bench.sweep.report import SweepReport, Trial
@@ -26,8 +27,7 @@ def heading(report: SweepReport) -> list[str]:
     request = report.request
     reference = ", ".join(f"{name} {value}" for name, value in request.reference.items())
     lines = [
-        f"{report.study}: {report.settled} of {len(report.trials)} settings of {request.space} are finished; "
-        f"{report.storage}",
+        f"{report.settled} of {len(report.trials)} settings of {request.space} are finished; {report.folder}",
         f"{request.target} with {request.draft} on {request.device} in {request.dtype}, greedy, end of text ignored",
         f"prompts: {len(request.prompts)}; repeats: {request.repeats}; seed: {request.seed}",
         *(_machine(name, about) for name, about in report.machines.items()),
@@ -70,7 +70,7 @@ def _doubts(report: SweepReport) -> Iterator[str]:
     """Notes on disturbed measurements and on texts that differ after near ties."""
     done = [trial.outcome for trial in report.trials if trial.outcome]
     if disturbed := sum(outcome.disturbed for outcome in done):
-        yield f"{disturbed} turns were disturbed by other processes, such as other workers"
+        yield f"{disturbed} turns were disturbed by other processes, such as other shards"
     if tied := sum(outcome.near_ties for outcome in done):
         yield f"{tied} texts differ from the text of ar by a near tie and have no speed"
 
@@ -91,8 +91,8 @@ def summary(trial: Trial) -> str:
     return f"{trial.setting.key}: x ar {interval(trial.outcome.speed, hundredths)}"
 
 
-def _machine(name: str, about: dict[str, object]) -> str:
-    return f"{name}: {about.get('accelerator') or about.get('processor')}, {about.get('cores')} cores"
+def _machine(name: str, machine: Machine) -> str:
+    return f"{name}: {machine.accelerator or machine.processor}, {machine.cores} cores"
 
 
 def _block(heat_map: HeatMap) -> list[str]:

@@ -1,5 +1,7 @@
 """One setting measured on tiny models: its figures, and results without a speed."""
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.summary import Difference
 from dynatui.lab.bench.sweep import measuring
 from dynatui.lab.bench.sweep.job import OnSettings
-from dynatui.lab.bench.sweep.measuring import ready
+from dynatui.lab.bench.sweep.log import Shard
+from dynatui.lab.bench.sweep.measuring import measured_settings, ready
 from dynatui.lab.bench.sweep.outcome import Outcome, Refused
 from dynatui.lab.bench.sweep.spaces import SPACES
 from tests.decoder.makers import TinyModels
@@ -37,10 +40,10 @@ def nothing_said(_line: str) -> None:
 
 
 def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyModels) -> None:
-    worker = ready(job(tiny_models), nothing_said)
-    assert worker.request.dtype == "float32"
-    assert worker.request.reference["d_max"] == 8
-    found = worker.measure(worker.request.settings[0])
+    asked, _, measure = ready(job(tiny_models), nothing_said)
+    assert asked.dtype == "float32"
+    assert asked.reference["d_max"] == 8
+    found = measure(asked.settings[0])
     assert isinstance(found, Outcome)
     assert found.speed.value > 0
     assert found.speed.low is not None
@@ -51,6 +54,21 @@ def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyMode
     assert 0 <= (found.acceptance_rate or 0) <= 1
 
 
+def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, tmp_path: Path) -> None:
+    shard = Shard(1, 2)
+    with closing(measured_settings(job(tiny_models), tmp_path, shard, nothing_said)) as reports:
+        first = [next(reports).settled for _ in range(3)]
+    rest = [report.settled for report in measured_settings(job(tiny_models), tmp_path, shard, nothing_said)]
+    assert (first, rest) == ([0, 0, 1], [1, 1, 2])
+    assert len((tmp_path / "sweep-1-of-2.jsonl").read_bytes().splitlines()) == 3
+
+
+def test_another_sweep_is_not_mixed_into_a_log(tiny_models: TinyModels, tmp_path: Path) -> None:
+    next(measured_settings(job(tiny_models), tmp_path, Shard(), nothing_said))
+    with pytest.raises(ConfigError, match=r"was started with other values of seed; give the same values, or set"):
+        next(measured_settings(job(tiny_models, seed=1), tmp_path, Shard(), nothing_said))
+
+
 def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = []
 
@@ -59,9 +77,9 @@ def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatc
         return own(name, group, method, config)
 
     monkeypatch.setattr(measuring, "own", noted)
-    worker = ready(job(tiny_models), nothing_said)
-    for setting in worker.request.settings[:2]:
-        worker.measure(setting)
+    asked, _, measure = ready(job(tiny_models), nothing_said)
+    for setting in asked.settings[:2]:
+        measure(setting)
     assert lengths == [(name, length) for length in (8, 12) for name in ("ar", "reference", "setting")]
 
 
@@ -73,8 +91,8 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
         return own(name, group, method, another if name == "setting" else config)
 
     monkeypatch.setattr(measuring, "own", longer)
-    worker = ready(job(tiny_models), nothing_said)
-    assert worker.measure(worker.request.settings[0]) == Refused(
+    asked, _, measure = ready(job(tiny_models), nothing_said)
+    assert measure(asked.settings[0]) == Refused(
         reason="the text of prompt 1 first differs from that of ar at token 7: one text is shorter"
     )
 
@@ -98,8 +116,8 @@ def test_a_text_that_differs_by_a_near_tie_has_no_speed_and_the_others_have(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     differing_on(monkeypatch, True)
-    worker = ready(job(tiny_models), nothing_said)
-    found = worker.measure(worker.request.settings[0])
+    asked, _, measure = ready(job(tiny_models), nothing_said)
+    found = measure(asked.settings[0])
     assert isinstance(found, Outcome)
     assert found.near_ties == 1
 
@@ -115,8 +133,8 @@ def test_a_setting_of_other_texts_is_refused(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, ties: tuple[bool, ...], said: str
 ) -> None:
     differing_on(monkeypatch, *ties)
-    worker = ready(job(tiny_models), nothing_said)
-    assert worker.measure(worker.request.settings[0]) == Refused(reason=f"the text of {said}")
+    asked, _, measure = ready(job(tiny_models), nothing_said)
+    assert measure(asked.settings[0]) == Refused(reason=f"the text of {said}")
 
 
 def test_a_setting_without_room_is_refused_and_the_others_go_on(
@@ -125,11 +143,11 @@ def test_a_setting_without_room_is_refused_and_the_others_go_on(
     def full(*_given: object) -> Any:
         raise DeviceError("the memory of cpu is full")
 
-    worker = ready(job(tiny_models), nothing_said)
+    asked, _, measure = ready(job(tiny_models), nothing_said)
     with monkeypatch.context() as patch:
         patch.setattr(measuring, "warmed_up", full)
-        assert worker.measure(worker.request.settings[0]) == Refused(reason="the memory of cpu is full")
-    assert isinstance(worker.measure(worker.request.settings[0]), Outcome)
+        assert measure(asked.settings[0]) == Refused(reason="the memory of cpu is full")
+    assert isinstance(measure(asked.settings[0]), Outcome)
 
 
 def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_models: TinyModels) -> None:

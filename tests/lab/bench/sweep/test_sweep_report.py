@@ -1,19 +1,22 @@
-"""Contents of a database as maps and tables."""
+"""Logs of a folder as maps and tables."""
 
 import re
 from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
+from decoder.errors import ConfigError
 from dynatui.lab.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
-from dynatui.lab.bench.sweep.outcome import Refused
+from dynatui.lab.bench.sweep.log import Shard
 from dynatui.lab.bench.sweep.report import SweepReport, Trial, read
 from dynatui.lab.bench.sweep.request import SweepRequest
 from dynatui.lab.bench.sweep.table import on_sweep
-from dynatui.lab.bench.sweep.trials import claimed, kept, noted
 from dynatui.lab.tables.text import WIDTH
-from tests.lab.bench.sweep.sweeps import outcome, request, sqlite_in, sweep_in
+from tests.lab.bench.sweep.sweeps import MACHINE, logged, outcome, request
 
 SMALL = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)})
 
@@ -22,10 +25,9 @@ def report(trials: Sequence[Trial] = (), question: SweepRequest = SMALL) -> Swee
     """A report of these trials; all other settings are waiting."""
     known = {trial.setting.key: trial for trial in trials}
     return SweepReport(
-        study="fixed-0123",
-        storage="sqlite:////tmp/sweeps.db",
+        folder="results",
         request=question,
-        machines={"box": {"processor": "Quick", "cores": 2, "accelerator": None}},
+        machines={"sweep-1-of-1": structs.replace(MACHINE, processor="Quick", cores=2)},
         trials=tuple(known.get(each.key, Trial(setting=each, state="waiting")) for each in question.settings),
     )
 
@@ -38,25 +40,61 @@ def row(cells: Sequence[Cell]) -> list[str]:
     return [cell.text for cell in cells]
 
 
-def test_the_report_of_a_database_has_every_setting_in_the_order_of_the_grid(database: str) -> None:
-    sweep = sweep_in(database, SMALL)
-    noted(sweep, {"processor": "Quick"})
-    one, two, three = claimed(sweep), claimed(sweep), claimed(sweep)
-    assert one
-    assert two
-    assert three
-    kept(sweep, one, outcome(2.0))
-    kept(sweep, two, Refused(reason="its text differs"))
-    found = read(sweep)
+def test_the_report_of_a_folder_has_every_setting_in_the_order_of_the_grid(tmp_path: Path) -> None:
+    one, two, three, *_ = SMALL.settings
+    logged(tmp_path, SMALL, {one.key: outcome(2.0), two.key: "its text differs"})
+    found = read(tmp_path, running=three)
     states = {trial.setting.key: trial for trial in found.trials}
     assert list(states) == [setting.key for setting in SMALL.settings]
-    assert states[one.setting.key].outcome == outcome(2.0)
-    assert (states[two.setting.key].state, states[two.setting.key].reason) == ("refused", "its text differs")
-    assert states[three.setting.key].state == "running"
-    assert states[three.setting.key].worker
+    assert states[one.key].outcome == outcome(2.0)
+    assert (states[two.key].state, states[two.key].reason) == ("refused", "its text differs")
+    assert states[three.key].state == "running"
     assert (found.settled, found.complete) == (2, False)
-    assert list(found.machines.values()) == [{"processor": "Quick"}]
+    assert found.machines == {"sweep-1-of-1": MACHINE}
     assert msgspec.json.decode(msgspec.json.encode(found), type=SweepReport) == found
+
+
+def test_shards_divide_the_grid_and_are_shown_together(tmp_path: Path) -> None:
+    shards = [Shard(number, 3) for number in (1, 2, 3)]
+    parts = [[setting.key for setting in shard.of(SMALL)] for shard in shards]
+    assert sorted(chain(*parts)) == sorted(setting.key for setting in SMALL.settings)
+    for shard, part in zip(shards[:2], parts, strict=False):
+        logged(tmp_path, SMALL, dict.fromkeys(part, outcome(2.0)), shard)
+    assert read(tmp_path).settled == len(parts[0]) + len(parts[1])
+    assert read(tmp_path, shards[0]).complete
+    assert list(read(tmp_path).machines) == ["sweep-1-of-3", "sweep-2-of-3"]
+
+
+def test_logs_of_different_sweeps_are_not_shown_together(tmp_path: Path) -> None:
+    logged(tmp_path, SMALL, {}, Shard(1, 2))
+    logged(tmp_path, request(repeats=2), {}, Shard(2, 2))
+    with pytest.raises(ConfigError, match=r"is of another sweep, with other values of axes, repeats; move"):
+        read(tmp_path)
+
+
+def test_a_line_that_another_process_is_writing_is_left_out(tmp_path: Path) -> None:
+    path = logged(tmp_path, SMALL, {SMALL.settings[0].key: outcome(2.0)})
+    with path.open("ab") as file:
+        file.write(b'{"type":"setting","key":"D=')
+    before = path.read_bytes()
+    assert read(tmp_path).settled == 1
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "line"), [(None, "holds no sweep; run a sweep first"), (b"Dear reader\n", "is no log of a sweep: ")]
+)
+def test_a_folder_without_a_sweep_is_refused(tmp_path: Path, content: bytes | None, line: str) -> None:
+    if content is not None:
+        (tmp_path / "sweep-1-of-1.jsonl").write_bytes(content)
+    with pytest.raises(ConfigError, match=line):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize(("number", "count"), [(0, 1), (2, 1), (1, 1001)])
+def test_a_shard_that_no_sweep_has_is_refused(number: int, count: int) -> None:
+    with pytest.raises(ConfigError, match=f"--shard is {number}/{count}; give I/N"):
+        Shard(number, count)
 
 
 def test_the_share_that_is_done_counts_tokens() -> None:
@@ -99,8 +137,8 @@ def test_the_best_ten_stand_below_the_maps_the_fastest_first() -> None:
     lines = [line for line in text.splitlines() if line.startswith("D=")]
     assert len(lines) == 10
     assert [re.findall(r" (\d\.\d\d) \d", line)[0] for line in lines[:2]] == ["2.10", "2.00"]
-    assert "fixed-0123: 12 of 16 settings of fixed" in text
-    assert "box: Quick, 2 cores" in text
+    assert "12 of 16 settings of fixed are finished; results" in text
+    assert "sweep-1-of-1: Quick, 2 cores" in text
 
 
 def test_what_figures_must_be_read_with_is_told() -> None:
@@ -130,12 +168,3 @@ def test_what_has_no_speed_is_named_with_the_reason() -> None:
 def test_a_report_is_at_most_80_columns_wide(question: SweepRequest) -> None:
     text = on_sweep(report([done(number, 1.5, question) for number in range(len(question.settings))], question))
     assert max(map(len, text.splitlines())) <= WIDTH
-
-
-def test_what_was_measured_is_there_when_the_file_is_opened_again(tmp_path_factory: pytest.TempPathFactory) -> None:
-    url = sqlite_in(tmp_path_factory.mktemp("again"))
-    sweep = sweep_in(url, SMALL)
-    claim = claimed(sweep)
-    assert claim
-    kept(sweep, claim, outcome(3.0))
-    assert read(sweep_in(url, SMALL)) == read(sweep)
