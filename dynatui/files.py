@@ -8,8 +8,6 @@ import os
 import select
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -28,37 +26,6 @@ def opened(path: Path) -> BinaryIO:
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")
-
-
-def opened_within(folder: int, name: str) -> BinaryIO:
-    """A regular file of an open folder, opened for reading; a link, a device or a pipe raises an OSError.
-
-    For files whose content goes into something that the user shares: a link could lead to any file of the machine.
-    """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-    try:
-        descriptor = os.open(name, flags, dir_fd=folder)
-    except OSError as error:
-        raise (OSError(errno.ELOOP, "it is a link") if error.errno == errno.ELOOP else error) from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is not a regular file")
-    return os.fdopen(descriptor, "rb")
-
-
-@contextmanager
-def open_folder(path: Path | str, within: int | None = None) -> Iterator[int]:
-    """Context with the descriptor of a folder; a folder `within` another one must not be a link.
-
-    Raises:
-        OSError: There is no such folder.
-    """
-    follow = os.O_NOFOLLOW if within is not None else 0
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | follow, dir_fd=within)
-    try:
-        yield folder
-    finally:
-        os.close(folder)
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
