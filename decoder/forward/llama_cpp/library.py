@@ -21,8 +21,6 @@ PACKAGE, RELEASE = "xllamacpp", "2026.10.11549"
 """Package that contains the library, and the package's release that has these layouts (build 11549 of llama.cpp)."""
 VERSION = b"0.6.0-dev"
 """Version that the library of this release reports."""
-MOST_SEQUENCES = 256
-"""Largest number of sequences in a context; llama.cpp ends the process if more are requested."""
 FLOAT32, FLOAT16 = 0, 1
 """ggml's numbers for the types float32 and float16."""
 NO_FLASH_ATTENTION = 0

@@ -149,16 +149,14 @@ def test_nothing_is_drawn_of_a_report_without_cells(name: str) -> None:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_measurement_of_plain_decoding_alone_has_no_figure_of_trees(name: str) -> None:
-    of_trees = {"ablation_progression", "parameter_sensitivity", "fixed_tree_sweep", "param_sweep",
-                "tree_config_comparison", "tree_config_heatmap"}  # fmt: skip
+    of_trees = {"ablation_progression", "parameter_sensitivity", "fixed_tree_sweep"}
     assert (FIGURES[name](only("ar")) is None) == (name in of_trees)
 
 
 def test_all_figures_of_the_paper_are_there() -> None:
     assert set(FIGURES) == {
         "main_results_bars", "ablation_progression", "length_scaling_fourpanel", "parameter_sensitivity",
-        "fixed_tree_sweep", "prompt_length_sensitivity", "tree_config_comparison", "tree_config_heatmap",
-        "dataset_comparison", "length_scaling", "prompt_length_impact", "param_sweep", "speed_against_nodes",
+        "fixed_tree_sweep", "prompt_length_sensitivity", "speed_against_nodes",
     }  # fmt: skip
 
 
@@ -199,15 +197,9 @@ def test_one_prompt_has_no_whiskers(name: str) -> None:
     assert "intervals" not in small_lines(figure)
 
 
-def test_every_lane_with_a_speed_is_compared_across_data_sets() -> None:
-    shown = names(panels(drawn("dataset_comparison"))[0])
-    assert {"AR", "no pruning", "auto", "HF assisted"} < set(shown)
-    assert "Streaming" not in shown
-
-
 def test_a_lane_without_a_speed_is_named_below() -> None:
     assert "no speed is shown for Streaming: the text differs from the text of ar" in small_lines(
-        drawn("dataset_comparison")
+        drawn("speed_against_nodes")
     )
 
 
@@ -262,31 +254,11 @@ def test_four_panels_run_over_all_lengths() -> None:
     assert list(curves(path)) == list(curves(acceptance)) == ["Linear K8", "Fixed D8B3", "DynaTree"]
 
 
-def test_length_scaling_shows_the_fastest_of_every_family_on_a_logarithmic_axis() -> None:
-    (axes,) = panels(drawn("length_scaling"))
-    assert list(curves(axes)) == ["AR", "Linear K8", "Fixed D8B3", "DynaTree", "alg1", "auto", "HF assisted"]
-    assert axes.get_xscale() == "log"
-    drawn("length_scaling").draw_without_rendering()
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_single_length_is_enough(name: str) -> None:
     figure = drawn(name, ONE_LENGTH)
     figure.draw_without_rendering()
     assert "T = 64 new tokens" in small_lines(figure)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_of_the_first_version_are_of_its_length(name: str) -> None:
-    one_length = {
-        "tree_config_comparison",
-        "tree_config_heatmap",
-        "dataset_comparison",
-        "prompt_length_impact",
-        "param_sweep",
-    }
-    cells = [replace(cell, length=length) for cell in WHOLE.cells if cell.length == 1500 for length in (100, 400, 1500)]
-    assert ("T = 400 new tokens" in small_lines(drawn(name, replace(WHOLE, cells=cells)))) == (name in one_length)
 
 
 def test_prompt_length_runs_over_the_longest_prompts_in_their_unit() -> None:
@@ -296,7 +268,7 @@ def test_prompt_length_runs_over_the_longest_prompts_in_their_unit() -> None:
     assert left.get_xlabel() == "longest prompt (characters)"
     experiments = tuple(replace(each, unit="tokens") for each in WHOLE.header.request.experiments)
     header = replace(WHOLE.header, request=replace(WHOLE.header.request, experiments=experiments))
-    left, _ = panels(drawn("prompt_length_impact", replace(WHOLE, header=header)))
+    left, _ = panels(drawn("prompt_length_sensitivity", replace(WHOLE, header=header)))
     assert left.get_xlabel() == "longest prompt (tokens)"
 
 
@@ -351,29 +323,6 @@ def test_a_heat_map_has_each_shape_at_its_fastest_threshold() -> None:
     assert image(speedup) == [[1.0, 1.1], [1.3, 1.4]]
     assert [text.get_text() for text in speedup.texts] == ["1.00", "1.10", "1.30", "1.40"]
     assert (speedup.get_ylabel(), speedup.get_xlabel()) == ("depth D (levels)", "branching B (children)")
-
-
-def test_the_heat_map_of_speeds_has_the_first_versions_threshold_or_the_fastest_trees() -> None:
-    (axes,) = panels(drawn("tree_config_heatmap", GRID_REPORT))
-    assert image(axes) == [[100, pytest.approx(110)], [120, 140]]
-    others = with_lanes((fixed(3, 2, 0.1), fixed(3, 2, 0.2)), (1, 2), "fixed_trees")
-    (axes,) = panels(drawn("tree_config_heatmap", others))
-    assert axes.get_title("left") == "speed (tokens/s) at τ = 0.2"
-
-
-def test_every_length_names_its_fastest_tree() -> None:
-    cells = [replace(cell, length=length) for cell in GRID_REPORT.cells for length in (100, 500)]
-    slow = [with_stat(cell, speedup=0.5) if (cell.length, cell.lane) == (100, GRID[4].name) else cell for cell in cells]
-    by_length = panels(drawn("param_sweep", replace(GRID_REPORT, cells=slow)))[3]
-    assert curve(by_length) == pytest.approx([(100, 1.35), (500, 1.4)])
-    assert [text.get_text() for text in by_length.texts] == ["D5 B3\nτ 0.1", "D5 B3\nτ 0.05"]
-
-
-def test_a_curve_a_depth_runs_over_branching_at_the_fastest_threshold() -> None:
-    branching, depth, tau = panels(drawn("tree_config_comparison", GRID_REPORT))
-    assert curves(branching) == {"D = 3": [(2, 100), (3, pytest.approx(110))], "D = 5": [(2, 120), (3, 140)]}
-    assert list(curves(depth)) == ["B = 2", "B = 3"]
-    assert curves(tau)["D = 5"] == [(0.05, 140), (0.1, 135)]
 
 
 def test_every_lane_is_a_point_over_its_nodes_and_the_root() -> None:

@@ -1,6 +1,6 @@
-"""Bar charts over all data sets: the paper's main results, and the figure of data sets in the paper's first version."""
+"""Bar charts over all data sets: the paper's main results."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -9,9 +9,7 @@ from dynatui.lab.bench.paper.figures.cells import (
     SPEED,
     SPEEDUP,
     data_sets,
-    early,
     label,
-    lanes_of,
     longest,
     longest_prompts,
     paper_lanes,
@@ -30,7 +28,7 @@ def main_results_bars(report: PaperReport) -> Figure | None:
     """Speed and speed-up of the paper's four methods on the longest texts; on each data set, a method is shown by its
     fastest lane.
     """
-    cells = _main(report, longest)
+    cells = _main(report)
     by_group: dict[str, dict[str, Cell]] = {}
     for data_set, these in cells.items():
         for lane in paper_lanes(report, these):
@@ -43,34 +41,11 @@ def main_results_bars(report: PaperReport) -> Figure | None:
     return sign(figure, report, [cell for group in groups for cell in group.values()])
 
 
-def dataset_comparison(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of every lane, at the text length of the paper's first version."""
-    cells = _main(report, early)
-    every = [cell for these in cells.values() for cell in these]
-    by_group: dict[str, dict[str, Cell]] = {}
-    for lane in lanes_of(report, every):
-        for data_set, these in cells.items():
-            _take(by_group.setdefault(label(lane), {}), data_set, lane, these)
-    groups = [group for group in by_group.values() if group]
-    if not groups:
-        return None
-    figure, ((upper,), (lower,)) = sheet(2, 1, width=11, height=8)
-    _speeds(report, upper, lower, groups)
-    for axes in (upper, lower):
-        _turn_texts(axes)
-    return sign(figure, report, every)
-
-
-def _main(report: PaperReport, chosen: Callable[[list[Cell]], list[Cell]]) -> dict[str, list[Cell]]:
-    """Cells of the experiment `main` by data set: those that `chosen` selects from the cells with the longest prompts.
-
-    Args:
-        report: Report of a measurement.
-        chosen: Function that selects cells by their text length.
-    """
+def _main(report: PaperReport) -> dict[str, list[Cell]]:
+    """Cells of the main experiment by data set, with the greatest text length and maximum prompt length."""
     cells = [cell for cell in report.cells if cell.experiment == "main"]
     by_set = {name: [cell for cell in cells if cell.data_set == name] for name in data_sets(report, "main")}
-    return {name: chosen(longest_prompts(these)) for name, these in by_set.items()}
+    return {name: longest(longest_prompts(these)) for name, these in by_set.items()}
 
 
 def _take(group: dict[str, Cell], data_set: str, lane: Lane, cells: Sequence[Cell]) -> None:
@@ -116,13 +91,3 @@ def _title(report: PaperReport, group: Mapping[str, Cell]) -> str:
     """
     lanes = (report.header.request.lane(cell.lane) for cell in group.values())
     return "\n".join(dict.fromkeys(map(label, lanes)))
-
-
-def _turn_texts(axes: Axes) -> None:
-    """Rotates the numbers and labels of the bars, so that they do not overlap in a figure with many bars."""
-    for number in axes.texts:
-        number.set_rotation(90)
-    axes.tick_params(axis="x", labelrotation=30)
-    for name in axes.get_xticklabels():
-        name.set_horizontalalignment("right")
-        name.set_rotation_mode("anchor")

@@ -8,14 +8,13 @@ from matplotlib import style
 from matplotlib.figure import Figure
 
 from dynatui.lab.bench.paper.figures.ablation import ablation_progression
-from dynatui.lab.bench.paper.figures.across_data_sets import dataset_comparison, main_results_bars
-from dynatui.lab.bench.paper.figures.fixed_trees import fixed_tree_sweep, param_sweep
+from dynatui.lab.bench.paper.figures.across_data_sets import main_results_bars
+from dynatui.lab.bench.paper.figures.fixed_trees import fixed_tree_sweep
 from dynatui.lab.bench.paper.figures.nodes import speed_against_nodes
-from dynatui.lab.bench.paper.figures.over_length import length_scaling, length_scaling_fourpanel
-from dynatui.lab.bench.paper.figures.over_prompt_length import prompt_length_impact, prompt_length_sensitivity
+from dynatui.lab.bench.paper.figures.over_length import length_scaling_fourpanel
+from dynatui.lab.bench.paper.figures.over_prompt_length import prompt_length_sensitivity
 from dynatui.lab.bench.paper.figures.sensitivity import parameter_sensitivity
 from dynatui.lab.bench.paper.figures.style import SETTINGS
-from dynatui.lab.bench.paper.figures.tree_config import tree_config_comparison, tree_config_heatmap
 from dynatui.lab.bench.paper.report import PaperReport
 
 Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
@@ -29,17 +28,10 @@ FIGURES: Mapping[str, Drawn] = {
         parameter_sensitivity,
         fixed_tree_sweep,
         prompt_length_sensitivity,
-        tree_config_comparison,
-        tree_config_heatmap,
-        dataset_comparison,
-        length_scaling,
-        prompt_length_impact,
-        param_sweep,
         speed_against_nodes,
     )
 }
-"""Functions by file name. They draw the paper's figures 3 to 8, figures of the paper's first version, and a new figure.
-"""
+"""Functions by file name. They draw the paper's figures 3 to 8, and a new figure."""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
 """File metadata by format; SVG files get no date, since a date would make equal figures differ."""
 

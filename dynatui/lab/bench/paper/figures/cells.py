@@ -14,8 +14,6 @@ FIRST_DATA_SET = "WikiText-2"
 """Name of the data set that the paper shows in figures with only one data set."""
 DYNATREE = "DynaTree"
 """Name of the row for the complete method in the paper's tables."""
-EARLY_LENGTH = 500
-"""Text length, in new tokens, in the figures of the paper's first version; later versions show the longest texts."""
 Points: TypeAlias = Sequence[tuple[float, Interval]]
 """Points of a curve: x in ascending order, and the mean of the drawn quantity with its interval."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
@@ -50,13 +48,6 @@ def longest(cells: Iterable[Cell]) -> list[Cell]:
     return [cell for cell in known if cell.length == length]
 
 
-def early(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells with the text length nearest to the text length of the paper's first version."""
-    known = list(cells)
-    length = min((cell.length for cell in known), key=lambda length: abs(length - EARLY_LENGTH), default=0)
-    return [cell for cell in known if cell.length == length]
-
-
 def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
     """Lanes that have cells, in the order of the request."""
     measured = {cell.lane for cell in cells}
@@ -79,17 +70,6 @@ def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
     groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
     groups.append([lane for lane in lanes if lane.paper_name == DYNATREE])
     return [leader for group in groups if (leader := fastest(group, cells))]
-
-
-def leading_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """The lanes of the paper's four methods, and the fastest lane of every other family."""
-    lanes = paper_lanes(report, cells)
-    taken = {lane.family for lane in lanes}
-    others: dict[str, list[Lane]] = {}
-    for lane in lanes_of(report, cells):
-        if lane.family not in taken:
-            others.setdefault(lane.family, []).append(lane)
-    return lanes + [leader for group in others.values() if (leader := fastest(group, cells))]
 
 
 def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:

@@ -1,10 +1,10 @@
-"""Sweep of fixed trees, in two figures of six panels: the paper's figure 7 and a figure of its first version."""
+"""Sweep of fixed trees in six panels, like the paper's figure 7."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dynatui.lab.bench.paper.figures.cells import SPEEDUP, early, longest
-from dynatui.lab.bench.paper.figures.marks import curve, heat_map, level, logarithmic, star, ticks_at, write
+from dynatui.lab.bench.paper.figures.cells import SPEEDUP, longest
+from dynatui.lab.bench.paper.figures.marks import curve, heat_map, level, logarithmic, star, ticks_at
 from dynatui.lab.bench.paper.figures.note import sign
 from dynatui.lab.bench.paper.figures.style import look, name_axes, sheet
 from dynatui.lab.bench.paper.figures.tree_grid import (
@@ -46,20 +46,6 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
     _path_lengths(path, trees)
     _acceptance(acceptance, trees)
     return sign(figure, report, cells, _remark(trees))
-
-
-def param_sweep(report: PaperReport) -> Figure | None:
-    """Six panels at the text length of the paper's first version; (d) shows the fastest tree at each text length."""
-    cells = early(grid_cells(report))
-    trees = grid(report, cells)
-    if not trees:
-        return None
-    figure, (upper, (over_length, path, acceptance)) = sheet(2, 3, width=13, height=7.4)
-    _along_sides(upper, trees)
-    _fastest_by_length(over_length, report)
-    _path_lengths(path, trees)
-    _acceptance(acceptance, trees)
-    return sign(figure, report, cells, f"{_remark(trees)}; (d) shows all text lengths")
 
 
 def described(tree: Tree) -> str:
@@ -109,22 +95,3 @@ def _acceptance(axes: Axes, trees: Grid) -> None:
     scale(axes, trees, "tau")
     axes.margins(y=0.25)
     name_axes(axes, title="(f) acceptance versus threshold τ", x=SIDES["tau"], y="the paper's formula (%)")
-
-
-def _fastest_by_length(axes: Axes, report: PaperReport) -> None:
-    """Speed-up of the fastest tree over text length; each point is labelled with the tree's setting."""
-    cells = grid_cells(report)
-    tops = []
-    for length in sorted({cell.length for cell in cells}):
-        if trees := grid(report, [cell for cell in cells if cell.length == length]):
-            top = best(trees)
-            tops.append((length, top, trees[top].stats[SPEEDUP]))
-    curve(axes, [(length, stat) for length, _, stat in tops], FIXED, "")
-    for length, top, stat in tops:
-        height = stat.value if stat.high is None else stat.high
-        text = f"D{top.depth} B{top.branching}\nτ {top.tau:g}"
-        write(axes, text, (length, height), (0, 4), va="bottom")
-    level(axes, 1)
-    axes.margins(x=0.12, y=0.35)
-    ticks_at(axes, [length for length, _, _ in tops])
-    name_axes(axes, title="(d) fastest tree at each text length", x="T, new tokens", y=SPEEDUP_UNIT)

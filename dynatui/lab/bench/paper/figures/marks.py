@@ -4,7 +4,7 @@ This module does not depend on reports.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
-from matplotlib.transforms import Affine2D, Bbox, ScaledTranslation, Transform
+from matplotlib.transforms import Affine2D, Bbox, Transform
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper.figures.cells import Points, Table
@@ -78,12 +78,6 @@ def star(axes: Axes, x: float, y: float) -> list[Artist]:
     """Draws a star, which marks the best point."""
     style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
     return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
-
-
-def shift(axes: Axes, parts: Iterable[Artist], right: float) -> None:
-    """Shifts artists to the right by a number of points, so that whiskers of several curves do not overlap."""
-    for part in parts:
-        part.set_transform(axes.transData + ScaledTranslation(right / 72, 0, axes.figure.dpi_scale_trans))
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:

@@ -1,4 +1,4 @@
-"""Figures with text length on the x axis, like the paper's figure 5 and a figure of the paper's first version."""
+"""Figure with text length on the x axis, like the paper's figure 5."""
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -8,12 +8,11 @@ from dynatui.lab.bench.paper.figures.cells import (
     Lanes,
     cells_of,
     label,
-    leading_lanes,
     longest_prompts,
     paper_lanes,
     points,
 )
-from dynatui.lab.bench.paper.figures.marks import curve, logarithmic, ticks_at
+from dynatui.lab.bench.paper.figures.marks import curve, ticks_at
 from dynatui.lab.bench.paper.figures.note import sign
 from dynatui.lab.bench.paper.figures.style import look, name_axes, sheet
 from dynatui.lab.bench.paper.report import Cell, PaperReport
@@ -38,20 +37,6 @@ def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
     name_axes(path, title="(c) tokens a round, mean over prompts", x=LENGTH, y="l-bar (tokens)")
     name_axes(acceptance, title="(d) acceptance", x=LENGTH, y="the paper's formula (%)")
     figure.legend(*tokens.get_legend_handles_labels(), loc="outside upper center", ncols=len(lanes))
-    return sign(figure, report, [cell for cell in cells if any(cell.lane == lane.name for lane in lanes)])
-
-
-def length_scaling(report: PaperReport) -> Figure | None:
-    """Speed of the fastest lane of every family over text length, on a logarithmic x axis."""
-    cells = longest_prompts(cells_of(report, "main"))
-    lanes = leading_lanes(report, cells)
-    if not any(SPEED in cell.stats for cell in cells):
-        return None
-    figure, ((axes,),) = sheet(1, 1, width=8, height=4.8)
-    logarithmic(axes, [cell.length for cell in cells])
-    _over_length(axes, lanes, cells, SPEED)
-    name_axes(axes, title="throughput", x=LENGTH, y="speed (tokens/s)")
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right upper")
     return sign(figure, report, [cell for cell in cells if any(cell.lane == lane.name for lane in lanes)])
 
 

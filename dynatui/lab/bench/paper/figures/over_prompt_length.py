@@ -1,4 +1,4 @@
-"""Figures of speed by maximum prompt length, like the paper's figure 8 and a figure of the paper's first version."""
+"""Figure of speed by maximum prompt length, like the paper's figure 8."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,7 @@ from dynatui.lab.bench.paper.figures.cells import (
     SPEEDUP,
     Lanes,
     cells_of,
-    early,
     label,
-    leading_lanes,
     longest,
     paper_lanes,
     points,
@@ -28,12 +26,6 @@ def prompt_length_sensitivity(report: PaperReport) -> Figure | None:
     """Speed and speed-up of the paper's four methods, on the longest texts."""
     cells = longest(cells_of(report, EXPERIMENT))
     return _speeds(report, paper_lanes(report, cells), cells)
-
-
-def prompt_length_impact(report: PaperReport) -> Figure | None:
-    """Speed and speed-up of the fastest lane of every family, at the text length of the paper's first version."""
-    cells = early(cells_of(report, EXPERIMENT))
-    return _speeds(report, leading_lanes(report, cells), cells)
 
 
 def _speeds(report: PaperReport, lanes: Lanes, cells: Sequence[Cell]) -> Figure | None:

@@ -38,7 +38,6 @@ DARK, MIDDLE, ACCENT = "#333333", "#777777", "#b5472c"
 DATA_SET_COLOURS = (ACCENT, "#8fb8d8", "#2e6e4e", "#d9c06c", "#6b5b95", "#bbbbbb", "#1f3d6e", "#e8a598")
 """Colours of data sets, in the order of the bars; WikiText-2 is first, PG-19 second."""
 HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
-MARKS = "o^sDvPXp"
 
 
 @dataclass(frozen=True)
