@@ -17,7 +17,7 @@ from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import LevelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.controller import TreeSizeController
+from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
@@ -69,7 +69,8 @@ class AutoDrafter:
         if room >= 1 and source != "plain":
             first = self._after_text(model, text, rule) if model and source == "draft" else None
             tree.lost = first is not None and first.lost
-            chosen = _MixedTree(tree, rule, self._sizes).grow(model, first, guess, room)
+            # A node is never worth more than its ancestors, so a node below `MOST_NODES` levels is never verified.
+            chosen = _MixedTree(tree, rule, self._sizes).grow(model, first, guess, min(room, MOST_NODES))
             tree = model.keep(tree, chosen) if model else tree.subtree(chosen)
         return Proposal(tree, model.count - before if model else 0)
 

@@ -50,11 +50,11 @@ class Continuation:
         The share is C(child) / C(parent) in SuffixDecoding. The occurrence of the suffix at the end of the text is not
         counted.
         """
-        text, places = self.text, self.places
-        if len(places) == 1:
-            return [(text[places[0]], 1.0)]
-        counts = Counter(text[place] for place in places)
-        return [(token, count / len(places)) for token, count in counts.most_common(most)]
+        text = self.text
+        tokens = [text[place] for place in self.places]
+        if tokens.count(tokens[0]) == len(tokens):
+            return [(tokens[0], 1.0)]
+        return [(token, count / len(tokens)) for token, count in Counter(tokens).most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
         """Continuations of the suffix with `token` appended; None if this token never followed the suffix."""

@@ -31,6 +31,8 @@ MOST_TRIED = 4 * MOST_NODES
 """
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
+_SHORTEST_S = 1e-9
+"""Least time that lookups are taken to have taken: what a round's other parts leave may be negative."""
 _SLOPE_ROWS = 8
 """The price of one more verification row is computed from the average time of this number of additional rows."""
 
@@ -141,7 +143,7 @@ class TreeSizeController:
             if not self.pauses.paused:
                 self._repeats.extend(self._unread)
                 self._unread.clear()
-            self._begin(self.credit)
+            self._begin(self.credit, self.costs.host.seconds(1))
             self._round.calls, self._round.missed = [behind], missed
             self._round.draft_s = self.costs.catch_up.seconds(behind)
             if probes or self._affordable(2):
@@ -155,10 +157,11 @@ class TreeSizeController:
         if self.credit.plain_due:
             return False
         costs, before = self.costs, self._round
-        self._begin(self.lookup_credit)
+        host_s = costs.host.seconds(1) + costs.lookup.seconds(1)
+        self._begin(self.lookup_credit, host_s)
         drafted = self._round
         probabilities = guess.chain(drafted.row_price)
-        added_s = costs.host.seconds(1) - costs.plain_s()
+        added_s = host_s - costs.plain_s()
         more_s = [
             seconds + added_s
             for seconds in costs.verify.by_rows(1 + len(probabilities))[2:]
@@ -179,13 +182,13 @@ class TreeSizeController:
         first, _ = self.acceptance.usual
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
-    def _begin(self, credit: LossLimit) -> None:
-        """Begins a round whose gain or loss will change `credit`."""
+    def _begin(self, credit: LossLimit, host_s: float) -> None:
+        """Begins a round whose gain or loss will change `credit`, and which takes `host_s` seconds outside passes."""
         costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
             [self._repeats.here],
-            limit_s=(1 + credit.stake) * plain_s - costs.host.seconds(1),
+            limit_s=(1 + credit.stake) * plain_s - host_s,
             price=price,
             row_price=price * slope_s / _SLOPE_ROWS,
         )
@@ -323,6 +326,8 @@ class TreeSizeController:
         costs, drafted = self.costs, self._round
         # Expected times are used instead of measured times, so that a single slow call has little effect.
         round_s = drafted.draft_s + costs.host.seconds(1) + costs.verify.seconds(len(drafted.kept))
+        if drafted.lookup_children:
+            round_s += costs.lookup.seconds(1)
         if drafted.calls:
             self._learn_followed()
             self.credit.earn(len(burst), round_s)
@@ -390,20 +395,26 @@ class TreeSizeController:
         if followed := self._following.current:
             followed.times_s = times
         elif drafted.calls or drafted.alone:
-            self._learn_times(drafted.calls, len(drafted.kept), *times)
+            self._learn_times(drafted.calls, len(drafted.kept), *times, looked_up=bool(drafted.lookup_children))
         else:
             self.costs.plain.learn([1], round_s)
 
-    def _learn_times(self, calls: Sequence[int], rows: int, draft_s: float, verify_s: float, round_s: float) -> None:
+    def _learn_times(
+        self,
+        calls: Sequence[int],
+        rows: int,
+        draft_s: float,
+        verify_s: float,
+        round_s: float,
+        *,
+        looked_up: bool = False,
+    ) -> None:
         """Updates the costs with the times of a round with drafted nodes, the rows of its draft passes and its
-        verification.
+        verification. If the round has `looked_up` guesses, its draft passes take the expected time.
         """
         costs = self.costs
         if max(calls, default=0) > HIGHEST_ROWS:
             return
-        passes_s = draft_s if calls else 0.0
-        if calls:
-            self._learn_draft(calls, draft_s)
         settled = costs.verify.settled
         factor = costs.verify.learn([rows], verify_s)
         # The curve of verifications and the curve of plain rounds both describe the target's time on this text, so
@@ -411,7 +422,13 @@ class TreeSizeController:
         # measurement of verifications, which do not concern the curve of plain rounds.
         if settled:
             costs.plain.scale(factor)
-        costs.host.learn([1], round_s - passes_s - verify_s)
+        if looked_up:
+            lookup_s = round_s - sum(self._draft_s(calls)) - costs.host.seconds(1) - verify_s
+            costs.lookup.learn([1], max(_SHORTEST_S, lookup_s))
+            return
+        if calls:
+            self._learn_draft(calls, draft_s)
+        costs.host.learn([1], round_s - draft_s - verify_s)
 
     def _learn_draft(self, calls: Sequence[int], draft_s: float) -> None:
         """Updates the draft's costs with the total time of the round's draft passes. The time of each pass is

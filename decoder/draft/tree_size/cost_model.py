@@ -7,7 +7,7 @@ curve changes slowly. This module knows no models and reads no clock.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Protocol
 
@@ -70,7 +70,8 @@ class Curve:
 
     def seconds(self, rows: int) -> float:
         """Expected seconds of a call with `rows` rows."""
-        return self._pace * self._shape[min(rows, HIGHEST_ROWS)]
+        beyond = max(0, rows - HIGHEST_ROWS)
+        return self._pace * (self._shape[rows - beyond] + beyond * (self._shape[-1] - self._shape[-2]))
 
     @property
     def settled(self) -> bool:
@@ -142,6 +143,10 @@ class Costs:
     """Verification: target pass over the root and the kept nodes, after drafting, for each number of rows."""
     host: Curve
     """Time outside draft passes and verification in a round with a draft; this curve has the single size 1."""
+    lookup: Curve = field(default_factory=lambda: Curve({1: 0.0}))
+    """Further time of a round whose tree has lookup guesses; this curve has the single size 1. It is kept apart from
+    `host` and `draft`, since in a repetitive text the search for guesses may take longer than a small model's pass.
+    """
 
     def plain_s(self) -> float:
         """Expected seconds of a plain round; at most the seconds of a one-row verification after drafting."""

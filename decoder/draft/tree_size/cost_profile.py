@@ -30,7 +30,9 @@ LIMIT_S = 0.5
 LATEST_S = 1.5
 """After this time, in seconds, no further size is measured."""
 HOST_SHARE = 0.03
-"""Initial estimate of the time that a round spends outside forward passes, as a fraction of a plain round's time."""
+"""Initial estimate of the time that a round spends outside forward passes, and of the time that it spends on lookups,
+as a fraction of a plain round's time.
+"""
 NOTHING = {1: 0.0}
 """Times of passes that are never made, since the pair has no draft: 0 seconds for 1 row."""
 
@@ -79,6 +81,7 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
         draft=Curve({rows: _undisturbed(times) for rows, times in drafted.items()} or NOTHING),
         verify=Curve({1: first} | {rows: _undisturbed(times) for rows, times in verified.items()}),
         host=Curve({1: first * HOST_SHARE}),
+        lookup=Curve({1: first * HOST_SHARE}, SELDOM_STEP),
     )
 
 

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -20,8 +20,8 @@ Next = Callable[[random.Random, Sequence[int]], int]
 
 
 def costs(level_s: float) -> Costs:
-    level = Curve({1: level_s})
-    return Costs(Curve({1: 1.0}), level, level, Curve(VERIFY), Curve({1: 0.02}))
+    level = Curve({1: level_s, 64: 6 * level_s})
+    return Costs(Curve({1: 1.0}), level, level, Curve(VERIFY), Curve({1: 0.02}), Curve({1: 0.02}))
 
 
 def looping(_: random.Random, text: Sequence[int]) -> int:
@@ -103,7 +103,7 @@ class Text:
         self.sizes.learn(burst)
         self.text += burst
         drafts_s = 0.0 if way != "draft" else self.truth.catch_up.seconds(self.behind or 0)
-        self.seconds += drafts_s + (1.0 if way == "plain" else 0.02 + self.truth.verify.seconds(len(kept)))
+        self.seconds += drafts_s + (1.0 if way == "plain" else 0.04 + self.truth.verify.seconds(len(kept)))
         if self.behind is not None:
             self.behind = 1 if way == "draft" else self.behind + len(burst)
 
@@ -189,3 +189,19 @@ def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> 
     assert sizes.source(1, guess) == "draft"
     sizes.add_children(0, [9, 2], [0.0, -1e4], lambda _: 1)
     assert sizes.add_lookups(0, guess) == ([], [])
+
+
+def test_the_time_of_lookups_makes_drafting_by_the_model_no_dearer() -> None:
+    text = Text(looping, behind=1).decode(400)
+    before = [curve.seconds(1) for curve in (text.sizes.costs.draft, text.sizes.costs.catch_up, text.sizes.costs.host)]
+    assert text.ways[-1] == "lookup"
+    text.sizes.record_times(5.0, 1.0, 6.5)
+    after = [curve.seconds(1) for curve in (text.sizes.costs.draft, text.sizes.costs.catch_up, text.sizes.costs.host)]
+    assert after == before
+    assert text.sizes.costs.lookup.seconds(1) > 0.02
+
+
+def test_lookups_that_take_longer_than_they_save_are_left_alone() -> None:
+    text = Text(looping)
+    text.sizes = TreeSizeController(replace(costs(0.2), lookup=Curve({1: 100.0})), AcceptanceModel())
+    assert set(text.decode(200).ways) == {"plain"}

@@ -29,8 +29,9 @@ def test_no_call_is_expected_to_be_quicker_than_a_smaller_one_beyond_what_was_me
     assert Curve({1: 1.0, 2: 0.9}).seconds(40) == pytest.approx(0.9)
 
 
-def test_calls_of_more_rows_than_a_round_has_cost_as_those() -> None:
-    assert Curve(MEASURED).seconds(10_000) == Curve(MEASURED).seconds(HIGHEST_ROWS)
+def test_beyond_the_rows_of_a_round_the_cost_goes_on_along_the_last_line() -> None:
+    curve = Curve({1: 1.0, HIGHEST_ROWS: 33.0})
+    assert curve.seconds(10 * HIGHEST_ROWS) == pytest.approx(1.0 + 0.5 * (10 * HIGHEST_ROWS - 1))
 
 
 def test_all_sizes_by_rows_begin_with_no_rows_that_cost_nothing() -> None:
