@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,13 +12,10 @@ from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, argument, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.bench.sweep.job import OnSettings
-from dynatui.lab.bench.sweep.spaces import SPACES, Space, axes_with, axis_values, space_named
+from dynatui.lab.bench.sweep.spaces import SPACES, Shard, Space, axes_with, axis_values, space_named
 from dynatui.lab.commands.bench_result import Measured, run_and_report
 from dynatui.lab.commands.pair import PAIR
 from dynatui.terminal import streams
-
-if TYPE_CHECKING:
-    from dynatui.lab.bench.sweep.log import Shard
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})
@@ -32,9 +28,7 @@ def _axis(text: str) -> tuple[str, str]:
     return name.strip(), listed
 
 
-def _shard(text: str) -> "Shard":
-    from dynatui.lab.bench.sweep.log import Shard  # noqa: PLC0415 - imports torch
-
+def _shard(text: str) -> Shard:
     number, slash, count = text.partition("/")
     require(
         bool(slash) and number.strip().isdecimal() and count.strip().isdecimal(),
@@ -102,7 +96,7 @@ def sweep(
     prompts: request.Prompts,
     repeats: int,
     seed: int,
-    shard: "Shard | None",
+    shard: Shard | None,
     output: Path,
     show: bool,
     json_file: Path | None,
@@ -131,14 +125,13 @@ def sweep(
     return run_and_report(lambda: _measured(job, _made(output), shard), json_file)
 
 
-def _measured(job: OnSettings, folder: Path, shard: "Shard | None") -> Measured:
-    from dynatui.lab.bench.sweep.log import Shard as WholeSweep  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.sweep.measuring import measured_settings  # noqa: PLC0415
+def _measured(job: OnSettings, folder: Path, shard: Shard | None) -> Measured:
+    from dynatui.lab.bench.sweep.measuring import measured_settings  # noqa: PLC0415 - imports torch
     from dynatui.lab.commands.sweep_progress import SweepDisplay  # noqa: PLC0415
 
     begun, interrupted, progress = False, False, SweepDisplay()
     try:
-        with progress.shown(), closing(measured_settings(job, folder, shard or WholeSweep(), streams.say)) as reports:
+        with progress.shown(), closing(measured_settings(job, folder, shard or Shard(), streams.say)) as reports:
             for report in reports:
                 progress.update(report)
                 begun = True

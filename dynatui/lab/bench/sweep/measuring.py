@@ -24,11 +24,11 @@ from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.statistics import estimate
 from dynatui.lab.bench.summary import Difference, differences, near_tie_judge, per_round, rows
 from dynatui.lab.bench.sweep.job import OnSettings
-from dynatui.lab.bench.sweep.log import FORMAT, SCHEMA, Header, Kept, Shard
+from dynatui.lab.bench.sweep.log import FORMAT, SCHEMA, Header, Kept
 from dynatui.lab.bench.sweep.outcome import Outcome, Refused, Result
 from dynatui.lab.bench.sweep.report import SweepReport, read
 from dynatui.lab.bench.sweep.request import SweepRequest
-from dynatui.lab.bench.sweep.spaces import Setting, space_named
+from dynatui.lab.bench.sweep.spaces import Setting, Shard, space_named
 
 SETTING, REFERENCE = "setting", "reference"
 Prompts = Sequence[Sequence[int]]
@@ -49,7 +49,7 @@ def measured_settings(job: OnSettings, folder: Path, shard: Shard, note: Note) -
         log.begin(_header(request, device))
         known = {kept.key for kept in log.records}
         yield read(folder, shard)
-        for setting in (each for each in shard.of(request) if each.key not in known):
+        for setting in (each for each in shard.of(request.settings, request.seed) if each.key not in known):
             yield read(folder, shard, setting)
             result = measure(setting)
             refused = result.reason if isinstance(result, Refused) else None

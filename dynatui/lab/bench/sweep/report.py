@@ -9,10 +9,10 @@ from decoder.errors import ConfigError, first_line, require, shortened
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import differing
 from dynatui.lab.bench.record_log import LogHeader
-from dynatui.lab.bench.sweep.log import FORMAT, Header, Kept, Shard
+from dynatui.lab.bench.sweep.log import FORMAT, Header, Kept
 from dynatui.lab.bench.sweep.outcome import Outcome
 from dynatui.lab.bench.sweep.request import SweepRequest
-from dynatui.lab.bench.sweep.spaces import Setting
+from dynatui.lab.bench.sweep.spaces import Setting, Shard
 
 SCHEMA = 2
 State = Literal["waiting", "running", "done", "refused"]
@@ -91,7 +91,7 @@ def read(folder: Path, shard: Shard | None = None, running: Setting | None = Non
             "the logs of each sweep to a folder of their own",
         )
     kept = {line.key: line for lines in logs.values() for line in lines if isinstance(line, Kept)}
-    settings = request.settings if shard is None else shard.of(request)
+    settings = request.settings if shard is None else shard.of(request.settings, request.seed)
     return SweepReport(
         folder=str(folder),
         request=request,

@@ -1,11 +1,12 @@
-"""Named grids of parameter settings to sweep, and the settings that the DynaTree paper measured.
+"""Named grids of parameter settings to sweep, their shards, and the settings that the DynaTree paper measured.
 
 This module does not depend on models.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from random import Random
 from typing import Any, TypeAlias
 
 import msgspec
@@ -45,6 +46,7 @@ FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.0
 """Depths, branching factors and thresholds tau in the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
 """Maximum number of settings in a grid."""
+MOST_SHARDS = 1000
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -61,6 +63,31 @@ class Setting(msgspec.Struct, frozen=True):
     def length(self) -> int:
         """Number of new tokens per text."""
         return int(self.values[LENGTH])
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One of `count` parts of a sweep, with a log of its own; parts are numbered from 1."""
+
+    number: int = 1
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        require(
+            1 <= self.number <= self.count <= MOST_SHARDS,
+            f"--shard is {self.number}/{self.count}; give I/N with I from 1 to N, and N up to {MOST_SHARDS}",
+        )
+
+    @property
+    def name(self) -> str:
+        """Name of the log without its suffix."""
+        return f"sweep-{self.number}-of-{self.count}"
+
+    def of(self, settings: Sequence[Setting], seed: int) -> list[Setting]:
+        """The shard's settings in the order of measurement, which is random, so that the elapsed time predicts the
+        remaining time.
+        """
+        return Random(seed).sample(settings, len(settings))[self.number - 1 :: self.count]
 
 
 @dataclass(frozen=True)

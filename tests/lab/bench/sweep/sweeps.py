@@ -8,9 +8,10 @@ import torch
 from dynatui.lab.bench.machine import examined
 from dynatui.lab.bench.record_log import LogHeader, opened
 from dynatui.lab.bench.statistics import Median
-from dynatui.lab.bench.sweep.log import FORMAT, SCHEMA, Kept, Shard
+from dynatui.lab.bench.sweep.log import FORMAT, SCHEMA, Kept
 from dynatui.lab.bench.sweep.outcome import Outcome
 from dynatui.lab.bench.sweep.request import SweepRequest
+from dynatui.lab.bench.sweep.spaces import Shard
 
 AXES = {"D": (3, 4, 5), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
 MACHINE = examined(torch.device("cpu"))

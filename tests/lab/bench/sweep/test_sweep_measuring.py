@@ -12,10 +12,9 @@ from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.summary import Difference
 from dynatui.lab.bench.sweep import measuring
 from dynatui.lab.bench.sweep.job import OnSettings
-from dynatui.lab.bench.sweep.log import Shard
 from dynatui.lab.bench.sweep.measuring import measured_settings, ready
 from dynatui.lab.bench.sweep.outcome import Outcome, Refused
-from dynatui.lab.bench.sweep.spaces import SPACES
+from dynatui.lab.bench.sweep.spaces import SPACES, Shard
 from tests.decoder.makers import TinyModels
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}

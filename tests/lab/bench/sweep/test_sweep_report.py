@@ -11,9 +11,9 @@ from msgspec import structs
 
 from decoder.errors import ConfigError
 from dynatui.lab.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
-from dynatui.lab.bench.sweep.log import Shard
 from dynatui.lab.bench.sweep.report import SweepReport, Trial, read
 from dynatui.lab.bench.sweep.request import SweepRequest
+from dynatui.lab.bench.sweep.spaces import Shard
 from dynatui.lab.bench.sweep.table import on_sweep
 from dynatui.lab.tables.text import WIDTH
 from tests.lab.bench.sweep.sweeps import MACHINE, logged, outcome, request
@@ -56,7 +56,7 @@ def test_the_report_of_a_folder_has_every_setting_in_the_order_of_the_grid(tmp_p
 
 def test_shards_divide_the_grid_and_are_shown_together(tmp_path: Path) -> None:
     shards = [Shard(number, 3) for number in (1, 2, 3)]
-    parts = [[setting.key for setting in shard.of(SMALL)] for shard in shards]
+    parts = [[setting.key for setting in shard.of(SMALL.settings, SMALL.seed)] for shard in shards]
     assert sorted(chain(*parts)) == sorted(setting.key for setting in SMALL.settings)
     for shard, part in zip(shards[:2], parts, strict=False):
         logged(tmp_path, SMALL, dict.fromkeys(part, outcome(2.0)), shard)
