@@ -107,7 +107,7 @@ class BlockHead(HeadModule):
     def __init__(self, name: str, shape: BlockShape, target_layers: Sequence[int]) -> None:
         """A head of random weights; `target_layers` are the target layers whose inputs it reads."""
         arch = shape.layer
-        super().__init__(name, arch, shape.draft_vocabulary, shape.states * shape.target_width)
+        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, shape.states * shape.target_width)
         self.shape, self.target_layers = shape, tuple(target_layers)
         self.hidden_norm = RmsNorm(arch.hidden_size, arch.norm_eps)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(arch.num_hidden_layers))
@@ -116,10 +116,6 @@ class BlockHead(HeadModule):
         if found := correction_of(shape):
             self._correction, correction = found
             self.add_module(self._correction, correction)
-
-    @property
-    def kind(self) -> str:
-        return self.shape.kind
 
     @property
     def correction(self) -> Correction | None:

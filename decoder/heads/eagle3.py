@@ -120,7 +120,7 @@ class Head(HeadModule):
     def __init__(self, name: str, shape: HeadShape, target_layers: Sequence[int]) -> None:
         """A head of random weights; `target_layers` are the target layers whose inputs it reads."""
         states, eps = shape.states * shape.target_width, shape.layer.norm_eps
-        super().__init__(name, shape.layer, shape.draft_vocabulary, states)
+        super().__init__(name, shape.kind, shape.layer, shape.draft_vocabulary, states)
         self.shape, self.target_layers = shape, tuple(target_layers)
         if shape.norm_before_fc:
             self.input_norm = RmsNorm(states, eps)
@@ -129,10 +129,6 @@ class Head(HeadModule):
         self.layers = nn.ModuleList(Layer(shape, first=not number) for number in range(shape.layers))
         if shape.parallel:
             self.mask_hidden = nn.Parameter(torch.zeros(1, 1, states))
-
-    @property
-    def kind(self) -> str:
-        return self.shape.kind
 
     def new_cache(self, capacity: int) -> KvCache:
         """An empty KV cache of `capacity` rows."""

@@ -110,11 +110,13 @@ class HeadModule(nn.Module):
     tokens: Int[Tensor, "D"] | None
     """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""
 
-    def __init__(self, name: str, layer: Architecture, draft_vocabulary: int, states: int) -> None:
+    def __init__(self, name: str, kind: str, layer: Architecture, draft_vocabulary: int, states: int) -> None:
         """`states` is the width of the concatenated target states; `layer` has the target's vocabulary."""
         super().__init__()
         self.name = name
         """Hub id or folder name."""
+        self.kind = kind
+        """Kind of the head in words."""
         self.embed_tokens = nn.Embedding(layer.vocab_size, layer.hidden_size)
         """The head's own embedding, or the target's."""
         self.fc = nn.Linear(states, layer.hidden_size, bias=False)
@@ -125,11 +127,6 @@ class HeadModule(nn.Module):
         # A head is built on the meta device, so that its weights are not initialised before they are read.
         with torch.device("cpu"):
             self.register_buffer("frequencies", layer.frequencies, persistent=False)
-
-    @property
-    def kind(self) -> str:
-        """Kind of the head in words."""
-        raise NotImplementedError
 
     @property
     def dtype(self) -> torch.dtype:

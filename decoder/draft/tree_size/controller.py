@@ -32,7 +32,9 @@ MOST_TRIED = 4 * MOST_NODES
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
 _SHORTEST_S = 1e-9
-"""Least time that lookups are taken to have taken: what a round's other parts leave may be negative."""
+"""Smallest time of lookups that is learnt, since a round's time minus the expected times of its other parts may be
+negative.
+"""
 _SLOPE_ROWS = 8
 """The price of one more verification row is computed from the average time of this number of additional rows."""
 

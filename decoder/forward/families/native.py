@@ -153,19 +153,10 @@ class NativeModel:
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        if not self.windows.sizes:
-            return self._logits(store, tokens, rotation, slots, {FULL: bias})
-        biases = windowed_by_slot(bias, rotation[:, 0, 0, -1].real, self.windows)
-        return self._logits(store, tokens, rotation[..., :-1], slots, biases)
-
-    def _logits(
-        self,
-        store: Float[Tensor, "L 2 H S D"],
-        tokens: Int[Tensor, "N"],
-        rotation: Complex[Tensor, "N 1 1 R"],
-        slots: Int[Tensor, "N"],
-        biases: Mapping[str, Float[Tensor, "N M"]],
-    ) -> Float[Tensor, "N V"]:
+        biases: Mapping[str, Tensor] = {FULL: bias}
+        if self.windows.sizes:
+            biases = windowed_by_slot(bias, rotation[:, 0, 0, -1].real, self.windows)
+            rotation = rotation[..., :-1]
         return self._output(self._hidden(store, tokens, rotation, slots, biases))
 
     def _hidden(
