@@ -180,7 +180,6 @@ def paper(
 
 
 def _extent(*, quick: bool, **given: object) -> "Extent":
-    """The extent of the measurement: the extent of the paper or of --quick, with the values of the given options."""
     from dynatui.lab.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
 
     changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}

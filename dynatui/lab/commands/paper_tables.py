@@ -25,27 +25,21 @@ GAP = 2
 
 
 class _Column(NamedTuple):
-    """A column of a table, with its cells as text."""
-
     title: str
-    names_rows: bool
-    beside: bool
-    """Whether the column must stay next to the preceding column when a table is split."""
-    right: bool
-    """Whether the cells are aligned to the right, as numbers are."""
+    kind: str
     cells: Sequence[tuple[str, ...]]
-    """The cells of the column from top to bottom; a cell is a sequence of text lines."""
+    """Cells from top to bottom; a cell is a sequence of text lines."""
 
     @property
     def width(self) -> int:
-        """Width in characters: the width of the widest cell, or of the title's widest word if that is wider."""
+        """Width of the widest cell, or of the title's widest word if that is wider."""
         return max(map(len, (*self.title.split(), *(line for cell in self.cells for line in cell))), default=0)
 
 
 def text(report: "PaperReport", width: int) -> str:
     """The whole report, in lines of at most `width` characters, or `NARROWEST` characters if `width` is smaller."""
     from dynatui.lab.bench.paper import claims, tables  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.paper.corrections import CORRECTIONS  # noqa: PLC0415
+    from dynatui.lab.bench.paper.published import corrections  # noqa: PLC0415
     from dynatui.lab.bench.paper.setup_table import setup  # noqa: PLC0415
 
     shown = max(width, NARROWEST)
@@ -53,7 +47,7 @@ def text(report: "PaperReport", width: int) -> str:
     parts += _section(
         "Where the paper's own numbers do not hold",
         "Known from the paper's text and its authors' code and logs; not measured here.",
-        _listed(("-", f"{each.says} ({each.source})") for each in CORRECTIONS),
+        _listed(("-", f"{each.says} ({each.source})") for each in corrections()),
     )
     judged, noise = claims.claims(report), " ".join(tables.conditions(report))
     for data_set in dict.fromkeys(claim.data_set for claim in judged):
@@ -61,30 +55,53 @@ def text(report: "PaperReport", width: int) -> str:
         parts += _section(f"The paper's claims: {data_set}", noise, _listed(these))
     if why := claims.left_out(report):
         parts += _section("The paper's claims", why)
-    return _rendered(parts, shown)
-
-
-def _rendered(parts: Sequence[RenderableType], width: int) -> str:
     out = StringIO()
-    console = Console(file=out, width=width, color_system=None, highlight=False)
+    console = Console(file=out, width=shown, color_system=None, highlight=False)
     for part in parts:
         console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
-    *parts, last = _parts(_columns(table), width)
-    words = last[-1] if parts and not any(column.right for column in last if not column.names_rows) else None
-    yield from _section(table.title, table.what, *map(_grid, parts if words else (*parts, last)))
-    sentences = [_sentence(words, last[:-1])] if words else []
-    yield _listed(map(_marked, (*sentences, *table.notes)))
+    """A section with the table's parts; a part that has words alone becomes a sentence below the others."""
+    kinds = [column.kind for column in table.columns]
+    columns = [
+        _Column(
+            clean_line(column.title),
+            column.kind,
+            [tuple(map(clean_line, lines(row[place], column.digits))) for row in table.rows],
+        )
+        for place, column in enumerate(table.columns)
+    ]
+    count = next((place for place, kind in enumerate(kinds) if kind in ("measured", "paper")), len(kinds))
+    names, parts = columns[:count], list(_parts(columns[:count], columns[count:], width))
+    notes = table.notes
+    if len(parts) > 1 and all(column.kind == "words" for column in parts[-1]):
+        notes = (_sentence(parts.pop()[-1], names), *notes)
+    yield from _section(table.title, table.what, *(_grid([*names, *part]) for part in parts))
+    yield _listed(map(_marked, notes))
+
+
+def _parts(names: Sequence[_Column], others: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
+    """Splits columns into parts that fit beside the names; the paper's figure stays at the measured one's side."""
+    groups: list[list[_Column]] = []
+    for column in others:
+        if column.kind == "paper" and groups:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    part: list[_Column] = []
+    for group in groups:
+        if part and sum(column.width + GAP for column in (*names, *part, *group)) - GAP > width:
+            yield part
+            part = []
+        part = [*part, *group]
+    yield part
 
 
 def _sentence(words: _Column, names: Sequence[_Column]) -> str:
-    """A text column that does not fit in the table, as a sentence.
-
-    The sentence lists, for each value, the rows with this value, then the value itself. The most frequent value comes
-    last, after "others", or after "all" if it is the only value.
+    """For each value of a column, the rows with this value, then the value. The most frequent one comes last, after
+    "others", or after "all" if it is the only one.
     """
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
@@ -95,56 +112,16 @@ def _sentence(words: _Column, names: Sequence[_Column]) -> str:
 
 
 def _section(title: str, what: str, *parts: RenderableType) -> Iterator[RenderableType]:
-    yield _words(f"\n{'=' * min(len(title), NARROWEST)}")
-    yield _words(title)
-    yield _words(what)
+    yield from map(_words, (f"\n{'=' * min(len(title), NARROWEST)}", title, what))
     for part in parts:
         yield ""
         yield part
 
 
-def _columns(table: Table) -> list[_Column]:
-    kinds = [column.kind for column in table.columns]
-    figures = [place for place, kind in enumerate(kinds) if kind in ("measured", "paper")]
-    names = figures[0] if figures else len(kinds)
-    return [
-        _Column(
-            title=clean_line(column.title),
-            names_rows=place < names,
-            beside=column.kind == "paper",
-            right=column.kind != "words",
-            cells=[tuple(map(clean_line, lines(row[place], column.digits))) for row in table.rows],
-        )
-        for place, column in enumerate(table.columns)
-    ]
-
-
-def _parts(columns: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """Splits columns into parts that fit the width; a measured figure and the paper's figure stay side by side."""
-    names = [column for column in columns if column.names_rows]
-    groups: list[list[_Column]] = []
-    for column in columns[len(names) :]:
-        if column.beside and groups:
-            groups[-1].append(column)
-        else:
-            groups.append([column])
-    part = list(names)
-    for group in groups:
-        if len(part) > len(names) and _width([*part, *group]) > width:
-            yield part
-            part = list(names)
-        part += group
-    yield part
-
-
-def _width(columns: Sequence[_Column]) -> int:
-    return sum(column.width + GAP for column in columns) - GAP
-
-
 def _grid(columns: Sequence[_Column]) -> Grid:
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False)
     for column in columns:
-        grid.add_column(_words(column.title), justify="right" if column.right else "left", overflow="fold")
+        grid.add_column(_words(column.title), justify="left" if column.kind == "words" else "right", overflow="fold")
     for row in zip(*(column.cells for column in columns), strict=True):
         grid.add_row(*(_words("\n".join(cell)) for cell in row))
     return grid

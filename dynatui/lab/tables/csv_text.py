@@ -9,7 +9,6 @@ from dynatui.lab.tables.data import Cell, Column, Printed, Table
 
 
 def as_csv(table: Table) -> str:
-    """The table as CSV text, with the column names in the first line."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_heads(table.columns))

@@ -1,4 +1,4 @@
-"""A table: columns, rows of cells, notes, and the text of a cell."""
+"""A table as data, and the text of a cell."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, TypeAlias, TypeVar
@@ -28,8 +28,6 @@ Cell: TypeAlias = Interval | Printed | str | float | None
 
 
 class Column(msgspec.Struct, frozen=True):
-    """Column of a table."""
-
     title: str
     kind: Literal["words", "number", "measured", "paper"] = "words"
     digits: int = 0
@@ -43,8 +41,6 @@ Spec: TypeAlias = tuple[Column, Callable[[R], Cell]]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """Table as data."""
-
     name: str = ""
     """Name of the table's file, without a suffix."""
     title: str = ""
@@ -55,18 +51,13 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def cells(specs: Sequence[Spec[R]], rows: Iterable[R]) -> tuple[tuple[Cell, ...], ...]:
-    """Cells of each row, in the order of the columns."""
-    return tuple(tuple(take(row) for _, take in specs) for row in rows)
-
-
 def of_rows(specs: Sequence[Spec[R]], rows: Iterable[R], *, title: str = "", notes: Iterable[str] = ()) -> Table:
-    """A table with these columns and one line per row."""
-    return Table(title=title, columns=tuple(column for column, _ in specs), rows=cells(specs, rows), notes=tuple(notes))
+    cells = tuple(tuple(take(row) for _, take in specs) for row in rows)
+    return Table(title=title, columns=tuple(column for column, _ in specs), rows=cells, notes=tuple(notes))
 
 
 def lines(cell: Cell, digits: int) -> tuple[str, ...]:
-    """Text of a cell, in one or two lines."""
+    """Text of a cell, in one line or two."""
     match cell:
         case str():
             return (cell,)
@@ -82,12 +73,10 @@ def lines(cell: Cell, digits: int) -> tuple[str, ...]:
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number as text; a dash if the number is unknown."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def percent(share: float | None) -> float | None:
-    """A share in percent; None if the share is unknown."""
     return None if share is None else 100 * share
 
 

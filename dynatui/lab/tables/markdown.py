@@ -6,7 +6,7 @@ from dynatui.lab.tables.data import Table, lines
 
 
 def section(table: Table) -> Iterator[str]:
-    """Paragraphs of a table in Markdown: heading, description, table, notes."""
+    """Paragraphs: heading, description, table, notes."""
     yield f"## {escaped(table.title)}"
     yield escaped(table.what)
     heads = [escaped(column.title) for column in table.columns]

@@ -39,17 +39,15 @@ def short(value: float | None) -> str:
 
 
 def hundredths(value: float) -> str:
-    """A number with two digits after the decimal point."""
     return f"{value:.2f}"
 
 
 def counted(count: int, thing: str) -> str:
-    """A count with its noun, for example 1 prompt or 2 prompts."""
+    """For example 1 prompt or 2 prompts."""
     return f"{count} {thing}{'s' * (count != 1)}"
 
 
 def cut(line: str, width: int = WIDTH) -> str:
-    """A line, cut to the width if it is longer."""
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.tables.data import Column, Table, cells
+from dynatui.lab.tables.data import Column, Table, of_rows
 from dynatui.lab.tables.text import cut, interval, short, text, wrapped
 
 COLUMNS = (Column("name", width=6), Column("rate", "number", 1, 7), Column("x", width=12))
@@ -26,7 +26,7 @@ def test_the_last_line_of_a_first_cell_stands_beside_the_others() -> None:
 
 
 def test_cells_are_taken_from_each_row() -> None:
-    assert cells([(COLUMNS[0], str), (COLUMNS[1], float)], (1, 2)) == (("1", 1.0), ("2", 2.0))
+    assert of_rows([(COLUMNS[0], str), (COLUMNS[1], float)], (1, 2)).rows == (("1", 1.0), ("2", 2.0))
 
 
 def test_files_leave_out_the_width_of_a_column_that_has_none() -> None:

@@ -2,7 +2,6 @@
 decoding method with its parameters.
 
 Data flows one way. `experiments` makes the `request` (experiments, lanes, texts) from the `lanes`. `job` lets the
-`contenders` decode in turns, `blocks` turns the results into `records`, and `summary` computes the `report` from the
-records (means with intervals). `tables`, `figures` and `claims` show the report beside the paper's numbers
-(`published`).
+`contenders` decode in turns, `blocks` turns the results into `records`. `summary` makes a frame of them, a row a text,
+and of this the `report`. `tables`, `figures` and `claims` are data over it, beside the paper's numbers (`published`).
 """

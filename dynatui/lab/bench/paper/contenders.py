@@ -1,9 +1,5 @@
-"""Conversion of lanes (methods with parameters) into contenders, which decode texts of one length.
+"""Conversion of lanes (methods with parameters) into contenders, which decode texts of one length."""
 
-This module does not depend on prompts or records.
-"""
-
-from collections.abc import Sequence
 from dataclasses import replace
 
 from decoder.methods import METHODS
@@ -26,19 +22,12 @@ def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -
         max_new_tokens=experiment.lengths[-1], seed=request.seed, temperature=request.temperature, top_p=request.top_p
     )
     foreign = baselines(pair, config) if any(lane.method not in METHODS for lane in lanes) else []
-    return [
-        own(lane.name, lane.family, lane.method, _with_rules(config, lane))
-        if lane.method in METHODS
-        else _foreign(lane, foreign)
-        for lane in lanes
-    ]
 
+    def contender(lane: Lane) -> Contender:
+        if lane.method not in METHODS:
+            same = (one for one in foreign if one.group == lane.method and dict(one.settings) == lane.parameters)
+            return replace(next(same), name=lane.name)
+        given = rules(lane)
+        return own(lane.name, lane.family, lane.method, config.with_rules(*given) if given else config)
 
-def _with_rules(config: RunConfig, lane: Lane) -> RunConfig:
-    method_rules = rules(lane)
-    return config.with_rules(*method_rules) if method_rules else config
-
-
-def _foreign(lane: Lane, known: Sequence[Contender]) -> Contender:
-    contender = next(one for one in known if one.group == lane.method and dict(one.settings) == lane.parameters)
-    return replace(contender, name=lane.name)
+    return list(map(contender, lanes))

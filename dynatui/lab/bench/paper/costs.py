@@ -1,4 +1,4 @@
-"""Cost curve of the machine: seconds of a forward pass by its number of rows (computed tokens)."""
+"""Cost curve of the machine, measured."""
 
 from decoder.models.pair import Pair
 from dynatui.lab.bench.paper.records import CostCurve

@@ -14,15 +14,7 @@ from dynatui.lab.bench.record_log import header_now
 
 
 def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: Note) -> Header:
-    """Header of the log; for a new log, forward passes are timed and the header is written.
-
-    Args:
-        pair: Loaded target and draft.
-        request: Request of the measurement.
-        log: Log of the measurement, empty or to be resumed.
-        tokens: Number of tokens of the longest prompt and its new tokens together; forward passes are timed after this
-            number of tokens.
-        note: Receiver of progress lines.
+    """Header of the log; for a new log, it is written, with times of forward passes after `tokens` tokens of text.
 
     Raises:
         ConfigError: The log was started with another request or on another machine, or cannot be written.

@@ -49,21 +49,18 @@ class OnPaper(OnPair):
     """Path of the log, from which an interrupted measurement resumes; None keeps results in memory only."""
 
     def plan(self, extent: Extent) -> Plan:
-        """Plan of all experiments; raises a ConfigError for an unknown experiment or lane."""
         return plan(extent, self.text_sets, sampled=self.temperature > 0)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Loaded models, log and prompts of a measurement."""
-
     engine: Engine
     log: PaperLog
     header: Header
     prompts: tuple[Sequence[Sequence[int]], ...]
     """Token ids of the prompts of each experiment."""
     attempts: int
-    """Maximum number of attempts at a turn when other processes disturb its timing."""
+    """At a turn, when other processes disturb its timing."""
 
 
 @contextmanager
@@ -154,7 +151,7 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
 
 
 def _turns(request: PaperRequest, experiment: PaperExperiment) -> int:
-    """Number of turns of all lanes in an experiment, warm-up included."""
+    """Of all lanes in an experiment, warm-up included."""
     warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
@@ -173,7 +170,6 @@ def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> Block:
 
 
 def _engine(job: OnPaper, sampling: Sampling, note: Note) -> Engine:
-    """Engine with the loaded models and the requested end-of-text behaviour, seed and sampling."""
     engine = load_pair(**job.pair_options, report=note)
     return (engine if job.stops_at_eos else endless(engine)).sampled(job.seed, Schedule(sampling))
 

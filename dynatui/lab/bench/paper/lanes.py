@@ -1,10 +1,9 @@
 """Lanes (methods with parameters): rows of the paper's tables, settings of the paper's figures, and further methods.
 
-The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`. This module
-does not depend on models.
+The three phases of the paper's ablation are parameter values of dynatree; see `decoder.methods.adaptive`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -18,7 +17,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.paper.request import Lane
-from dynatui.lab.bench.sweep.spaces import SPACES, Values
+from dynatui.lab.bench.sweep.spaces import SPACES
 
 AR = "ar"
 LINEAR = "linear K=8"
@@ -39,42 +38,34 @@ GRID_TREE = Fixed(n_max=128)
 def catalogue(*, sampled: bool) -> dict[str, Lane]:
     """All lanes of the experiment `main` by name, in the order of the tables' rows.
 
-    Args:
-        sampled: Whether decoding samples tokens; transformers then uses other random numbers and writes other texts.
+    If tokens are sampled, transformers uses other random numbers and writes other texts.
     """
     lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
     return {lane.name: lane for lane in lanes}
 
 
-def fixed_grid(depths: tuple[int, ...], branchings: tuple[int, ...], taus: tuple[float, ...]) -> tuple[Lane, ...]:
+def fixed_grid(depths: Iterable[int], branchings: Iterable[int], taus: Iterable[float]) -> tuple[Lane, ...]:
     """Lanes of the paper's sweep of fixed trees: every combination of depth, branching and threshold."""
     return tuple(
-        _varied(
-            f"fixed D{depth} B{branching} tau={tau:g}", "fixed", GRID_TREE, {"D": depth, "B": branching, "tau": tau}
-        )
+        _varied(f"fixed D{depth} B{branching} tau={tau:g}", "fixed", GRID_TREE, D=depth, B=branching, tau=tau)
         for depth, branching, tau in product(depths, branchings, taus)
     )
 
 
 def sensitivity(
-    thresholds: tuple[tuple[float, float], ...],
-    breadths: tuple[tuple[int, int], ...],
-    depths: tuple[tuple[int, int], ...],
+    thresholds: Iterable[tuple[float, float]], breadths: Iterable[tuple[int, int]], depths: Iterable[tuple[int, int]]
 ) -> tuple[Lane, ...]:
     """Lanes of DynaTree for the paper's sweeps of thresholds, breadths and depths; each lane belongs to one sweep."""
     return (
         *(
-            _varied(f"tau_h={high:g} tau_l={low:g}", "thresholds", PAPER, {"tau_h": high, "tau_l": low})
-            for high, low in thresholds
+            _varied(f"tau_h={sure:g} tau_l={unsure:g}", "thresholds", PAPER, tau_h=sure, tau_l=unsure)
+            for sure, unsure in thresholds
         ),
         *(
-            _varied(f"branching {low},{max(low, 2)},{high}", "breadth", SENSITIVE, {"b_min": low, "b_max": high})
+            _varied(f"branching {low},{max(low, 2)},{high}", "breadth", SENSITIVE, b_min=low, b_max=high)
             for low, high in breadths
         ),
-        *(
-            _varied(f"d0={base} d_max={most}", "depth", SENSITIVE, {"d0": float(base), "d_max": most})
-            for base, most in depths
-        ),
+        *(_varied(f"d0={base} d_max={most}", "depth", SENSITIVE, d0=float(base), d_max=most) for base, most in depths),
     )
 
 
@@ -151,7 +142,7 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
         )
 
 
-def _varied(name: str, space: str, base: TunableParameters, values: Values) -> Lane:
+def _varied(name: str, space: str, base: TunableParameters, **values: float) -> Lane:
     """Lane for one setting of a sweep: the base parameters, some of them replaced by the given values."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))

@@ -50,5 +50,4 @@ def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: in
 
 
 def _characters(experiment: PaperExperiment) -> int:
-    """Maximum number of characters of a text that an experiment reads."""
     return experiment.most * (TOKEN_CHARACTERS if experiment.unit == "tokens" else 1)

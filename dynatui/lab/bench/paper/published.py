@@ -1,14 +1,16 @@
 """The paper's own numbers, from the four versions of the paper, v1 to v4, and from the authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
-later versions over earlier ones. This module does not depend on measurements.
+later versions over earlier ones. `corrections.csv` has what is wrong with them, the most important first. Nothing here
+was measured by this project.
 """
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from string import ascii_lowercase
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -59,12 +61,17 @@ DOUBTS: Mapping[str, str] = {
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
 
 
+Key: TypeAlias = tuple[str, str, str, int, int]
+"""Row of a table of the paper or setting of a sweep, data set, figure (as in `report.Cell.stats`, or `GAIN` or
+`MEMORY_GAIN`), text length and maximum prompt length.
+"""
+
+
 class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     """Number published by the paper or its authors' logs, in the unit of the measured figure with the same key."""
 
     value: float
     std: float | None
-    """Standard deviation over prompts; None if it is not given."""
     again: float | None
     """The same number from another run of the authors; None if there is no other run."""
     length: int
@@ -76,30 +83,33 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     doubt: str | None
     """Reasons not to rely on the number; None if there are none."""
 
+    def remark(self, usual_length: int | None) -> str:
+        """What must be known of the number; T too, unless it is the usual one or `usual_length` is None."""
+        length = f"at T={self.length}" if usual_length not in (None, self.length) else None
+        from_logs = "from the authors' logs, not in any version of the paper" if self.source == LOGS else None
+        return "; ".join(filter(None, (length, from_logs, self.doubt)))
 
-class Key(NamedTuple):
-    """Identity of a published number: its row, data set, quantity and setting."""
 
-    row: str
-    """Name of a row in a table of the paper; for a setting of a sweep, a name from `fixed_row` or a similar function.
-    """
-    data_set: str
-    figure: str
-    """Key of the quantity: one of `report.FIGURE_KEYS`, `GAIN` or `MEMORY_GAIN`."""
-    length: int
-    most: int
+class Correction(NamedTuple):
+    """Error in the paper, and the text, code or log of the authors that shows it."""
+
+    says: str
+    source: str
+
+
+@cache
+def corrections() -> tuple[Correction, ...]:
+    return tuple(Correction(**line) for line in _lines("corrections.csv"))
 
 
 @cache
 def numbers() -> Mapping[Key, PublishedNumber]:
-    """All published numbers by key, read from `published.csv`."""
-    lines = files(__package__).joinpath("published.csv").read_text(encoding="utf-8").splitlines()
-    return dict(map(_read, csv.DictReader(lines)))
+    return dict(map(_read, _lines("published.csv")))
 
 
 def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> PublishedNumber | None:
     """Published number at exactly this setting; None if there is none."""
-    return numbers().get(Key(row or "", data_set or "", figure, length, most))
+    return numbers().get((row or "", data_set or "", figure, length, most))
 
 
 def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber | None:
@@ -108,32 +118,21 @@ def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber
     return at(row, data_set, figure, LENGTH, most) or at(row, data_set, figure, EARLIER_LENGTH, most)
 
 
-def fixed_row(depth: int, branching: int, tau: float) -> str:
-    """Name of the row for a setting of the paper's sweep of fixed trees."""
-    return f"Fixed D={depth} B={branching} tau={tau:g}"
+def marks(remarks: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Marks of distinct remarks (letters first, then numbers; none for the empty remark), and the notes under a table
+    that explain them.
+    """
+    distinct = list(dict.fromkeys(filter(None, remarks)))
+    known = dict(zip(distinct, (*ascii_lowercase, *map(str, range(len(distinct)))), strict=False))
+    return known | {"": ""}, tuple(f"[{mark}] {remark}." for remark, mark in known.items())
 
 
-def thresholds_row(tau_h: float, tau_l: float) -> str:
-    """Name of the row for a setting of the paper's sweep of thresholds."""
-    return f"tau_h={tau_h:g} tau_l={tau_l:g}"
+def _lines(name: str) -> Iterator[dict[str, str]]:
+    return csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
 
 
-def breadth_row(b_min: int, b_max: int) -> str:
-    """Name of the row for a setting of the paper's sweep of breadths."""
-    return f"B_min={b_min} B_max={b_max}"
-
-
-def depth_row(d0: float, d_max: int) -> str:
-    """Name of the row for a setting of the paper's sweep of depths."""
-    return f"D0={d0:g} D_max={d_max}"
-
-
-def _read(line: Mapping[str, Any]) -> tuple[Key, PublishedNumber]:
-    key = Key(line["row"], line["data_set"], line["figure"], int(line["length"]), int(line["most"]))
-    given = {name: value or None for name, value in line.items()} | {"doubt": _doubt(line["doubt"])}
+def _read(line: Mapping[str, str]) -> tuple[Key, PublishedNumber]:
+    key = line["row"], line["data_set"], line["figure"], int(line["length"]), int(line["most"])
+    doubt = "; ".join(DOUBTS[name] for name in line["doubt"].split())
+    given = {name: value or None for name, value in line.items()} | {"doubt": doubt or None}
     return key, msgspec.convert(given, PublishedNumber, strict=False)
-
-
-def _doubt(names: str) -> str | None:
-    """Reasons not to rely on a number, from their short names separated by blanks; None if there are none."""
-    return "; ".join(DOUBTS[name] for name in names.split()) or None

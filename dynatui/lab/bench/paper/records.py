@@ -16,9 +16,8 @@ class CostCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[int, ...]
     verify_s: tuple[float, ...]
-    """Seconds of a target pass for each number in `rows`."""
+    """Of the target, for each number in `rows`."""
     draft_s: tuple[float, ...]
-    """Seconds of a draft pass for each number in `rows`."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,11 +53,9 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
     """Record of a resumption: another commit or version of dynatui resumed the measurement."""
 
     at: str
-    """Time of the resumption, UTC in ISO 8601."""
+    """UTC in ISO 8601."""
     commit: str | None
-    """Git commit of the source tree, as in `LogHeader`."""
     version: str
-    """Version of dynatui that resumed the measurement."""
 
 
 Header: TypeAlias = LogHeader[PaperRequest, CostCurve]

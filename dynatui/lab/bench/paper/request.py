@@ -1,4 +1,4 @@
-"""Request of a measurement: data sets, lanes and experiments. This module does not depend on models."""
+"""Request of a measurement. This module does not depend on models."""
 
 from typing import Any, Literal
 
@@ -15,15 +15,12 @@ class Lane(msgspec.Struct, frozen=True, kw_only=True):
     """Lane: a decoding method with its parameters, shown as a row of the tables."""
 
     name: str
-    """Unique name of the lane, such as `ar`, `linear K=8`, `fixed D8 B3` or `phase 2`."""
+    """Unique name, such as `ar`, `linear K=8`, `fixed D8 B3` or `phase 2`."""
     method: str
     """Name of a registered method, or `generate` or `assisted`, which are methods of transformers."""
     family: str
-    """Family of similar lanes, such as `ar`, `linear`, `fixed`, `dynatree` or `hf`; in figures, all lanes of a family
-    have one colour.
-    """
+    """Similar lanes, such as `linear`, `fixed` or `hf`; in figures, all lanes of a family have one colour."""
     parameters: dict[str, Any]
-    """All parameters of the method by name."""
     paper_name: str | None = None
     """Corresponding row of the paper's tables, as named in `published`; None if there is none."""
     own_text: bool = False
@@ -34,16 +31,15 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     """Experiment: lanes that decode the same prompts of one data set, one after the other on each prompt."""
 
     name: str
-    """Name of the experiment: `main`, `prompt_length`, `sensitivity` or `fixed_trees`."""
+    """`main`, `prompt_length`, `sensitivity` or `fixed_trees`."""
     data_set: str
-    """Name of the data set in `PaperRequest.text_sets`."""
     most: int
     """Maximum prompt length, in `unit`."""
     unit: Unit = "characters"
     prompts: int
-    """Number of prompts; the first prompts of the data set are used."""
+    """Number of prompts, the first of the data set."""
     lanes: tuple[str, ...]
-    """Names of the lanes; the first is `ar`, plain decoding."""
+    """Names; the first is `ar`, plain decoding."""
     lengths: tuple[int, ...]
     """Text lengths, in new tokens and ascending order, at which results are recorded; all texts have the last length.
 
@@ -69,13 +65,10 @@ class PaperRequest(PairRequest, frozen=True, kw_only=True):
 
     @property
     def block_count(self) -> int:
-        """Number of blocks in all experiments."""
         return sum(each.prompts * each.repeats for each in self.experiments)
 
     def lane(self, name: str) -> Lane:
-        """Lane with this name."""
         return next(lane for lane in self.lanes if lane.name == name)
 
     def text_set(self, name: str) -> TextSet:
-        """Data set with this name."""
         return next(each for each in self.text_sets if each.name == name)

@@ -1,7 +1,4 @@
-"""Table that compares models, machine and measurement protocol with those of the paper's authors.
-
-All functions are pure.
-"""
+"""Table that compares models, machine and measurement protocol with those of the paper's authors."""
 
 from collections.abc import Iterator
 
@@ -27,20 +24,16 @@ AUTHORS = {
 
 
 def setup(report: PaperReport) -> Table:
-    """Table of the setup, with one row for each part."""
-    rows = tuple((name, here, AUTHORS.get(name)) for name, here in _rows(report))
     return Table(
         name="setup",
         title="Setup",
         what="Setup of this measurement and of the paper's authors.",
         columns=(Column(""), Column("here"), Column("paper")),
-        rows=rows,
-        notes=(),
+        rows=tuple((name, here, AUTHORS.get(name)) for name, here in _rows(report)),
     )
 
 
 def device(report: PaperReport) -> str:
-    """Name of the device on which the models ran: the accelerator, or the processor with its threads."""
     machine = report.header.machine
     return machine.accelerator or f"{machine.processor}, {machine.threads} of {machine.cores} cores"
 
@@ -76,16 +69,11 @@ def _rows(report: PaperReport) -> Iterator[tuple[str, Cell]]:
         ("resumed", f"{each.at}, dynatui {each.version}, commit {each.commit or 'unknown'}") for each in report.resumed
     )
     yield "noise", noise(report)
-    if report.complete and (failed := _never_measured(report)):
+    measured = {turn.lane for block in report.blocks for turn in block.turns}
+    asked = dict.fromkeys(name for experiment in request.experiments for name in experiment.lanes)
+    if report.complete and (failed := [name for name in asked if name not in measured]):
         yield "left out", f"{', '.join(failed)}: could not decode here"
     yield "finished", "yes" if report.complete else "NO: a part of the requested measurement is missing"
-
-
-def _never_measured(report: PaperReport) -> list[str]:
-    """Names of the lanes that have no result in any block."""
-    measured = {turn.lane for block in report.blocks for turn in block.turns}
-    request = (name for experiment in report.header.request.experiments for name in experiment.lanes)
-    return [name for name in dict.fromkeys(request) if name not in measured]
 
 
 def _experiment(request: PaperRequest, experiment: PaperExperiment) -> str:

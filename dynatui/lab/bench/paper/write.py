@@ -8,8 +8,7 @@ import msgspec
 
 from decoder.system.whole_files import made_folder, write_whole
 from dynatui.lab.bench.paper import claims
-from dynatui.lab.bench.paper.claims_table import claims_table
-from dynatui.lab.bench.paper.corrections import CORRECTIONS
+from dynatui.lab.bench.paper.published import corrections
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.setup_table import setup
 from dynatui.lab.bench.paper.tables import conditions, tables
@@ -29,7 +28,11 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
         ConfigError: A file cannot be written.
     """
     judged = claims.claims(report)
-    all_tables = [setup(report), claims_table(judged, conditions(report), claims.left_out(report)), *tables(report)]
+    all_tables = [
+        setup(report),
+        claims.claims_table(judged, conditions(report), claims.left_out(report)),
+        *tables(report),
+    ]
     contents = {folder / TABLES / f"{table.name}.csv": as_csv(table).encode() for table in all_tables}
     contents[folder / "tables.json"] = _as_json(all_tables, judged)
     contents[folder / "report.md"] = page(report, all_tables, _pictures(folder)).encode()
@@ -40,13 +43,7 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 
 
 def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[str]) -> str:
-    """Page of the report in Markdown.
-
-    Args:
-        report: Report of the measurement.
-        all_tables: All tables; the first two are the tables of the setup and of the claims.
-        pictures: Paths of pictures, relative to the page.
-    """
+    """Page in Markdown; the first tables are those of the setup and of the claims, paths of pictures are relative."""
     request = report.header.request
     about, said, *others = all_tables
     parts = [
@@ -57,7 +54,7 @@ def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[st
         *section(said),
         "## Where the paper's own numbers do not hold",
         "Sources are the paper's text, its authors' code and their logs; nothing in this section was measured here.",
-        "\n".join(f"- {escaped(each.says)} *({escaped(each.source)})*" for each in CORRECTIONS),
+        "\n".join(f"- {escaped(each.says)} *({escaped(each.source)})*" for each in corrections()),
         *(part for table in others for part in section(table)),
         *["## Figures"] * bool(pictures),
         *(f"![{Path(path).stem}]({quote(path)})" for path in pictures),
@@ -72,6 +69,6 @@ def _pictures(folder: Path) -> list[str]:
 
 
 def _as_json(all_tables: Sequence[Table], judged: Sequence[claims.Claim]) -> bytes:
-    corrections = [each._asdict() for each in CORRECTIONS]
-    whole = {"schema": SCHEMA, "tables": all_tables, "claims": judged, "corrections": corrections}
+    errors = [each._asdict() for each in corrections()]
+    whole = {"schema": SCHEMA, "tables": all_tables, "claims": judged, "corrections": errors}
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"

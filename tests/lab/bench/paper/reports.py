@@ -1,18 +1,18 @@
 """Made-up reports: every number is computed from a few constants of this module."""
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import structs
 
-from decoder.analysis.interval import Interval
 from decoder.events import Figures
 from dynatui.lab.bench.data_sets.text_set import TextSet
 from dynatui.lab.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
 from dynatui.lab.bench.paper.request import Lane, PaperExperiment, PaperRequest
+from dynatui.lab.bench.paper.summary import report
 from tests.lab.bench.machines import MACHINE
 
 LENGTHS = (100, 200, 500, 1000, 1500)
@@ -199,15 +199,44 @@ def paper_report(
         costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
         context=2048,
     )
-    whole = PaperReport(
-        header=header,
-        load_after=0.7,
-        complete=True,
-        disturbed=0,
-        blocks=blocks,
-        cells=list(_cells(those, blocks)),
-    )
-    return structs.replace(whole, **changes)
+    return structs.replace(report(header, blocks), **{"load_after": 0.7, "complete": True} | changes)
+
+
+def cell_of(report: PaperReport, lane: str, experiment: str = "main", data_set: str = "wikitext", **which: int) -> Cell:
+    """Cell with these names; of several, the one with the greatest text length, then the greatest prompt length."""
+    cells = [
+        cell
+        for cell in report.cells
+        if (cell.experiment, cell.data_set, cell.lane) == (experiment, data_set, lane)
+        and all(getattr(cell, name) == value for name, value in which.items())
+    ]
+    return max(cells, key=lambda cell: (cell.length, cell.most))
+
+
+def altered(whole: PaperReport, change: Callable[[Block, Turn], dict[str, Any]]) -> PaperReport:
+    """The report of blocks in which a function changes the figures of turns, at all lengths."""
+    blocks = [
+        structs.replace(
+            block,
+            turns=tuple(
+                structs.replace(turn, at=tuple(structs.replace(each, **change(block, turn)) for each in turn.at))
+                for turn in block.turns
+            ),
+        )
+        for block in whole.blocks
+    ]
+    return report(whole.header, blocks)
+
+
+def left_out(whole: PaperReport, lane: str, prompts: Collection[int]) -> PaperReport:
+    """The report without a lane's turns on these prompts."""
+    blocks = [
+        structs.replace(
+            block, turns=tuple(turn for turn in block.turns if turn.lane != lane or block.prompt not in prompts)
+        )
+        for block in whole.blocks
+    ]
+    return report(whole.header, blocks)
 
 
 LAWS = {lane.name: law for lane, law in (*MAIN, *SENSITIVITY, *FIXED_TREES)}
@@ -220,11 +249,10 @@ def _blocks(
     slower: dict[str, float],
 ) -> Iterator[Block]:
     def turn(name: str, experiment: PaperExperiment, prompt: int) -> Turn:
-        same = not those.lane(name).own_text and (name, prompt) not in different
         found = tuple(
             _figures(name, experiment, prompt, length, slower.get(name, 1.0)) for length in experiment.lengths
         )
-        if not same:
+        if (name, prompt) in different:
             found = tuple(
                 structs.replace(each, identical_to_ar=False, first_difference=10, near_tie=(name, prompt) in ties)
                 for each in found
@@ -274,65 +302,3 @@ def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, s
         peak_bytes=round(law.peak_mb * 1e6),
         distinct_8grams=0.5,
     )
-
-
-def _cells(those: PaperRequest, blocks: list[Block]) -> Iterator[Cell]:
-    for number, experiment in enumerate(those.experiments):
-        mine = [block for block in blocks if block.experiment == number]
-        for place, length in enumerate(experiment.lengths):
-            for lane in experiment.lanes:
-                turns = [next(turn for turn in block.turns if turn.lane == lane) for block in mine]
-                plain = [next(turn for turn in block.turns if turn.lane == "ar") for block in mine]
-                same = [turn.at[place].identical_to_ar is not False for turn in turns]
-                yield Cell(
-                    experiment=experiment.name,
-                    data_set=experiment.data_set,
-                    most=experiment.most,
-                    length=length,
-                    lane=lane,
-                    prompts=len(turns),
-                    same=sum(same),
-                    stats=_stats(turns, plain, same, place),
-                )
-
-
-def _stats(turns: list[Turn], plain: list[Turn], same: list[bool], place: int) -> dict[str, Interval]:
-    """Statistics by `FIGURE_KEYS`; speeds use only the texts that equal the text of ar."""
-    found = [turn.at[place] for turn in turns]
-    law, rounds = LAWS[turns[0].lane], [max(1, each.rounds) for each in found]
-    ar = [turn.at[place].decode_s for turn in plain]
-    all_texts: dict[str, Sequence[float | None]] = {
-        "tokens_per_round": [each.tokens_per_round for each in found],
-        "paper_path_length": [each.tokens_per_round for each in found],
-        "path_length": [each.path_length for each in found],
-        "acceptance_rate": [each.acceptance_rate for each in found],
-        "depth_acceptance": [each.depth_acceptance for each in found],
-        "paper_acceptance": [each.committed / each.rounds / law.deepest if law.nodes else None for each in found],
-        "rounds": rounds,
-        "nodes_per_round": [law.nodes] * len(found),
-        "target_forwards_per_round": [1.0] * len(found),
-        "draft_forwards_per_round": [law.drafts] * len(found),
-        "peak_mb": [law.peak_mb] * len(found),
-        "kv_mb": [None if turn.kv_bytes is None else turn.kv_bytes / 1e6 for turn in turns],
-        "distinct_8grams": [each.distinct_8grams for each in found],
-    }
-    speeds: dict[str, Sequence[float | None]] = {
-        "tokens_per_second": [each.tokens_per_second for each in found],
-        "speedup": [base / each.decode_s for base, each in zip(ar, found, strict=True)],
-        "ttft_ms": [1000 * (each.ttft_s or 0) for each in found],
-        "tpot_ms": [1000 * (each.tpot_s or 0) for each in found],
-        "draft_ms": [1000 * (each.draft_s or 0) / each.rounds for each in found],
-        "verify_ms": [1000 * (each.verify_s or 0) / each.rounds for each in found],
-        "round_ms": [1000 * each.decode_s / each.rounds for each in found],
-    }
-    timed = {key: [value for value, one in zip(values, same, strict=True) if one] for key, values in speeds.items()}
-    whole = {key: [value for value in values if value is not None] for key, values in (all_texts | timed).items()}
-    return {key: stat(values) for key, values in whole.items() if values}
-
-
-def stat(values: list[float]) -> Interval:
-    """The interval of a mean under normally distributed errors."""
-    mean, std = float(np.mean(values)), float(np.std(values))
-    half = 1.96 * std / math.sqrt(len(values))
-    several = len(values) > 1
-    return Interval(value=mean, std=std, low=mean - half if several else None, high=mean + half if several else None)

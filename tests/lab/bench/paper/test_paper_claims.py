@@ -4,15 +4,14 @@ import pytest
 from msgspec import structs
 
 from decoder.analysis.interval import Interval, Verdict
-from dynatui.lab.bench.paper import paper_claims, published
-from dynatui.lab.bench.paper.claims import Claim, claims, judged, left_out
-from dynatui.lab.bench.paper.claims_table import claims_table
-from dynatui.lab.bench.paper.corrections import CORRECTIONS
-from dynatui.lab.bench.paper.records import Turn
+from dynatui.lab.bench.paper import published
+from dynatui.lab.bench.paper.claims import CLAIMS, Claim, claims, claims_table, judged, left_out
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.tables.data import Printed
-from tests.lab.bench.paper.reports import paper_report, request
+from tests.lab.bench.paper import reports
+from tests.lab.bench.paper.reports import altered, paper_report, request
 
+PAPER = {claim.name: claim for claim in CLAIMS}
 TEN = request(prompts=10, sets=("wikitext",))
 
 
@@ -47,8 +46,7 @@ def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
 
 
 def test_every_claim_of_the_paper_is_tested(usual: dict[str, Claim]) -> None:
-    every = {each.name for each in vars(paper_claims).values() if isinstance(each, paper_claims.PaperClaim)}
-    assert usual.keys() == every
+    assert list(usual) == list(PAPER)
 
 
 def test_claims_are_tested_on_each_data_set() -> None:
@@ -84,31 +82,18 @@ def test_the_best_rival_decides(usual: dict[str, Claim]) -> None:
 
 
 def test_a_claim_about_rivals_holds_only_against_all_of_them() -> None:
-    report = paper_report(TEN)
-    blocks = [
-        structs.replace(
-            block, turns=tuple(turn for turn in block.turns if block.prompt < 3 or turn.lane != "linear K=5")
-        )
-        for block in report.blocks
-    ]
-    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    found = by_name(reports.left_out(paper_report(TEN), "linear K=5", range(3, 10)))["beats_linear"]
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=8")
     assert found.verdict == "cannot tell"
 
 
 def test_a_rival_that_is_better_decides_though_one_that_is_uncertain_is_better_in_the_mean() -> None:
-    report = paper_report(TEN)
-
-    def timed(turn: Turn, prompt: int) -> Turn:
+    def speed(lane: str, prompt: int) -> float:
         uncertain = 0.5 if prompt % 2 else 1.3
-        speed = 100 / {"linear K=5": 0.95, "linear K=8": uncertain}.get(turn.lane, 1.0)
-        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+        return 100 / {"linear K=5": 0.95, "linear K=8": uncertain}.get(lane, 1.0)
 
-    blocks = [
-        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
-        for block in report.blocks
-    ]
-    found = by_name(structs.replace(report, blocks=blocks))["beats_linear"]
+    report = altered(paper_report(TEN), lambda block, turn: {"tokens_per_second": speed(turn.lane, block.prompt)})
+    found = by_name(report)["beats_linear"]
     assert found.verdict == "does not hold"
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
 
@@ -148,30 +133,6 @@ def test_the_gain_is_compared_between_the_longest_and_the_shortest_texts(usual: 
     assert "gain_grows" not in by_name(paper_report(request(prompts=6, lengths=(64,), sets=("wikitext",))))
 
 
-def test_a_spread_that_shrinks_is_told() -> None:
-    report = paper_report(TEN)
-    speeds = {"phase 2": 40.0, "phase 3": 4.0}
-    blocks = [
-        structs.replace(
-            block,
-            turns=tuple(
-                structs.replace(
-                    turn,
-                    at=tuple(
-                        structs.replace(each, tokens_per_second=200 + speeds.get(turn.lane, 0) * (-1) ** block.prompt)
-                        for each in turn.at
-                    ),
-                )
-                for turn in block.turns
-            ),
-        )
-        for block in report.blocks
-    ]
-    found = by_name(structs.replace(report, blocks=blocks))["history_stabilises"]
-    assert found.here is not None
-    assert found.here.value == pytest.approx(10)
-
-
 def test_few_prompts_tell_nothing_but_a_text_that_differs() -> None:
     found = by_name(paper_report(request(prompts=2, sets=("wikitext",)), different={("alg1", 0)}))
     assert found.pop("lossless").verdict == "does not hold"
@@ -195,11 +156,8 @@ def test_claims_without_their_lanes_are_left_out() -> None:
 
 def test_a_claim_over_several_kinds_is_left_out_where_one_of_them_was_not_measured() -> None:
     found = by_name(paper_report(request(lanes=("ar", "linear K=5", "phase 3"), sets=("wikitext",))))
-    assert paper_claims.BEATS_LINEAR.name in found
-    assert (
-        not {paper_claims.LOWEST_TPOT.name, paper_claims.FEWER_ROUNDS.name, paper_claims.BEATS_FIXED.name}
-        & found.keys()
-    )
+    assert "beats_linear" in found
+    assert not {"lowest_tpot", "fewer_rounds", "beats_fixed"} & found.keys()
 
 
 def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
@@ -210,15 +168,14 @@ def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
 
     for data_set, linear in (("WikiText-2", "Linear K8"), ("PG-19", "Linear K5")):
         speed = at("DynaTree", data_set, "tokens_per_second")
-        assert paper_claims.BEATS_LINEAR.paper[data_set] == speed / at(linear, data_set, "tokens_per_second")
-        assert paper_claims.BEATS_FIXED.paper[data_set] == speed / at("Fixed D8B3", data_set, "tokens_per_second")
-        assert paper_claims.FASTER.paper[data_set] == speed / at("AR", data_set, "tokens_per_second")
+        for name, row in (("beats_linear", linear), ("beats_fixed", "Fixed D8B3"), ("faster_than_ar", "AR")):
+            assert PAPER[name].paper[data_set] == speed / at(row, data_set, "tokens_per_second")
         tpots = [at(row, data_set, "tpot_ms") for row in ("Fixed D8B3", "DynaTree")]
-        assert paper_claims.LOWEST_TPOT.paper[data_set] == tpots[0] / tpots[1]
+        assert PAPER["lowest_tpot"].paper[data_set] == tpots[0] / tpots[1]
         peaks = [at(row, data_set, "peak_mb") for row in ("DynaTree", "AR")]
-        assert paper_claims.THREE_PERCENT.paper[data_set] == peaks[0] / peaks[1]
+        assert PAPER["memory"].paper[data_set] == peaks[0] / peaks[1]
         rounds = [at(row, data_set, "rounds") for row in (linear, "Fixed D8B3", "DynaTree")]
-        assert paper_claims.FEWER_ROUNDS.paper[data_set] == min(rounds[:2]) / rounds[2]
+        assert PAPER["fewer_rounds"].paper[data_set] == min(rounds[:2]) / rounds[2]
 
 
 def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
@@ -229,29 +186,22 @@ def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
     assert verdicts == [claim.verdict for claim in usual.values()]
 
 
-def test_every_correction_names_its_source_and_ends_as_a_sentence() -> None:
-    for correction in CORRECTIONS:
-        assert correction.says.endswith(".")
-        assert any(name in correction.source for name in ("v1", "v2", "v4", "code", "logs"))
-
-
 def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
     found = claims(paper_report(request(prompts=6)))
     table = claims_table(found, [])
     cells = {(row[0], row[1]): row[4] for row in table.rows}
 
-    def note(what: paper_claims.PaperClaim, data_set: str) -> str:
-        printed = cells[what.says, data_set]
+    def note(name: str, data_set: str) -> str:
+        printed = cells[PAPER[name].says, data_set]
         assert isinstance(printed, Printed)
         return next((each for each in table.notes if printed.mark and each.startswith(f"[{printed.mark}]")), "")
 
-    assert "127.9" in note(paper_claims.GROWS, "WikiText-2")
-    assert "; relative to an undisturbed AR the quotient is 1.44" in note(
-        paper_claims.FASTER, "PG-19-style (books_test)"
-    )
-    assert "D_max=9" in note(paper_claims.BEATS_LINEAR, "PG-19-style (books_test)")
-    assert note(paper_claims.FASTER, "WikiText-2") == ""
-    assert cells[paper_claims.LOSSLESS.says, "WikiText-2"] is None
+    books = "PG-19-style (books_test)"
+    assert "127.9" in note("gain_grows", "WikiText-2")
+    assert "; relative to an undisturbed AR the quotient is 1.44" in note("faster_than_ar", books)
+    assert "D_max=9" in note("beats_linear", books)
+    assert note("faster_than_ar", "WikiText-2") == ""
+    assert cells[PAPER["lossless"].says, "WikiText-2"] is None
 
 
 def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Claim]) -> None:
@@ -263,9 +213,8 @@ def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usua
 
 
 def test_every_doubt_is_about_a_number_that_the_paper_has() -> None:
-    for each in vars(paper_claims).values():
-        if isinstance(each, paper_claims.PaperClaim):
-            assert each.doubt.keys() <= each.paper.keys()
+    for claim in CLAIMS:
+        assert claim.doubt.keys() <= claim.paper.keys()
 
 
 def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> None:
@@ -279,36 +228,45 @@ def test_sampled_texts_settle_nothing_of_what_is_claimed_of_greedy_ones() -> Non
 
 
 def test_a_text_of_another_length_is_not_lossless() -> None:
-    report = paper_report(TEN)
+    def shorter(lane: str, prompt: int) -> dict[str, int]:
+        return {"committed": 1499} if (lane, prompt) == ("alg1", 0) else {}
 
-    def shorter(turn: Turn) -> Turn:
-        return structs.replace(turn, at=tuple(structs.replace(each, committed=each.committed - 1) for each in turn.at))
-
-    first, *rest = report.blocks
-    turns = tuple(shorter(turn) if turn.lane == "alg1" else turn for turn in first.turns)
-    found = by_name(structs.replace(report, blocks=[structs.replace(first, turns=turns), *rest]))["lossless"]
+    found = by_name(altered(paper_report(TEN), lambda block, turn: shorter(turn.lane, block.prompt)))["lossless"]
     assert found.verdict == "does not hold"
     assert "1 of alg1" in found.tested
 
 
-def with_speeds(prompts: int, before: float, own: float) -> PaperReport:
+def test_texts_that_differ_are_not_compared() -> None:
+    found = by_name(paper_report(TEN, different={("phase 3", 1), ("phase 2", 2)}))["history_gains"]
+    assert "on 8 prompts" in found.tested
+
+
+def test_repeats_of_a_prompt_count_as_one() -> None:
+    experiments = tuple(structs.replace(each, repeats=3) for each in TEN.experiments)
+    found = by_name(paper_report(structs.replace(TEN, experiments=experiments)))["faster_than_ar"]
+    assert "on 10 prompts" in found.tested
+
+
+def test_an_experiment_that_has_not_begun_has_no_claims() -> None:
+    report = paper_report(request(prompts=2))
+    first = [block for block in report.blocks if block.experiment == 0]
+    assert {claim.data_set for claim in claims(structs.replace(report, blocks=first))} == {"WikiText-2"}
+
+
+def with_speeds(before: float, own: float) -> PaperReport:
     """A report in which the speeds of phases 2 and 3 alternate around 1000, by about `before` and `own`."""
-    report = paper_report(request(prompts=prompts, sets=("wikitext",)))
 
-    def timed(turn: Turn, prompt: int) -> Turn:
+    def speed(lane: str, prompt: int) -> float:
         far = {"phase 2": before * (1 + prompt / 10), "phase 3": own * (2 - prompt / 10)}
-        speed = 1000 + far.get(turn.lane, 0) * (-1) ** prompt
-        return structs.replace(turn, at=tuple(structs.replace(each, tokens_per_second=speed) for each in turn.at))
+        return 1000 + far.get(lane, 0) * (-1 if prompt % 2 else 1)
 
-    blocks = [
-        structs.replace(block, turns=tuple(timed(turn, block.prompt) for turn in block.turns))
-        for block in report.blocks
-    ]
-    return structs.replace(report, blocks=blocks)
+    return altered(paper_report(TEN), lambda block, turn: {"tokens_per_second": speed(turn.lane, block.prompt)})
 
 
 def test_a_spread_decides_only_where_it_is_clear() -> None:
-    clear, unclear = (by_name(with_speeds(10, before, 10))["history_stabilises"] for before in (100, 11))
+    clear, unclear = (by_name(with_speeds(before, 10))["history_stabilises"] for before in (100, 11))
     assert clear.verdict == "holds"
+    assert clear.here is not None
+    assert clear.here.value == pytest.approx(10, rel=0.2)
     assert "The interval covers 99%" in clear.tested
     assert unclear.verdict == "cannot tell"

@@ -19,7 +19,7 @@ from dynatui.lab.bench.paper.figures.catalogue import FIGURES
 from dynatui.lab.bench.paper.figures.style import SETTINGS
 from dynatui.lab.bench.paper.report import Cell, PaperReport
 from dynatui.lab.bench.paper.request import Lane
-from tests.lab.bench.paper.reports import dynatree, paper_report, request
+from tests.lab.bench.paper.reports import cell_of, dynatree, paper_report, request
 
 WHOLE = paper_report()
 ONE_PROMPT = paper_report(request(prompts=1))
@@ -94,9 +94,7 @@ def small_lines(figure: Figure) -> str:
 
 
 def mean(report: PaperReport, key: str, lane: str, experiment: str = "main", **which: Any) -> float:
-    cell = report.cell(experiment, which.pop("data_set", "wikitext"), lane, **which)
-    assert cell is not None
-    return cell.stats[key].value
+    return cell_of(report, lane, experiment, **which).stats[key].value
 
 
 def changed(report: PaperReport, change: Callable[[Cell], Cell | None]) -> PaperReport:
@@ -114,8 +112,7 @@ def with_stat(cell: Cell, **means: float) -> Cell:
 
 def with_lanes(lanes: Sequence[Lane], speeds: Sequence[float], experiment: str) -> PaperReport:
     """A copy of `WHOLE` in which an experiment has only these lanes, with these speeds."""
-    pattern = WHOLE.cell(experiment, "wikitext", "ar")
-    assert pattern is not None
+    pattern = cell_of(WHOLE, "ar", experiment)
     cells = [
         with_stat(replace(pattern, lane=lane.name), tokens_per_second=100 * speed, speedup=speed)
         for lane, speed in zip(lanes, speeds, strict=True)
@@ -182,9 +179,7 @@ def test_where_data_sets_have_different_lanes_both_are_named() -> None:
 
 
 def test_whiskers_end_where_intervals_do() -> None:
-    cell = WHOLE.cell("main", "wikitext", "phase 3")
-    assert cell
-    stat = cell.stats["tokens_per_second"]
+    stat = cell_of(WHOLE, "phase 3").stats["tokens_per_second"]
     assert stat.low is not None
     assert stat.high is not None
     assert pytest.approx((stat.low, stat.high)) in whiskers(panels(drawn("main_results_bars"))[0])
@@ -198,8 +193,9 @@ def test_one_prompt_has_no_whiskers(name: str) -> None:
 
 
 def test_a_lane_without_a_speed_is_named_below() -> None:
-    assert "no speed is shown for Streaming: the text differs from the text of ar" in small_lines(
-        drawn("speed_against_nodes")
+    report = paper_report(different=[("phase 1", prompt) for prompt in range(5)])
+    assert "no speed is shown for Phase 1: the text differs from the text of ar" in small_lines(
+        drawn("speed_against_nodes", report)
     )
 
 

@@ -4,7 +4,9 @@ import csv
 from importlib.resources import files
 
 from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.report import FIGURE_KEYS
+from dynatui.lab.bench.paper.lanes import fixed_grid, sensitivity
+from dynatui.lab.bench.paper.rows import paper_row
+from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES
 
 
 def test_the_main_results_are_those_of_the_latest_version() -> None:
@@ -28,12 +30,8 @@ def test_a_row_that_only_the_first_version_has_is_found_at_its_length() -> None:
 
 
 def test_settings_of_sweeps_have_numbers_of_their_own() -> None:
-    rows = [
-        published.fixed_row(8, 3, 0.1),
-        published.thresholds_row(0.9, 0.5),
-        published.breadth_row(1, 3),
-        published.depth_row(8.0, 12),
-    ]
+    (tree,), varied = fixed_grid([8], [3], [0.1]), sensitivity([(0.9, 0.5)], [(1, 3)], [(8, 12)])
+    rows = [paper_row("fixed_trees", tree), *(paper_row("sensitivity", lane) for lane in varied)]
     found = [published.at(row, "WikiText-2", "tokens_per_second", 1500, 800) for row in rows]
     assert [each and each.value for each in found] == [228, 217, 222.5, 256]
 
@@ -47,7 +45,7 @@ def test_what_the_paper_does_not_have_is_missing() -> None:
 def test_every_line_has_a_known_figure_and_doubt_and_a_key_of_its_own() -> None:
     lines = list(csv.DictReader(files(published.__package__).joinpath("published.csv").read_text("utf-8").splitlines()))
     assert len(lines) == len(published.numbers())
-    assert {line["figure"] for line in lines} <= {*FIGURE_KEYS, published.GAIN, published.MEMORY_GAIN}
+    assert {line["figure"] for line in lines} <= {*TIMES, *COUNTS, *POOLED, published.GAIN, published.MEMORY_GAIN}
     assert {name for line in lines for name in line["doubt"].split()} == published.DOUBTS.keys()
 
 
@@ -62,3 +60,9 @@ def test_on_pg19_dynatree_s_figures_say_that_its_trees_may_be_deeper() -> None:
     for figure in ("tokens_per_second", "tpot_ms", "tokens_per_round", "rounds", "peak_mb"):
         found = [published.usual("DynaTree", data_set, figure) for data_set in ("PG-19", "WikiText-2")]
         assert [deeper in (each.doubt or "") for each in found if each] == [True, False]
+
+
+def test_every_correction_names_its_source_and_ends_as_a_sentence() -> None:
+    for correction in published.corrections():
+        assert correction.says.endswith(".")
+        assert any(name in correction.source for name in ("v1", "v2", "v4", "code", "logs"))

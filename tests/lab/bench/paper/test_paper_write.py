@@ -14,7 +14,7 @@ from decoder.errors import ConfigError
 from dynatui.lab.bench.paper.records import Resumed
 from dynatui.lab.bench.paper.setup_table import setup
 from dynatui.lab.bench.paper.write import write
-from tests.lab.bench.paper.reports import paper_report, request
+from tests.lab.bench.paper.reports import cell_of, left_out, paper_report, request
 
 FEW = request(prompts=2, sets=("wikitext",))
 
@@ -45,18 +45,16 @@ def test_rows_on_the_page_have_as_many_cells_as_their_heads(tmp_path: Path) -> N
 
 
 def test_a_file_of_values_has_a_column_for_each_part_of_a_cell(tmp_path: Path) -> None:
-    report = paper_report(FEW)
+    report = paper_report(FEW, different={("alg1", 0), ("alg1", 1)})
     write(report, tmp_path)
     with (tmp_path / "tables" / "main_wikitext.csv").open(encoding="utf-8", newline="") as file:
         rows = {row["lane"]: row for row in csv.DictReader(file)}
     found = rows["phase 3"]
-    cell = report.cell("main", "wikitext", "phase 3")
-    assert cell is not None
-    stat = cell.stats["tokens_per_second"]
+    stat = cell_of(report, "phase 3").stats["tokens_per_second"]
     parts = [float(found[f"tokens/s{part}"]) for part in ("", " std", " low", " high")]
     assert parts == [stat.value, stat.std, stat.low, stat.high]
     assert (found["tokens/s paper"], found["tokens/s paper source"]) == ("219.5", "v4 table 1")
-    assert rows["streaming"]["tokens/s"] == ""
+    assert rows["alg1"]["tokens/s"] == ""
     assert rows["streaming"]["text"] == "may differ by design"
 
 
@@ -80,14 +78,10 @@ def test_names_cannot_become_markup(tmp_path: Path) -> None:
 
 
 def test_a_lane_that_could_not_decode_is_named() -> None:
-    report = paper_report(FEW)
-    blocks = [
-        structs.replace(block, turns=tuple(turn for turn in block.turns if turn.lane != "alg1"))
-        for block in report.blocks
-    ]
-    rows = {row[0]: row[1] for row in setup(structs.replace(report, blocks=blocks)).rows}
+    whole = paper_report(FEW)
+    rows = {row[0]: row[1] for row in setup(left_out(whole, "alg1", range(2))).rows}
     assert rows["left out"] == "alg1: could not decode here"
-    assert "left out" not in {row[0] for row in setup(report).rows}
+    assert "left out" not in {row[0] for row in setup(whole).rows}
 
 
 def test_a_full_disk_is_one_line_and_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from dynatui.lab.bench.data_sets.text_set import TextSet
 from dynatui.lab.bench.paper import header
 from dynatui.lab.bench.paper.experiments import Extent
 from dynatui.lab.bench.paper.job import OnPaper, Prepared, measure, prepared
+from dynatui.lab.bench.paper.lanes import fixed_grid, sensitivity
 from dynatui.lab.bench.paper.records import CostCurve
 
 if TYPE_CHECKING:
@@ -24,12 +25,8 @@ EXTENT = Extent(
     length=12,
     lengths=(4, 9, 100),
     prompt_lengths=(8, 20),
-    thresholds=((0.8, 0.3),),
-    breadths=((1, 2),),
-    depths=((4, 6),),
-    grid_depths=(3,),
-    grid_branchings=(2, 3),
-    grid_taus=(0.05,),
+    varied=sensitivity(thresholds=((0.8, 0.3),), breadths=((1, 2),), depths=((4, 6),)),
+    grid=fixed_grid(depths=(3,), branchings=(2, 3), taus=(0.05,)),
     grid_prompts=1,
     warm_up=1,
     attempts=1,

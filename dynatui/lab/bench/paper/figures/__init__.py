@@ -1,9 +1,31 @@
-"""The paper's figures, drawn from measurements made here.
+"""The paper's figures, drawn from measurements made here, and written as files; no file is left incomplete.
 
-`files` writes all figures of `catalogue`. `cells` and `tree_grid` select the data, `style`, `marks` and `note`
-determine the appearance, and every other module draws one figure or a few related ones.
+`catalogue` names all figures. `cells` selects the data, `style`, `marks` and `note` determine the appearance, and every
+other module draws one figure or a few related ones. matplotlib is an optional extra, so it is imported only when
+figures are drawn.
 """
 
-from dynatui.lab.bench.paper.figures.files import draw
+from pathlib import Path
 
-__all__ = ["draw"]
+from decoder.errors import ConfigError, first_line
+from decoder.system.whole_files import made_folder, write_whole
+from dynatui.lab.bench.paper.report import PaperReport
+
+
+def draw(report: PaperReport, folder: Path) -> list[Path]:
+    """Draws every figure for which the report has cells, as PNG and SVG; returns the files' paths.
+
+    Raises:
+        ConfigError: matplotlib cannot be imported, or a file cannot be written.
+    """
+    try:
+        from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
+    except ImportError as error:
+        raise ConfigError(
+            f"figures cannot be drawn without matplotlib ({first_line(error)}); run pip install 'dynatui[bench]'"
+        ) from error
+    paths = []
+    for name, content in pictures(report):
+        paths.append(made_folder(folder) / name)
+        write_whole(paths[-1], content)
+    return paths

@@ -11,8 +11,7 @@ from dynatui.lab.bench.paper.figures.ablation import ablation_progression
 from dynatui.lab.bench.paper.figures.across_data_sets import main_results_bars
 from dynatui.lab.bench.paper.figures.fixed_trees import fixed_tree_sweep
 from dynatui.lab.bench.paper.figures.nodes import speed_against_nodes
-from dynatui.lab.bench.paper.figures.over_length import length_scaling_fourpanel
-from dynatui.lab.bench.paper.figures.over_prompt_length import prompt_length_sensitivity
+from dynatui.lab.bench.paper.figures.over_lengths import length_scaling_fourpanel, prompt_length_sensitivity
 from dynatui.lab.bench.paper.figures.sensitivity import parameter_sensitivity
 from dynatui.lab.bench.paper.figures.style import SETTINGS
 from dynatui.lab.bench.paper.report import PaperReport
@@ -39,17 +38,13 @@ FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": No
 def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:
     """Yields the name and content of each file of each figure."""
     for name, function in FIGURES.items():
-        for kind, content in _drawn(function, report).items():
-            yield f"{name}.{kind}", content
+        with style.context([dict(SETTINGS)], after_reset=True):
+            figure = function(report)
+            contents = {kind: _saved(figure, kind) for kind in FORMATS} if figure else {}
+        yield from ((f"{name}.{kind}", content) for kind, content in contents.items())
 
 
-def _drawn(function: Drawn, report: PaperReport) -> dict[str, bytes]:
-    """Bytes of a figure by format; empty if the figure's cells were not measured."""
-    contents: dict[str, bytes] = {}
-    with style.context([dict(SETTINGS)], after_reset=True):
-        if figure := function(report):
-            for kind, metadata in FORMATS.items():
-                written = io.BytesIO()
-                figure.savefig(written, format=kind, metadata=dict(metadata))
-                contents[kind] = written.getvalue()
-    return contents
+def _saved(figure: Figure, kind: str) -> bytes:
+    written = io.BytesIO()
+    figure.savefig(written, format=kind, metadata=dict(FORMATS[kind]))
+    return written.getvalue()

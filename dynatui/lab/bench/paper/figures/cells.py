@@ -1,94 +1,71 @@
-"""Selection of the cells and lanes that a figure shows. All functions are pure and do not use matplotlib."""
+"""Selection of the rows and lanes that a figure shows. All functions are pure and do not use matplotlib."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.published import DYNATREE, WIKITEXT
+from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.request import Lane
+from dynatui.lab.bench.paper.rows import Row, rows
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
-FIRST_DATA_SET = "WikiText-2"
-"""Name of the data set that the paper shows in figures with only one data set."""
-DYNATREE = "DynaTree"
-"""Name of the row for the complete method in the paper's tables."""
 Points: TypeAlias = Sequence[tuple[float, Interval]]
 """Points of a curve: x in ascending order, and the mean of the drawn quantity with its interval."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
 """Values of a heat map by row and column."""
-Lanes: TypeAlias = Sequence[Lane]
 
 
 def data_sets(report: PaperReport, experiment: str) -> list[str]:
     """Names of the data sets that were measured in an experiment; the one that stands for WikiText-2 comes first."""
     measured = {cell.data_set for cell in report.cells if cell.experiment == experiment}
     text_sets = [each for each in report.header.request.text_sets if each.name in measured]
-    return [each.name for each in sorted(text_sets, key=lambda each: each.stands_for != FIRST_DATA_SET)]
+    return [each.name for each in sorted(text_sets, key=lambda each: each.stands_for != WIKITEXT)]
 
 
-def cells_of(report: PaperReport, experiment: str) -> list[Cell]:
-    """Cells of an experiment on its first data set, with all text lengths and prompt lengths."""
-    first = data_sets(report, experiment)[:1]
-    return [cell for cell in report.cells if cell.experiment == experiment and cell.data_set in first]
+def rows_of(report: PaperReport, experiment: str) -> list[Row]:
+    """Rows of an experiment on its first data set, which is the one that the paper shows alone."""
+    return [row for name in data_sets(report, experiment)[:1] for row in rows(report, experiment, name)]
 
 
-def longest_prompts(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells with the greatest maximum prompt length."""
-    known = list(cells)
-    most = max((cell.most for cell in known), default=0)
-    return [cell for cell in known if cell.most == most]
-
-
-def longest(cells: Iterable[Cell]) -> list[Cell]:
-    """Cells with the greatest text length."""
-    known = list(cells)
-    length = max((cell.length for cell in known), default=0)
-    return [cell for cell in known if cell.length == length]
-
-
-def lanes_of(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """Lanes that have cells, in the order of the request."""
-    measured = {cell.lane for cell in cells}
-    return [lane for lane in report.header.request.lanes if lane.name in measured]
+def lanes_of(these: Iterable[Row]) -> list[Lane]:
+    return list({row.lane.name: row.lane for row in these}.values())
 
 
 def label(lane: Lane) -> str:
-    """Label of a lane in figures: the paper's name for it if there is one, else the lane's own name."""
+    """The paper's name of a lane, or else its own."""
     return lane.paper_name or lane.name
 
 
-def fastest(lanes: Iterable[Lane], cells: Sequence[Cell]) -> Lane | None:
-    """Lane with the greatest mean speed-up in these cells; the first lane if none has a speed."""
-    return max(lanes, key=lambda lane: _mean_speedup(lane, cells), default=None)
+def fastest(lanes: Iterable[Lane], these: Sequence[Row]) -> Lane | None:
+    """Lane with the greatest mean speed-up in these rows; the first lane if none has a speed."""
+
+    def mean_speedup(lane: Lane) -> float:
+        return fmean([stat.value for _, stat in points(lane, these, SPEEDUP)] or [0.0])
+
+    return max(lanes, key=mean_speedup, default=None)
 
 
-def paper_lanes(report: PaperReport, cells: Sequence[Cell]) -> list[Lane]:
-    """Measured lanes of the paper's four methods: AR, the fastest linear lane, the fastest fixed tree, and DynaTree."""
-    lanes = lanes_of(report, cells)
+def paper_lanes(these: Sequence[Row]) -> list[Lane]:
+    """Lanes of the paper's four methods: AR, the fastest linear lane, the fastest fixed tree, and DynaTree."""
+    lanes = lanes_of(these)
     groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
     groups.append([lane for lane in lanes if lane.paper_name == DYNATREE])
-    return [leader for group in groups if (leader := fastest(group, cells))]
+    return [leader for group in groups if (leader := fastest(group, these))]
 
 
-def stat_of(lane: Lane, cells: Sequence[Cell], key: str) -> Interval | None:
-    """Quantity `key` in the lane's first cell; None if the quantity is unknown or the lane has no cell."""
-    return next((cell.stats.get(key) for cell in cells if cell.lane == lane.name), None)
+def points(lane: Lane, these: Iterable[Row], key: str, along: Literal["length", "most"] = "length") -> Points:
+    """Curve of the quantity `key` of a lane over the text length or the prompt length."""
+    known = [row.cell for row in these if row.lane.name == lane.name and key in row.cell.stats]
+    return [(getattr(cell, along), cell.stats[key]) for cell in known]
 
 
-def points(lane: Lane, cells: Sequence[Cell], key: str, along: Callable[[Cell], float]) -> Points:
-    """Curve of the quantity `key` in the cells of a lane; `along` returns the x value of a cell."""
-    mine = sorted((cell for cell in cells if cell.lane == lane.name), key=along)
-    return [(along(cell), cell.stats[key]) for cell in mine if key in cell.stats]
+def stat_of(lane: Lane, these: Iterable[Row], key: str) -> Interval | None:
+    """Quantity `key` in the lane's first row that has it."""
+    return next((stat for _, stat in points(lane, these, key)), None)
 
 
-def without(cells: Sequence[Cell], key: str) -> list[str]:
-    """Names of the lanes whose cells all lack the quantity `key`."""
-    known = {cell.lane for cell in cells if key in cell.stats}
-    return [name for name in Counter(cell.lane for cell in cells) if name not in known]
-
-
-def _mean_speedup(lane: Lane, cells: Sequence[Cell]) -> float:
-    speedups = [cell.stats[SPEEDUP].value for cell in cells if cell.lane == lane.name and SPEEDUP in cell.stats]
-    return fmean(speedups) if speedups else 0.0
+def without(these: Sequence[Row], key: str) -> list[Lane]:
+    """Lanes whose rows all lack the quantity `key`."""
+    return [lane for lane in lanes_of(these) if not points(lane, these, key)]

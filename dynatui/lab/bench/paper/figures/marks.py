@@ -37,13 +37,11 @@ def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 
 
 
 def bars(axes: Axes, places: Sequence[float], stats: Sequence[Interval], width: float, **style: Any) -> None:
-    """Draws bars with whiskers for their intervals."""
     drawn: dict[str, Any] = {"edgecolor": DARK, "linewidth": 0.7, "error_kw": {"elinewidth": 1, "ecolor": DARK}} | style
     axes.bar(places, means(stats), width, yerr=errors(stats), **drawn)
 
 
 def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
-    """Mean of each interval, multiplied by `scale`."""
     return [stat.value * scale for stat in stats]
 
 
@@ -57,7 +55,6 @@ def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
 def above_bars(
     axes: Axes, places: Sequence[float], stats: Sequence[Interval], texts: Sequence[str], **style: Any
 ) -> None:
-    """Writes a text above each bar and its whisker."""
     for place, stat, text in zip(places, stats, texts, strict=True):
         write(axes, text, (place, _ends(stat)[1]), (0, 3), va="bottom", **style)
 
@@ -70,12 +67,10 @@ def write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[float
 
 
 def level(axes: Axes, y: float) -> None:
-    """Draws a dashed horizontal line behind all other marks."""
     axes.axhline(y, color=DARK, linestyle="--", linewidth=1, zorder=0.9)
 
 
 def star(axes: Axes, x: float, y: float) -> list[Artist]:
-    """Draws a star, which marks the best point."""
     style: dict[str, Any] = {"color": ACCENT, "markeredgecolor": "black", "markersize": 15, "zorder": 5}
     return [*axes.plot([x], [y], marker="*", linestyle="", **style)]
 
@@ -129,13 +124,10 @@ def heat_map(axes: Axes, values: Table, written: Callable[[float], str]) -> None
 def name_points(
     figure: Figure, axes: Axes, named: Sequence[tuple[str, float, float]], occupied: Sequence[tuple[float, Interval]]
 ) -> None:
-    """Writes a name near each point, at the place with the least overlap, and draws a line from the name to the point.
+    """Writes names (name, x, y) near their points, at the places with the least overlap, with a line to the point.
 
-    Args:
-        figure: Figure that is complete except for the names, because its layout must be final.
-        axes: Axes that contain the points.
-        named: Triples (name, x, y).
-        occupied: All points and whiskers that names should not overlap, as pairs of x and the mean with its interval.
+    The figure must be complete except for the names. `occupied` has all points and whiskers that names should not
+    overlap.
     """
     figure.draw_without_rendering()
     to_points = Affine2D().scale(72 / figure.dpi)
@@ -151,7 +143,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Rectangles in which the label of a data point may be placed, in units of 1/72 inch; the nearest one is first."""
+    """Rectangles in which the name of a point may be placed, in points; the nearest one is first."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(
@@ -166,15 +158,12 @@ def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
 
 
 def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
-    """Cost of a candidate rectangle: 100 if the rectangle extends beyond the axes, plus 10 for each name and 1 for each
-    mark that the rectangle overlaps.
-    """
+    """Cost of a rectangle: 100 beyond the axes, plus 10 for each name and 1 for each mark that it overlaps."""
     outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
 
 
 def _covered(to_points: Transform, x: float, stat: Interval) -> Bbox:
-    """Rectangle that a mark and its whisker cover, in points."""
     (left, bottom), (right, top) = to_points.transform([(x, end) for end in _ends(stat)])
     return Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5)
 

@@ -4,29 +4,19 @@ Each panel varies two parameters, and shows the largest group of lanes that are 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.cells import (
-    SPEED,
-    Lanes,
-    cells_of,
-    fastest,
-    label,
-    lanes_of,
-    longest,
-    longest_prompts,
-    stat_of,
-)
+from dynatui.lab.bench.paper.figures.cells import SPEED, fastest, label, lanes_of, rows_of, stat_of
 from dynatui.lab.bench.paper.figures.marks import errors, means, write
 from dynatui.lab.bench.paper.figures.note import sign
 from dynatui.lab.bench.paper.figures.style import COLOURS_OF_VALUES, look, name_axes, sheet
-from dynatui.lab.bench.paper.report import Cell, PaperReport
-from dynatui.lab.bench.paper.request import Lane
+from dynatui.lab.bench.paper.report import PaperReport
+from dynatui.lab.bench.paper.rows import Row, greatest
 
 Pair: TypeAlias = tuple[float, float]
 Measured: TypeAlias = Sequence[tuple[Pair, Interval]]
@@ -39,52 +29,33 @@ def parameter_sensitivity(report: PaperReport) -> Figure | None:
     """Three panels of speed: a scatter plot over thresholds, a line over pairs of breadths, and a line over pairs of
     depths.
     """
-    cells = longest(longest_prompts(cells_of(report, "sensitivity")))
-    lanes = lanes_of(report, cells)
-    trees = [lane for lane in lanes if lane.method == "dynatree" and stat_of(lane, cells, SPEED)]
+    these = greatest(rows_of(report, "sensitivity"), "most", "length")
+    trees = [row for row in these if row.lane.method == "dynatree" and SPEED in row.cell.stats]
     if not trees:
         return None
     figure, ((left, middle, right),) = sheet(1, 3, width=13, height=4.4)
-    _thresholds(figure, left, _pairs(trees, cells, ("tau_h", "tau_l"), _thresholds_of))
-    _line(middle, _pairs(trees, cells, ("branching",), _breadths_of))
-    _line(right, _pairs(trees, cells, ("d0", "d_max"), _depths_of))
+    _thresholds(figure, left, _pairs(trees, ("tau_h", "tau_l")))
+    _line(middle, _pairs(trees, ("branching",)))
+    _line(right, _pairs(trees, ("d0", "d_max")))
     for axes in (middle, right):
-        _baselines(axes, lanes, cells)
+        _baselines(axes, these)
         axes.margins(y=0.25)
     figure.legend(*middle.get_legend_handles_labels(), loc="outside upper right", ncols=3)
     name_axes(left, title="(a) thresholds", x="τh: the draft is sure at or above this probability", y=UNSURE)
     name_axes(middle, title="(b) breadth", x="(B_min, B_max), children of a node", y="speed (tokens/s)")
     name_axes(right, title="(c) depth", x="(D0, D_max), levels", y="speed (tokens/s)")
-    return sign(figure, report, cells)
+    return sign(figure, report, these)
 
 
-def _thresholds_of(parameters: dict[str, Any]) -> Pair:
-    return parameters["tau_h"], parameters["tau_l"]
-
-
-def _breadths_of(parameters: dict[str, Any]) -> Pair:
-    low, _, high = parameters["branching"]
-    return low, high
-
-
-def _depths_of(parameters: dict[str, Any]) -> Pair:
-    return parameters["d0"], parameters["d_max"]
-
-
-def _pairs(
-    trees: Lanes, cells: Sequence[Cell], varied: tuple[str, ...], read: Callable[[dict[str, Any]], Pair]
-) -> Measured:
+def _pairs(trees: Sequence[Row], varied: tuple[str, ...]) -> Measured:
     """Speeds by the values of two parameters, for the largest group of lanes that are equal in all other parameters."""
     groups: dict[str, dict[Pair, Interval]] = {}
-    for lane in trees:
-        if stat := stat_of(lane, cells, SPEED):
-            groups.setdefault(_others(lane, varied), {})[read(lane.parameters)] = stat
+    for row in trees:
+        given: Mapping[str, Any] = row.lane.parameters
+        others = json.dumps({name: value for name, value in given.items() if name not in varied}, sort_keys=True)
+        low, *_, high = given["branching"] if varied == ("branching",) else (given[name] for name in varied)
+        groups.setdefault(others, {})[low, high] = row.cell.stats[SPEED]
     return sorted(max(groups.values(), key=len).items())
-
-
-def _others(lane: Lane, varied: tuple[str, ...]) -> str:
-    kept = {name: value for name, value in lane.parameters.items() if name not in varied}
-    return json.dumps(kept, sort_keys=True)
 
 
 def _thresholds(figure: Figure, axes: Axes, measured: Measured) -> None:
@@ -114,9 +85,9 @@ def _line(axes: Axes, measured: Measured) -> None:
     axes.set_xlim(-0.5, len(measured) - 0.5)
 
 
-def _baselines(axes: Axes, lanes: Lanes, cells: Sequence[Cell]) -> None:
+def _baselines(axes: Axes, these: Sequence[Row]) -> None:
     """Draws a dashed line at the speed of plain decoding (`ar`), and a dotted line at the speed of the fixed tree."""
     for method, dash in (("ar", "--"), ("fixed", ":")):
-        lane = fastest([lane for lane in lanes if lane.method == method], cells)
-        if lane and (stat := stat_of(lane, cells, SPEED)):
+        lane = fastest([lane for lane in lanes_of(these) if lane.method == method], these)
+        if lane and (stat := stat_of(lane, these, SPEED)):
             axes.axhline(stat.value, color=look(lane.family).colour, linestyle=dash, label=label(lane))

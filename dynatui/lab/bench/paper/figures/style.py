@@ -1,4 +1,4 @@
-"""Style of all figures: fonts, colours, marks and layout. This module does not depend on measurements."""
+"""Style of all figures. This module does not depend on measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
 
 @dataclass(frozen=True)
 class Look:
-    """Style of a family of lanes: colour, mark and line style."""
+    """Style of a family of lanes."""
 
     colour: str
     mark: str
@@ -65,7 +65,6 @@ OTHER = Look("#666666", "h", ":")
 
 
 def look(family: str) -> Look:
-    """Style of a family of lanes."""
     return LOOKS.get(family, OTHER)
 
 
@@ -79,7 +78,6 @@ def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figu
 
 
 def name_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
-    """Sets the title of axes and the axis labels, which contain units."""
     axes.set_title(title, loc="left")
     axes.set_xlabel(x)
     axes.set_ylabel(y)

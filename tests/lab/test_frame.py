@@ -1,0 +1,152 @@
+"""Statistics of made frames with known true values."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from decoder.analysis.interval import Interval
+from dynatui.lab.frame import Median, by_prompt, frame, mean, means, median, quotients, series, spread_quotient
+
+CASES = 120
+
+
+def texts(*groups: Sequence[float | None], lane: str = "a") -> pd.DataFrame:
+    """A frame of one lane: a group of values for each prompt, a value for each repeat."""
+    return frame(
+        [
+            {"lane": lane, "prompt": prompt, "repeat": repeat, "figure": value}
+            for prompt, group in enumerate(groups)
+            for repeat, value in enumerate(group)
+        ],
+        ["figure"],
+    )
+
+
+def made(*groups: Sequence[float | None]) -> pd.Series:
+    return series(texts(*groups), "figure")
+
+
+def ends(found: Interval | None) -> tuple[float, float]:
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    return found.low, found.high
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    assert made([None, 2.0], [None]).to_dict() == {(0, 1): 2.0}
+    assert mean(made([None]), 0) is None
+    assert median(made([None]), 0) is None
+
+
+def test_a_mean_is_one_over_prompts_of_means_over_repeats() -> None:
+    found = mean(made([1.0, 3.0], [8.0, None]), 0)
+    assert found is not None
+    assert (found.value, found.std) == (5.0, 3.0)
+    assert ends(found) == (2.0, 8.0)
+
+
+def test_with_weights_sums_are_divided() -> None:
+    found = mean(made([1.0], [9.0]), 0, made([1.0], [3.0]))
+    assert found is not None
+    assert (found.value, found.std) == (2.5, 1.0)
+
+
+def test_equal_prompts_have_an_interval_without_width_and_one_prompt_has_none() -> None:
+    assert mean(made([3.0], [3.0]), 0) == Interval(value=3.0, std=0.0, low=3.0, high=3.0)
+    assert mean(made([3.0]), 0) == Interval(value=3.0, std=0.0, low=None, high=None)
+    assert median(made([3.0]), 0) == Median(value=3.0, low=None, high=None)
+
+
+def test_means_are_those_of_each_group() -> None:
+    both = pd.concat([texts([1.0], [3.0]), texts([None], [5.0], lane="b")]).assign(length=8, weight=2.0)
+    found = means(both, ["lane", "length"], ["figure", "weight"], 0, {"ratio": ("figure", "weight")})
+    assert list(found) == [("a", 8), ("b", 8)]
+    assert found["a", 8]["figure"] == mean(made([1.0], [3.0]), 0)
+    assert {name: each.value for name, each in found["b", 8].items()} == {"figure": 5.0, "weight": 2.0, "ratio": 2.5}
+
+
+def test_the_order_of_the_rows_changes_nothing() -> None:
+    rows = texts([1.0], [3.0], [7.0]).assign(length=8)
+    shuffled = rows.iloc[[2, 0, 1]]
+    assert means(shuffled, ["lane", "length"], ["figure"], 0) == means(rows, ["lane", "length"], ["figure"], 0)
+
+
+def test_quotients_pair_what_was_measured_on_the_same_text() -> None:
+    rows = pd.concat([texts([6.0, None], [8.0]), texts([2.0, 5.0], [0.0], [3.0], lane="b")])
+    assert quotients(rows, "a", "b", "figure").to_dict() == {(0, 0): 3.0}
+    assert quotients(rows, "a", "c", "figure").empty
+
+
+def test_quotients_of_repeats_come_before_the_mean() -> None:
+    rows = pd.concat([texts([2.0, 9.0]), texts([1.0, 3.0], lane="b")])
+    assert by_prompt(quotients(rows, "a", "b", "figure")).to_dict() == {0: 2.5}
+
+
+def test_a_quotient_of_spreads_needs_two_prompts_with_a_spread() -> None:
+    wide, narrow = made([1.0], [5.0], [9.0]), made([1.0], [2.0], [3.0], [4.0])
+    found = spread_quotient(wide, narrow, 0)
+    assert found is not None
+    assert found.value == pytest.approx(4.0)
+    assert spread_quotient(wide, made([1.0], [1.0], [1.0]), 0) is None
+    assert spread_quotient(made([1.0]), narrow, 0) is None
+
+
+def test_a_median_is_one_over_prompts_of_medians_over_repeats() -> None:
+    found = median(made([1.0, 2.0, 90.0], [4.0, 5.0, 6.0], [7.0, 8.0, -90.0]), 0)
+    assert found is not None
+    assert found.value == 5.0
+
+
+def test_one_prompt_is_judged_by_its_repeats_when_medians_are_taken() -> None:
+    assert median(made([1.0, 2.0, 3.0]), 0) == Median(value=2.0, low=1.0, high=3.0)
+
+
+def test_the_same_seed_draws_the_same_interval_and_another_one_a_like_one() -> None:
+    these = made(*np.random.default_rng(1).lognormal(size=(10, 2)).tolist())
+    first, again, other = (ends(median(these, seed)) for seed in (5, 5, 6))
+    assert first == again
+    assert other == pytest.approx(first, rel=0.3)
+
+
+@pytest.mark.parametrize("of", [mean, median])
+def test_an_interval_holds_the_true_value_about_as_often_as_it_says(of: object) -> None:
+    """Prompts differ by a random factor, repeats by a smaller one; the true mean and median are 1.5."""
+    assert callable(of)
+    random = np.random.default_rng(7)
+    held = 0
+    for _ in range(200):
+        prompts = 1.5 * (1 + random.normal(0, 0.3, size=(12, 1)))
+        low, high = ends(of(made(*(prompts * (1 + random.normal(0, 0.05, size=(12, 2)))).tolist()), 0))
+        held += low <= 1.5 <= high
+    assert 0.85 <= held / 200 <= 0.99
+
+
+def test_more_prompts_narrow_the_interval() -> None:
+    every = np.random.default_rng(3).lognormal(0, 0.3, size=(80, 1)).tolist()
+    for of in (mean, median):
+        (low, high), (lower, higher) = ends(of(made(*every), 0)), ends(of(made(*every[:10]), 0))
+        assert high - low < (higher - lower) / 2
+
+
+def test_a_spread_is_taken_anew_in_every_sample() -> None:
+    """With one prompt far from all others, the spread depends on that prompt; samples without it have almost none."""
+    far = made(*([100.0 if number == 0 else number % 3] for number in range(30)))
+    near = made(*([float((number * 7) % 5)] for number in range(30)))
+    found = spread_quotient(far, near, 0)
+    assert found is not None
+    assert ends(found)[0] < 1 < found.value
+
+
+@pytest.mark.parametrize("prompts", [5, 20])
+def test_the_interval_of_a_spread_holds_the_truth_in_95_of_100_cases(prompts: int) -> None:
+    """An interval that holds the truth in 85 of 100 cases fails with a probability of more than 99 %."""
+    draw = np.random.default_rng(1)
+    held = 0
+    for _ in range(CASES):
+        over, under = (made(*([value] for value in draw.normal(size=prompts).tolist())) for _ in "ab")
+        low, high = ends(spread_quotient(over, under, 0, coverage=0.99))
+        held += low <= 1 <= high
+    assert held >= 0.94 * CASES
