@@ -21,7 +21,6 @@ class Work(msgspec.Struct, frozen=True):
     """Number of rows whose logits were computed."""
 
     def since(self, before: "Work") -> "Work":
-        """Work done since the earlier count `before`."""
         earlier = msgspec.structs.astuple(before)
         return Work(*(now - then for now, then in zip(msgspec.structs.astuple(self), earlier, strict=True)))
 
@@ -30,15 +29,13 @@ class Shape(msgspec.Struct, frozen=True):
     """Multiply-adds of one model for each kind of work."""
 
     matrices: int
-    """Multiply-adds of one row in all weight matrices except the head; in a mixture of experts, all experts count.
-    """
+    """Of one row in all weight matrices except the head; in a mixture of experts, all experts count."""
     head: int
-    """Multiply-adds of the head for one row of logits."""
+    """Of one row of logits."""
     attention: int
-    """Multiply-adds of attention for one row and one key in all layers and heads: score and weighted sum."""
+    """Of one row and one key in all layers and heads: score and weighted sum."""
 
     def multiply_adds(self, work: Work) -> int:
-        """Multiply-adds of this work."""
         return work.rows * self.matrices + work.scored * self.head + work.looks * self.attention
 
 
@@ -49,7 +46,6 @@ class Arithmetic(msgspec.Struct, frozen=True):
     draft: Shape
 
     def multiply_adds(self, target: Work, draft: Work) -> int:
-        """Multiply-adds of the work of target and draft."""
         return self.target.multiply_adds(target) + self.draft.multiply_adds(draft)
 
 

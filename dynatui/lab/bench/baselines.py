@@ -7,7 +7,7 @@ tokens do not count in tokens/s.
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,7 @@ ASSISTED: dict[str, dict[str, float]] = {
 confidence below which drafting stops. The first setting is transformers' default.
 """
 LOOKED_UP = (5, 10)
-"""Settings of prompt lookup: maximum number of tokens copied after a match of one or two tokens."""
+"""Maximum numbers of tokens that prompt lookup copies after a match of one or two tokens."""
 _HIDDEN = frozenset({"assistant_model", "prompt_lookup_num_tokens"})
 """Arguments that make `generate` draft tokens; with any of these arguments, the number of draft passes is unknown."""
 
@@ -46,55 +46,37 @@ class _Bursts(BaseStreamer):
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Receives the prompt first, then each burst of tokens."""
         if self._prompt_seen:
             self.bursts.append((value.flatten().tolist(), time.perf_counter()))
         self._prompt_seen = True
 
     def end(self) -> None:
-        """Does nothing at the end of the text."""
+        pass
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
     """All baselines in all their settings; at a temperature above 0, the baselines draw their own random numbers."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
-    plain = [
-        Contender(
-            f"generate {cache}",
-            "generate",
-            partial(_generated, config=config, cache_implementation=cache),
-            {"cache_implementation": cache},
-            foreign=True,
-        )
-        for cache in CACHES
+
+    def made(group: str, name: str, settings: Mapping[str, Any], run: Callable[..., Trial], **given: Any) -> Contender:
+        return Contender(f"{group} {name}", group, partial(run, config=config, **given), settings, foreign=True)
+
+    def plain(group: str, name: object, settings: dict[str, Any]) -> Contender:
+        return made(group, str(name), settings, _generated, **settings)
+
+    return [
+        *(plain("generate", cache, {"cache_implementation": cache}) for cache in CACHES),
+        *(
+            made("assisted", name, drafting, _assisted, assistant=assistant, drafting=drafting)
+            for name, drafting in ASSISTED.items()
+            if assistant is not None
+        ),
+        *(plain(PROMPT_LOOKUP, count, {"prompt_lookup_num_tokens": count}) for count in LOOKED_UP),
     ]
-    assisted = [
-        Contender(
-            f"assisted {name}",
-            "assisted",
-            partial(_assisted, config=config, assistant=assistant, drafting=settings),
-            settings,
-            foreign=True,
-        )
-        for name, settings in ASSISTED.items()
-        if assistant is not None
-    ]
-    looked_up = [
-        Contender(
-            f"{PROMPT_LOOKUP} {count}",
-            PROMPT_LOOKUP,
-            partial(_generated, config=config, prompt_lookup_num_tokens=count),
-            {"prompt_lookup_num_tokens": count},
-            foreign=True,
-        )
-        for count in LOOKED_UP
-    ]
-    return [*plain, *assisted, *looked_up]
 
 
 @torch.inference_mode()
 def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
-    """Trial of transformers' generate with these settings, greedy or sampled as `config` says."""
     pair = engine.pair
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
@@ -123,9 +105,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> Trial:
-    """Trial of assisted generation with the settings `drafting`. During the trial, these settings are in the
-    assistant's generation config, from which transformers reads them.
-    """
+    """Transformers reads the settings `drafting` from the assistant's generation config."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)

@@ -31,7 +31,6 @@ BASELINE = "ar"
 INEXACT = "not exact"
 """Group of the contenders that decode without batch-invariant passes, to show the cost of exactness."""
 PROMPT_LOOKUP = "prompt lookup"
-"""Group of transformers' prompt lookup decoding."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,9 @@ class Trial:
     after: tuple[Tally, ...] = ()
     """Totals after each round, from which the figures of shorter texts are computed."""
     seen: Seen | None = None
-    """Work of both models after prefill; None if unknown."""
+    """Time and work of both models after prefill; None if unknown."""
     kv_bytes: int | None = None
-    """Bytes of both models' KV caches; None if unknown."""
+    """Allocated bytes of both models' KV caches; None if unknown."""
     waits: int | None = None
     """Number of times that the host waited for the device during rounds; None if not counted."""
 
@@ -55,23 +54,19 @@ class Contender:
 
     name: str
     group: str
-    """Method or baseline that this contender runs, such as `linear`; equal to `name` if the benchmark has only one
-    setting of the method or baseline.
-    """
+    """Method or baseline that this contender runs; equal to `name` if it is measured in one setting only."""
     run: Callable[[Engine, Sequence[int]], Trial]
-    """Function (engine, prompt ids) -> trial. The function decodes the text to its end."""
+    """Decodes a prompt's text to its end."""
     settings: Mapping[str, Any]
-    """Values of all parameters, by name."""
     foreign: bool = False
     """Whether the contender may reject a model, a setting or a machine; after a rejection, it is left out."""
 
 
 def nothing(_device: torch.device) -> None:
-    """Callback that does nothing."""
+    pass
 
 
 def is_adaptive(group: str) -> bool:
-    """Whether a group is a method of adaptive trees."""
     return group in METHODS and isinstance(METHODS[group].own, AdaptiveTree)
 
 
@@ -88,10 +83,7 @@ def sweep(
 ) -> list[Contender]:
     """Contenders of every method under each of its settings; method `ar` comes first, even if it is not named.
 
-    Args:
-        methods: Names from the registry.
-        config: Run settings, such as the length limit, and the parameters of those methods that are not in `settings`.
-        settings: Parameters by method, then by the suffix of the contender's name.
+    `settings` has parameters by method, then by the suffix of the contender's name; `config` has the others.
     """
     contenders = [own(BASELINE, BASELINE, BASELINE, config)]
     for method in methods:
@@ -158,13 +150,7 @@ def decoded(
 
 
 def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:
-    """Totals after each round.
-
-    Args:
-        prefill_s: Seconds of the prefill.
-        method: Name of the method.
-        outcomes: Each round's outcome, and the time of its end in seconds since the first round began.
-    """
+    """Totals after each round; `outcomes` has each outcome with its end in seconds since the first round began."""
     rounds = (as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes))
     return tuple(accumulate(rounds, tally_round, initial=Tally(prefill_s=prefill_s)))[1:]
 

@@ -25,13 +25,9 @@ def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:
-    """Totals after `length` new tokens; tokens and accepted nodes beyond that length are removed from the last round.
+    """Totals after `length` new tokens (at least 1); what the last round had beyond that length is removed.
 
-    A text with fewer tokens is not cut.
-
-    Args:
-        after: Totals after each round, at least one.
-        length: Number of new tokens, at least 1.
+    A text with fewer tokens is not cut. `after` has the totals after each round, at least one.
     """
     number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
     if number == len(after):

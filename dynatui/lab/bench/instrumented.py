@@ -8,7 +8,7 @@ calling the models.
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, cast
 
 from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.drawn_drafter import DrawnDrafter
@@ -31,7 +31,6 @@ class Seen:
     draft: Work
 
     def since(self, before: "Seen") -> "Seen":
-        """Time and work since an earlier count."""
         return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
 
 
@@ -50,13 +49,11 @@ class _InstrumentedModel:
         return getattr(self._model, name)
 
     def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
-        """See `LanguageModel.streaming`; returns this object, which then calls and counts the streaming model."""
         self._model = self._model.streaming(sinks, window)
         return self
 
     @property
     def work(self) -> Work:
-        """Work of all calls so far."""
         return Work(self.calls, self.rows, self.looks, self.scored)
 
     def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
@@ -91,18 +88,10 @@ class InstrumentedEngine:
             self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
 
     def seen(self) -> Seen | None:
-        """Time and work of both models so far; None if unknown."""
         if not self._models:
             return None
         work = {role: model.work for role, model in self._models.items()}
         return Seen(sum(model.seconds for model in self._models.values()), work["target"], work.get("draft", Work()))
-
-
-@runtime_checkable
-class TellsMemory(Protocol):
-    """Session that reports the bytes of its KV caches itself."""
-
-    kv_bytes: int
 
 
 def kv_bytes(session: Session) -> int | None:
@@ -112,16 +101,11 @@ def kv_bytes(session: Session) -> int | None:
         model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
         drafting = [model.passes.cache] if isinstance(model, ModelDrafter | TranslatedDrafter | DrawnDrafter) else []
         return sum(cache.nbytes for cache in [session.target_cache, *drafting])
-    return session.kv_bytes if isinstance(session, TellsMemory) else None
-
-
-@runtime_checkable
-class TellsWaits(Protocol):
-    """Session that counts how often the host waits for the device."""
-
-    waits: int
+    told: int | None = getattr(session, "kv_bytes", None)
+    return told
 
 
 def waits(session: Session) -> int | None:
     """Number of times that the host has waited for the device in rounds so far; None if not counted."""
-    return session.waits if isinstance(session, TellsWaits) else None
+    counted: int | None = getattr(session, "waits", None)
+    return counted

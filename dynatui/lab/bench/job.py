@@ -1,6 +1,8 @@
 """Complete measurements of `dynatui bench speed`: a measurement loads the models, runs the turns and reports samples.
 
-An interrupted measurement reports the blocks (prompt, repeat) in which all contenders had their turn.
+An interrupted measurement reports the blocks (prompt, repeat) in which all contenders had their turn. Both functions
+raise KeyboardInterrupt if there is no such block, and DecoderError if the models or the device fail or a text is too
+long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +26,7 @@ from decoder.tensor_parallel.check import require_partial_target
 from decoder.tree_rules import tree_rule
 from dynatui.lab.bench import report, sizes
 from dynatui.lab.bench.baselines import baselines
-from dynatui.lab.bench.contenders import inexact, sweep
+from dynatui.lab.bench.contenders import Contender, inexact, sweep
 from dynatui.lab.bench.llama_cpp_baseline import llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.machine import examined
 from dynatui.lab.bench.on_pair import Note, OnPair
@@ -74,13 +76,7 @@ class OnRounds:
 
 
 def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Report]:
-    """Measures methods and baselines; `show` displays the progress.
-
-    Raises:
-        ConfigError: `llama_cpp` cannot be measured beside the target.
-        DecoderError: A prompt does not fit into the context, or the models or the device fail.
-        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
-    """
+    """Measures methods and baselines; `show` displays the progress."""
     if job.llama_cpp is not None:
         require_measurable(job.llama_cpp, job.target, job.config)
     if is_model_free(job.draft):
@@ -103,33 +99,21 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         job.config.seed, Schedule(job.config.sampling), draft_knows_noise=job.config.draft_knows_noise
     )
     pair = engine.pair
-    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, _context(job, pair))
+    context = pair.context
+    if job.llama_cpp is not None:
+        context = min(context, gguf_file(job.llama_cpp).size("context_length") or 0)
+    prompts = encode_prompts(pair.tokenizer, job.prompts, job.config.max_new_tokens, context)
     contenders = sweep(job.methods, job.config, job.settings)
     if job.exact:
         contenders += inexact(contenders, engine.fastest())
-    if job.with_baselines and any(model.computed_by for model in pair.models.values()):
-        contenders += llama_cpp_baselines(pair, job.config, job.target, job.draft)
-        note("transformers' own generation is left out: llama.cpp computes one of the models")
-    elif job.with_baselines and not pair.target.ranks:
-        contenders += baselines(pair, job.config)
-    elif job.with_baselines:
-        note("transformers' own generation is left out: it needs the whole target in one process")
-    if job.llama_cpp is not None:
-        require_vocabulary(job.llama_cpp, pair)
-        contenders += llama_cpp_baselines(pair, job.config, job.llama_cpp, None)
+    contenders += _others(job, pair, note)
     plan = Experiment(contenders, prompts, _warm_up(pair, prompts), job.repeats, job.config.seed)
-    setup, samples, early = _measured(engine, plan, job.config, note, show)
-    peaks = [] if early else _peaks(pair, samples)
+    setup, samples, peaks, early = _measured(engine, plan, job.config, note, show)
     return Done(report.of_texts(setup, engine, samples, peaks), early)
 
 
 def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.RoundsReport]:
-    """Measures rounds; `show` displays the progress.
-
-    Raises:
-        DecoderError: A tree size is impossible, a text is too long, or the models or the device fail.
-        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
-    """
+    """Measures rounds; `show` displays the progress."""
     contenders = sizes.contenders(job.config, job.sizes)
     loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
@@ -143,24 +127,24 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Experiment(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, order=mixed)
-    setup, samples, early = _measured(engine, plan, job.config, note, show)
-    peaks = [] if early else _peaks(pair, samples)
+    setup, samples, peaks, early = _measured(engine, plan, job.config, note, show)
     return Done(report.of_rounds(setup, pair, samples, peaks), early)
 
 
-def _context(job: OnTexts, pair: Pair) -> int:
-    """Number of tokens that fit into the context of every measured model."""
-    if job.llama_cpp is None:
-        return pair.context
-    return min(pair.context, gguf_file(job.llama_cpp).size("context_length") or 0)
-
-
-def _peaks(pair: Pair, samples: Samples) -> list[int]:
-    """Peak memory of each rank in bytes; for the first rank, this is the highest peak of all turns."""
-    if not pair.target.ranks:
-        return []
-    first, *others = pair.target.ranks.peak_bytes()
-    return [max(first, *(turn.tally.peak_bytes or 0 for turn in samples.all())), *others]
+def _others(job: OnTexts, pair: Pair, note: Note) -> list[Contender]:
+    """Contenders of other libraries, as far as they can be measured beside this pair."""
+    others: list[Contender] = []
+    if job.with_baselines and any(model.computed_by for model in pair.models.values()):
+        others += llama_cpp_baselines(pair, job.config, job.target, job.draft)
+        note("transformers' own generation is left out: llama.cpp computes one of the models")
+    elif job.with_baselines and not pair.target.ranks:
+        others += baselines(pair, job.config)
+    elif job.with_baselines:
+        note("transformers' own generation is left out: it needs the whole target in one process")
+    if job.llama_cpp is not None:
+        require_vocabulary(job.llama_cpp, pair)
+        others += llama_cpp_baselines(pair, job.config, job.llama_cpp, None)
+    return others
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -173,8 +157,8 @@ def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[
 
 def _measured(
     engine: Engine, plan: Experiment, config: RunConfig, note: Note, show: Show
-) -> tuple[report.Setup, Samples, bool]:
-    """Setup and samples of an experiment, and whether it was interrupted."""
+) -> tuple[report.Setup, Samples, list[int], bool]:
+    """Setup and samples of an experiment, peak bytes of each rank, and whether the experiment was interrupted."""
     machine = examined(engine.pair.target.device)
     note(f"warming up: {', '.join(contender.name for contender in plan.contenders)}")
     ready = warmed_up(engine, plan, note)
@@ -184,4 +168,12 @@ def _measured(
     samples = Samples(taken, ready.contenders, sampling=config.sampling)
     if not samples.prompts:
         raise KeyboardInterrupt
-    return setup, samples, early
+    return setup, samples, [] if early else _peaks(engine.pair, samples), early
+
+
+def _peaks(pair: Pair, samples: Samples) -> list[int]:
+    """Peak memory of each rank in bytes; for the first rank, this is the highest peak of all turns."""
+    if not pair.target.ranks:
+        return []
+    first, *others = pair.target.ranks.peak_bytes()
+    return [max(first, *(turn.tally.peak_bytes or 0 for turn in samples.all())), *others]

@@ -24,12 +24,10 @@ from dynatui.lab.bench.contenders import Contender, Trial
 
 NAME = "llama.cpp"
 DRAFTED = (1, 2, 3, 5)
-"""Settings of the server's speculative decoding: maximum number of drafted tokens per round; llama.cpp's default is 3.
-"""
+"""Maximum numbers of drafted tokens per round; llama.cpp's default is 3."""
 SILENT = -1
 """Verbosity at which the server writes nothing."""
 MS = 1e-3
-"""One millisecond in seconds."""
 
 
 def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft: str | None) -> list[Contender]:
@@ -53,12 +51,10 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
 
 
 def require_measurable(file: str, target: str | None, config: RunConfig) -> None:
-    """Checks that plain decoding of the GGUF file `file` can be measured beside the model `target`; reads only the
-    file's metadata.
+    """Checks that plain decoding of a GGUF file can be measured beside the target; reads only the file's metadata.
 
     Raises:
-        ConfigError: The file is missing or broken, llama.cpp's package is not installed, `target` is a GGUF file
-            itself, or decoding is not greedy.
+        ConfigError: The file or llama.cpp's package is missing, `target` is a GGUF file, or decoding is not greedy.
     """
     with about("llama_cpp"):
         require(
@@ -80,7 +76,7 @@ def require_measurable(file: str, target: str | None, config: RunConfig) -> None
 
 
 def require_vocabulary(file: str, pair: Pair) -> None:
-    """Raises ConfigError if the GGUF file `file` has more or fewer tokens than the pair's target."""
+    """Raises ConfigError if the GGUF file has more or fewer tokens than the pair's target."""
     known, width = len(gguf_file(file).tokens), pair.target.width
     require(
         known == width,
@@ -94,13 +90,9 @@ class _Server:
     """llama.cpp's server, which decodes one text at a time; it is started when the first text is decoded."""
 
     def __init__(self, target: str, draft: str | None, drafted: int) -> None:
-        """Describes a server for the model file `target`; the model file `draft`, if given, drafts up to `drafted`
-        tokens per round.
-        """
         self._target, self._draft, self._drafted = target, draft, drafted
 
     def complete(self, prompt_ids: Sequence[int], most_tokens: int, **options: Any) -> Any:
-        """The server's answer to a prompt: text, counts and times."""
         request = {"prompt": list(prompt_ids), "n_predict": most_tokens, "cache_prompt": False, "top_k": 1}
         return self._started.handle_completions(request | {"samplers": ["top_k"]} | options)
 

@@ -26,13 +26,11 @@ SERIES = 5
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Hardware and software with which a measurement was made."""
-
     system: str
     processor: str
     cores: int
     threads: int
-    """Number of threads with which torch computes."""
+    """Of torch."""
     accelerator: str | None
     versions: dict[str, str]
     load_before: float | None
@@ -42,7 +40,6 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examined(device: torch.device) -> Machine:
-    """This machine with its present load."""
     return Machine(
         system=f"{platform.system()} {platform.release()}",
         processor=_processor(),
@@ -122,8 +119,8 @@ def read_bytes(model: LanguageModel) -> int:
 
 @contextmanager
 def peak_during(device: torch.device) -> Iterator[Callable[[], int]]:
-    """Yields a function that returns the peak memory since the start of the `with` block: the device's memory on CUDA,
-    the process's memory on a CPU.
+    """Yields a function that returns the peak memory since the start of the `with` block: of the device on CUDA, of the
+    process on a CPU.
     """
     release_memory(device)
     begin_peak(device)
@@ -140,7 +137,6 @@ def begin_peak(device: torch.device) -> None:
 
 
 def _processor() -> str:
-    """Name of the processor; if the system does not report it, the processor's architecture."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line for line in lines if line.startswith("model name")).partition(":")[2].strip()

@@ -18,17 +18,15 @@ Note: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class OnPair:
-    """Options of the measured pair; all measurements have these options."""
+    """Options of the measured pair, which all measurements have."""
 
     target: str | None = None
     draft: str | None = None
     inflate: str | None = None
-    """Number of parameters of a target at whose cost the embedded pair decodes; None: the pair stays as it is."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
     gpu_layers: int | None = None
-    """Number of layers of each GGUF file that llama.cpp keeps on a GPU; None lets llama.cpp choose the number."""
 
     @property
     def pair_options(self) -> dict[str, Any]:
@@ -37,7 +35,7 @@ class OnPair:
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Pair and seed of a measurement: the first fields of every request."""
+    """First fields of every request."""
 
     target: str
     draft: str
@@ -48,13 +46,12 @@ class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
-    """Names of the fields in which two requests of one type differ."""
     mine, theirs = (msgspec.json.decode(msgspec.json.encode(each)) for each in (one, other))
     return [name for name, value in mine.items() if theirs[name] != value]
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """Names, device and dtypes of a loaded pair; empty strings if no pair is loaded."""
+    """First fields of a request; empty strings if no pair is loaded."""
     return {
         "target": pair.target_name if pair else "",
         "draft": pair.draft_name if pair else "",

@@ -12,6 +12,6 @@ are used, since disturbances only add time.
 
 
 def repeated_costs(pair: Pair, tokens: int) -> list[Costs]:
-    """Costs of both models' passes after about `tokens` tokens of text: one entry for each of `SERIES` measurements."""
+    """Costs of both models' passes after about `tokens` tokens of text, measured `SERIES` times."""
     clock = ComputingClock(pair.target.device)
     return [measure_costs(pair, tokens, clock) for _ in range(SERIES)]

@@ -33,13 +33,10 @@ DISTURBED = 0.03
 ATTEMPTS = 3
 """Maximum number of times that one turn is run if other processes disturb it."""
 Tokens: TypeAlias = Sequence[int]
-"""Token ids of a prompt or text."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Turn of a benchmark: one contender decodes one prompt once."""
-
     repeat: int
     prompt: int
     contender: int
@@ -57,7 +54,6 @@ class Sample:
     at: tuple[Tally, ...] = ()
     """Totals at each of the experiment's lengths; only the last totals include the peak memory of the whole turn."""
     seen: Seen | None = None
-    """Time and work of both models after prefill; None if unknown. The next two fields are described in `Trial`."""
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
@@ -87,7 +83,7 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Tu
 
 @dataclass(frozen=True)
 class Experiment:
-    """Contenders, prompts, text lengths and repeats that are measured together, and the order of the turns."""
+    """What is measured together, and the order of the turns."""
 
     contenders: Sequence[Contender]
     prompts: Sequence[Tokens]
@@ -95,11 +91,9 @@ class Experiment:
     """Prompts that each contender decodes before its first turn, without being measured."""
     repeats: int = 1
     seed: int = 0
-    """Seed of the random order of turns."""
     lengths: Sequence[int] = ()
     """Text lengths in new tokens, in ascending order; a sample has the totals at each of these lengths."""
     order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
-    """(contenders, prompts, repeats, seed) -> all turns."""
     attempts: int = ATTEMPTS
 
     def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
@@ -114,18 +108,12 @@ def endless(engine: Engine) -> Engine:
 
 
 def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
-    """Prompts sorted from longest to shortest, since a longer text after a shorter one would discard the CUDA graphs
-    and memory made for the shorter text.
-    """
+    """Prompts in an order in which no longer text discards the CUDA graphs and memory made for a shorter one."""
     return sorted(prompts, key=len, reverse=True)
 
 
 def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
-    """Decodes the warm-up prompts; returns the experiment without the contenders for which `can_decode` is false.
-
-    Raises:
-        DeviceError: The device's memory is full.
-    """
+    """Decodes the warm-up prompts; returns the experiment without the contenders for which `can_decode` is false."""
     able = [contender for contender in experiment.contenders if can_decode(engine, contender, experiment.warm_up, note)]
     return replace(experiment, contenders=able)
 
@@ -136,7 +124,17 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
     Raises:
         DeviceError: The device's memory is full.
     """
-    return all(_works(engine, contender, prompt, note) for prompt in prompts)
+    try:
+        for prompt in prompts:
+            _alone(engine, contender, prompt)
+    except DeviceError:
+        raise
+    except Exception as error:
+        if not (contender.foreign or isinstance(error, PairError)):
+            raise
+        note(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
+        return False
+    return True
 
 
 def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> Iterator[Sample]:
@@ -155,11 +153,7 @@ def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> I
 
 
 def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment) -> Iterator[Progress]:
-    """Measures all turns and appends their samples; yields the progress after each turn.
-
-    Raises:
-        DeviceError: The device's memory is full.
-    """
+    """Measures all turns and appends their samples; yields the progress after each turn."""
     turns = experiment.turns()
     for number, sample in enumerate(measured(engine, experiment, turns), 1):
         samples.append(sample)
@@ -190,10 +184,8 @@ def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
 
 
 def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
-    """First trial whose threads hardly waited for a processor, or else the trial whose threads waited least.
-
-    Also returns the share of the trial's time in which threads waited. The choice depends only on this share, never on
-    the speed.
+    """First trial whose threads hardly waited for a processor, or else the one whose threads waited least; and the
+    share of its time in which they waited. The choice depends only on this share, never on the speed.
     """
     trials: list[tuple[float, Trial]] = []
     while len(trials) < attempts:
@@ -207,19 +199,6 @@ def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts:
             break
     waited, trial = min(trials, key=lambda turn: turn[0])
     return trial, waited
-
-
-def _works(engine: Engine, contender: Contender, prompt: Tokens, note: Note) -> bool:
-    try:
-        _alone(engine, contender, prompt)
-    except DeviceError:
-        raise
-    except Exception as error:
-        if not (contender.foreign or isinstance(error, PairError)):
-            raise
-        note(f"{contender.name} is left out: {(str(error).strip().splitlines() or [type(error).__name__])[0]}")
-        return False
-    return True
 
 
 def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> Trial:

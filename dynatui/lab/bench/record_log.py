@@ -31,23 +31,20 @@ C = TypeVar("C")
 
 
 class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="begun"):
-    """First line of a log: machine, request, and times of forward passes."""
+    """First line of a log: machine, request, and times of forward passes. Unset fields are not recorded."""
 
     schema: int
     """Version of the lines' format."""
     started_at: str
     """Start of the measurement, UTC in ISO 8601."""
     commit: str | None | UnsetType = UNSET
-    """Git commit of the source tree, with "-dirty" if files differ from the commit; None outside of a git checkout.
-
-    Unset if this kind of measurement does not record commits.
-    """
+    """See `source_commit`."""
     machine: Machine
     request: Q = msgspec.field(name="asked")
     """All options that determine the results; a measurement can resume the log only if its request is equal."""
     costs: C
     context: int | UnsetType = UNSET
-    """Context length of the pair, in tokens; unset if this kind of measurement does not record it."""
+    """Context length of the pair, in tokens."""
 
 
 H = TypeVar("H", bound=LogHeader[Any, Any])
@@ -60,7 +57,6 @@ class LogFormat(Generic[H, R]):
     """Format of the lines of one kind of log."""
 
     lines: "msgspec.json.Decoder[H | R]"
-    """JSON decoder of one line."""
     schema: int
     """The only supported version of the lines' format."""
     remedy: str
@@ -68,18 +64,13 @@ class LogFormat(Generic[H, R]):
 
 
 class RecordLog(Generic[H, R]):
-    """Log with its header and records, kept in a file if a path is given, else in memory."""
+    """Log with its header and records, kept in a file if a path is given, else in memory.
+
+    Reading, beginning and adding raise ConfigError if the file cannot be read or written, or is no log of this kind.
+    """
 
     def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
-        """Reads the log from its file, if the file exists; to write to the file, use `opened`.
-
-        Args:
-            path: File, which need not exist yet; if None, records are kept only in memory.
-            kind: Format of the lines.
-
-        Raises:
-            ConfigError: The file cannot be read, or is not a log of this kind.
-        """
+        """Reads the log from its file, if the file exists; to write to the file, use `opened`."""
         self._path, self._decoder, self._remedy = path, kind.lines, kind.remedy
         self.schema = kind.schema
         self.header: H | None = None
@@ -94,49 +85,24 @@ class RecordLog(Generic[H, R]):
     def begin(self, header: H, *, complete: bool = False) -> H:
         """Header of the log; if the log has no header yet, the given header is written and returned.
 
-        Args:
-            header: Header of this measurement.
-            complete: Whether the log has all records; a complete log can be shown on any machine.
-
         Raises:
-            ConfigError: The log has another request, or cannot be written. Or the log is incomplete and was started on
-                another machine; times of two machines cannot be compared.
+            ConfigError: The log has another request. Or the log is not `complete` and was started on another machine;
+                times of two machines cannot be compared.
         """
         if self.header is None:
-            self._write(header)
+            self.add(header)
             return header
         if other := differing(header.request, self.header.request):
             raise ConfigError(
-                f"{self._shown} was started with other values of {', '.join(other)}; "
+                f"{shortened(self._path)} was started with other values of {', '.join(other)}; "
                 f"give the same values, or {self._remedy}"
             )
         if not complete and (others := unlike(self.header.machine, header.machine)):
             raise self.refused(f"was started on another machine: {'; '.join(map(shortened, others))}")
         return self.header
 
-    def add(self, record: R) -> None:
-        """Appends one record.
-
-        Raises:
-            ConfigError: The log cannot be written.
-        """
-        self._write(record)
-
-    def refused(self, why: str) -> ConfigError:
-        """Error that names the fault of the file and the remedies."""
-        return ConfigError(f"{self._shown} {why}; remove this file, or {self._remedy}")
-
-    @property
-    def _shown(self) -> str:
-        return shortened(self._path)
-
-    def _take(self, line: H | R) -> None:
-        if isinstance(line, LogHeader):
-            self.header = line  # type: ignore[assignment]  # the decoder's only type of header is H
-        else:
-            self.records.append(line)
-
-    def _write(self, line: H | R) -> None:
+    def add(self, line: H | R) -> None:
+        """Appends one record."""
         if self._path is not None:
             try:
                 with self._path.open("ab") as file:
@@ -144,6 +110,16 @@ class RecordLog(Generic[H, R]):
             except OSError as error:
                 raise self._unusable("write", error) from None
         self._take(line)
+
+    def refused(self, why: str) -> ConfigError:
+        """Error that names the fault of the file and the remedies."""
+        return ConfigError(f"{shortened(self._path)} {why}; remove this file, or {self._remedy}")
+
+    def _take(self, line: H | R) -> None:
+        if isinstance(line, LogHeader):
+            self.header = line  # type: ignore[assignment]  # the decoder's only type of header is H
+        else:
+            self.records.append(line)
 
     def _lines(self) -> list[H | R]:
         """Decoded lines of the file; damaged lines at the end are removed from the file."""
@@ -162,7 +138,10 @@ class RecordLog(Generic[H, R]):
             raise self.refused(f"is damaged in line {decoded.index(None) + 1}")
         whole = sum(len(line) + 1 for line in ended[: len(lines)])
         if whole < len(content):
-            self._truncate(self._path, whole)
+            try:
+                os.truncate(self._path, whole)
+            except OSError as error:
+                raise self._unusable("write", error) from None
         return lines
 
     def _content(self, path: Path) -> bytes:
@@ -177,12 +156,6 @@ class RecordLog(Generic[H, R]):
             raise self.refused(f"has more than {_MOST_BYTES >> 20} MiB, more than any measurement")
         return content
 
-    def _truncate(self, path: Path, size: int) -> None:
-        try:
-            os.truncate(path, size)
-        except OSError as error:
-            raise self._unusable("write", error) from None
-
     def _decoded(self, line: bytes) -> H | R | None:
         """Header or record; None if the line is damaged."""
         try:
@@ -196,10 +169,10 @@ class RecordLog(Generic[H, R]):
         return decoded
 
     def _foreign(self) -> ConfigError:
-        return ConfigError(f"{self._shown} holds no measurement that this version can read; {self._remedy}")
+        return ConfigError(f"{shortened(self._path)} holds no measurement that this version can read; {self._remedy}")
 
     def _unusable(self, what: str, error: OSError) -> ConfigError:
-        return ConfigError(f"cannot {what} {self._shown}: {error.strerror}; {self._remedy}")
+        return _unusable(what, self._path, error, self._remedy)
 
 
 def header_now(
@@ -212,17 +185,7 @@ def header_now(
     commit: str | None | UnsetType = UNSET,
     context: int | UnsetType = UNSET,
 ) -> LogHeader[Q, C]:
-    """Header of a measurement that begins or resumes a log now.
-
-    Args:
-        log: Log; if it already has a header, the times of forward passes in that header are kept.
-        request: Request of the measurement.
-        device: Device of the target.
-        costs: Function that times forward passes; called only for a new log.
-        note: Receiver of progress lines.
-        commit: See `LogHeader`.
-        context: See `LogHeader`.
-    """
+    """Header of a measurement that begins or resumes a log now; `costs` times forward passes, for a new log only."""
     if log.header is None:
         note("measuring forward passes")
     return LogHeader(
@@ -238,7 +201,7 @@ def header_now(
 
 @contextmanager
 def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]]:
-    """Log whose file is locked against other processes; see `alone` and `RecordLog` for arguments and errors."""
+    """Log whose file is locked against other processes; see `alone` and `RecordLog` for errors."""
     with alone(path, kind.remedy):
         yield RecordLog(path, kind)
 
@@ -246,10 +209,6 @@ def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]
 @contextmanager
 def alone(path: Path | None, remedy: str) -> Iterator[None]:
     """Locks a log against other processes; has no effect on network file systems that do not support locks.
-
-    Args:
-        path: File, created if missing; None locks nothing.
-        remedy: Advice in errors about an unusable file, such as "set --output to another file".
 
     Raises:
         ConfigError: Another process holds the lock, or the file cannot be written.
@@ -260,22 +219,22 @@ def alone(path: Path | None, remedy: str) -> Iterator[None]:
     try:
         file = path.open("ab")
     except OSError as error:
-        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
+        raise _unusable("write", path, error, remedy) from None
     with file:
-        _lock(file.fileno(), path, remedy)
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(
+                f"another process is writing to {shortened(path)}; wait until that process ends, or {remedy}"
+            ) from None
+        except OSError as error:
+            if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
+                raise _unusable("write", path, error, remedy) from None
         yield
 
 
-def _lock(descriptor: int, path: Path, remedy: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(
-            f"another process is writing to {shortened(path)}; wait until that process ends, or {remedy}"
-        ) from None
-    except OSError as error:
-        if error.errno not in (errno.ENOTSUP, errno.ENOLCK, errno.ENOSYS):
-            raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None
+def _unusable(what: str, path: Path | None, error: OSError, remedy: str) -> ConfigError:
+    return ConfigError(f"cannot {what} {shortened(path)}: {error.strerror}; {remedy}")
 
 
 _PREFIX = b'{"type":"begun",'

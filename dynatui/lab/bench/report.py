@@ -9,25 +9,18 @@ import msgspec
 from decoder.analysis.metrics import figures
 from decoder.engine import Engine
 from decoder.events import Figures, place
+from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from dynatui.lab.bench.arithmetic import Arithmetic, Work, shape
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.machine import Machine, load, read_bytes, utc_now
-from dynatui.lab.bench.protocol import Experiment, Sample
+from dynatui.lab.bench.protocol import Experiment
 from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
 from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.summary import (
-    Bandwidth,
-    Comparison,
-    Difference,
-    Row,
-    comparisons,
-    differences,
-    near_tie_judge,
-    rows,
-)
+from dynatui.lab.bench.summary import Comparison, Difference, Row, comparisons, differences, near_tie_judge, rows
+from dynatui.lab.bench.turn_frame import Bandwidth
 
 SCHEMA = 1
 
@@ -51,6 +44,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     path: str = ""
     """Decoding path; the next field has the reason for this path. See `decoder.run.decoding_path`."""
     path_reason: str = ""
+    passes: dict[str, str] = {}
+    """What computed the passes of each model on the host: the compiled library, torch or llama.cpp."""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by contender name."""
     prompts: list[list[int]]
@@ -59,9 +54,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     seed: int
     temperature: float = 0.0
-    """Sampling temperature; 0 means greedy decoding. Above 0, baselines draw other random numbers, so their texts are
-    not compared with the texts of `ar`.
-    """
+    """Above 0, baselines draw other random numbers, so their texts are not compared with the texts of `ar`."""
     top_k: int = 0
     top_p: float = 1.0
 
@@ -72,7 +65,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one turn; its figures compare the text with the text of `ar` for the same prompt and repeat."""
+    """Result of one turn; see `Sample`. Its figures compare the text with the text of `ar` for the same block."""
 
     contender: str
     group: str
@@ -85,15 +78,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """Work of the target's calls after prefill; None if unknown."""
     draft_work: Work | None
     kv_bytes: int | None
-    """Allocated bytes of both models' KV caches; None if unknown."""
     waits: int | None
-    """Number of times that the host waited for the device during rounds; None if not counted."""
     waited: float | None
-    """Share of the turn's time in which threads waited for a processor; None if unknown."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Report of methods and baselines on texts."""
+class Common(msgspec.Struct, frozen=True, kw_only=True):
+    """First fields of both reports."""
 
     setup: Setup
     load_after: float | None
@@ -101,6 +91,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Peak memory of each process of the target; empty if one process runs the target, or if a process could not
     report its peak.
     """
+
+
+class Report(Common, frozen=True, kw_only=True):
+    """Report of methods and baselines on texts."""
+
     rows: list[Row]
     best_generate: str | None
     comparisons: list[Comparison]
@@ -110,13 +105,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     samples: list[Record]
 
 
-class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
+class RoundsReport(Common, frozen=True, kw_only=True):
     """Report of rounds with trees of given sizes after texts of given lengths."""
 
-    setup: Setup
-    load_after: float | None
-    peak_bytes_by_rank: list[int] = []
-    """Peak memory of each process of the target; see the same field of `Report`."""
     arithmetic: Arithmetic
     rounds: list[Rounds]
     growth: list[Growth]
@@ -125,7 +116,6 @@ class RoundsReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig) -> Setup:
-    """Setup of a planned measurement."""
     path, pair = decoding_path(engine), engine.pair
     return Setup(
         started_at=utc_now(),
@@ -139,6 +129,7 @@ def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig)
         exact=engine.exact,
         path=path.name,
         path_reason=path.reason,
+        passes={role: _computed_by(model) for role, model in pair.models.items()},
         contenders={contender.name: dict(contender.settings) for contender in plan.contenders},
         prompts=[list(prompt) for prompt in plan.prompts],
         max_new_tokens=config.max_new_tokens,
@@ -146,6 +137,11 @@ def setup(engine: Engine, machine: Machine, plan: Experiment, config: RunConfig)
         seed=config.seed,
         **asdict(config.sampling),
     )
+
+
+def _computed_by(model: LanguageModel) -> str:
+    compiled = model.device.type == "cpu" and not model.by_torch_threads
+    return model.computed_by or ("compiled" if compiled else "torch")
 
 
 def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int] = ()) -> Report:
@@ -164,7 +160,7 @@ def of_texts(setup: Setup, engine: Engine, samples: Samples, peaks: Sequence[int
 
 
 def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] = ()) -> RoundsReport:
-    """Report of rounds after random tokens; `peaks` has the peak memory of each rank, in bytes."""
+    """Report of rounds after random tokens; `peaks` as for `of_texts`."""
     contexts = [len(prompt) for prompt in setup.prompts]
     arithmetic = Arithmetic(shape(pair.target.hf.skeleton), shape(pair.draft_model.hf.skeleton))
     return RoundsReport(
@@ -179,9 +175,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """Bytes of weights that a pass of each model reads, and the device's copy bandwidth. None if the device is not
-    CUDA, the target is split over processes, or llama.cpp computes a model.
-    """
+    """None if the device is not CUDA, the target is split over processes, or llama.cpp computes a model."""
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())
     if copied is None or pair.target.ranks or not in_torch:
@@ -192,29 +186,18 @@ def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
 def _records(samples: Samples) -> list[Record]:
     plain = {(turn.repeat, turn.prompt): turn.tally for turn in samples.all() if turn.contender == BASELINE}
     return [
-        _record(
-            turn,
-            figures(
-                turn.tally,
-                plain[turn.repeat, turn.prompt],
-                same_until=None if turn.contender in samples.draws_alone else turn.same_until,
-            ),
+        Record(
+            contender=turn.contender,
+            group=turn.group,
+            prompt=turn.prompt,
+            repeat=turn.repeat,
+            figures=figures(turn.tally, plain[turn.repeat, turn.prompt], same_until=samples.until(turn)),
+            models_s=turn.seen.models_s if turn.seen else None,
+            target_work=turn.seen.target if turn.seen else None,
+            draft_work=turn.seen.draft if turn.seen else None,
+            kv_bytes=turn.kv_bytes,
+            waits=turn.waits,
+            waited=turn.waited,
         )
         for turn in samples.all()
     ]
-
-
-def _record(turn: Sample, turn_figures: Figures) -> Record:
-    return Record(
-        contender=turn.contender,
-        group=turn.group,
-        prompt=turn.prompt,
-        repeat=turn.repeat,
-        figures=turn_figures,
-        models_s=turn.seen.models_s if turn.seen else None,
-        target_work=turn.seen.target if turn.seen else None,
-        draft_work=turn.seen.draft if turn.seen else None,
-        kv_bytes=turn.kv_bytes,
-        waits=turn.waits,
-        waited=turn.waited,
-    )

@@ -1,6 +1,7 @@
 """Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and which is fastest.
 
-This module does not depend on reports.
+A text is right if it equals the text of `ar` in every token that must be equal; a contender has a speed on a prompt on
+which all its texts are right. This module does not depend on reports.
 """
 
 from collections import defaultdict
@@ -11,10 +12,10 @@ from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 from dynatui.lab.bench.contenders import BASELINE, Contender
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.statistics import Groups, Median, estimate, ratios
+from dynatui.lab.bench.statistics import Groups, estimate, ratios
+from dynatui.lab.frame import Median
 
 Measure = Callable[[Figures], float | None]
-"""Function that takes all figures of one text and returns one quantity, or None if the quantity is unknown."""
 
 
 class Samples:
@@ -35,16 +36,15 @@ class Samples:
         self.prompts = sorted({prompt for _, prompt in self._blocks})
         self.texts = {prompt: self.turns(BASELINE, prompt)[0].tally.tokens for prompt in self.prompts}
         """Text of `ar`, the reference, by prompt."""
-        compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self._is_right(turn))
+        compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self.is_right(turn))
         self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
         """Contenders with a text that differs from the text of `ar` only in tokens that may differ by design."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which all texts of a contender equal the text of `ar` in every token that must be equal."""
-        return [prompt for prompt in self.prompts if all(map(self._is_right, self.turns(name, prompt)))]
+        """Prompts on which a contender has a speed."""
+        return [prompt for prompt in self.prompts if all(map(self.is_right, self.turns(name, prompt)))]
 
     def both(self, one: str, other: str) -> list[int]:
-        """Prompts on which both contenders have a speed."""
         others = set(self.same(other))
         return [prompt for prompt in self.same(one) if prompt in others]
 
@@ -53,24 +53,22 @@ class Samples:
         return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
-        """Ratio of the speed of `name` to the speed of `than`, on the prompts on which both contenders have a speed."""
+        """Ratio of the speeds of two contenders, on the prompts on which both have one."""
         both = self.both(name, than)
         over, under = (self.values(contender, tokens_per_second, both) for contender in (name, than))
         return estimate(ratios(over, under), seed)
 
     def best(self, groups: Sequence[str], seed: int) -> str | None:
-        """Fastest contender in these groups; None if no contender in these groups has a speed."""
+        """Fastest contender in these groups; None if none of them has a speed."""
         speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
         known = {name: speed.value for name, speed in speeds.items() if speed is not None}
         return max(known, key=lambda name: known[name]) if known else None
 
     def differing(self) -> Iterable[tuple[str, int, Sequence[int]]]:
-        """Yields (contender, prompt, text) for each contender and prompt with a wrong text; `text` is the first wrong
-        text. A text is wrong if it differs from the text of `ar` in a token that must be equal.
-        """
+        """Yields (contender, prompt, first wrong text) for each contender and prompt with a wrong text."""
         for name in self.groups:
             for prompt in self.prompts:
-                wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self._is_right(turn))
+                wrong = (turn.tally.tokens for turn in self.turns(name, prompt) if not self.is_right(turn))
                 if other := next(wrong, None):
                     yield name, prompt, other
 
@@ -82,12 +80,14 @@ class Samples:
         """Samples of a contender on one prompt, in the order of repeats."""
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
-    def _is_right(self, turn: Sample) -> bool:
-        """Whether a text equals the text of `ar` in every token that must be equal."""
-        until = None if turn.contender in self.draws_alone else turn.same_until
+    def until(self, turn: Sample) -> int | None:
+        """Number of leading tokens of a text that must equal those of `ar`; None if all may differ."""
+        return None if turn.contender in self.draws_alone else turn.same_until
+
+    def is_right(self, turn: Sample) -> bool:
+        until = self.until(turn)
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 
 
 def tokens_per_second(text_figures: Figures) -> float | None:
-    """Speed in tokens/s, a `Measure`."""
     return text_figures.tokens_per_second

@@ -28,18 +28,15 @@ class Sums:
     seconds: float = 0.0
 
     def plus(self, figures: Figures) -> "Sums":
-        """Totals after one more text, which has these figures."""
         tokens, rounds = self.tokens + figures.committed, self.rounds + figures.rounds
         return Sums(tokens, rounds, self.seconds + figures.decode_s)
 
     @property
     def rate(self) -> float:
-        """Tokens per second."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     @property
     def tokens_per_round(self) -> float:
-        """Mean tokens per round."""
         return self.tokens / self.rounds if self.rounds else 0.0
 
 
@@ -53,7 +50,7 @@ class Realised:
 
     @property
     def gain(self) -> float:
-        """Tokens/s with the selector, divided by tokens/s with the best static shape."""
+        """Of tokens/s."""
         return self.selected.rate / self.static.rate if self.static.rate else 0.0
 
 
@@ -67,13 +64,7 @@ def realised(
 ) -> Iterator[Realised]:
     """Decodes each prompt with the static shape and with the selector; yields the totals so far after each prompt.
 
-    Args:
-        engine: Engine from `load_pair`.
-        prompts: Texts, decoded one after the other.
-        parts: Sampling settings, each with its best static shape.
-        rules: Verifier and selector.
-        max_new_tokens: Length limit of each text.
-        seed: Seed of the first prompt; the seed of each further prompt is 1 higher.
+    The seed of each prompt is 1 higher than that of the prompt before.
     """
     for part in parts:
         static = replace(rules, drafting=Drafting.DELAYED, k=part.static.k, l1=part.static.l1, l2=part.static.l2)

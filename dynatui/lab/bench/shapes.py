@@ -44,15 +44,12 @@ from decoder.tensor_parallel.check import require_partial_weights
 
 SEED = 0
 CERTAINTY = 40.0
-"""Standard deviation of the draft's logits; it is so large that the most probable of thousands of tokens nearly always
-has a probability near 1.
-"""
+"""Standard deviation of the draft's logits, at which the most probable token nearly always has a probability near 1."""
 BIAS = 0.02
 """Standard deviation of biases; the other weights have the same standard deviation."""
 
 
 def names() -> list[str]:
-    """Names of the bundled shapes."""
     return sorted(entry.name.removesuffix(".json") for entry in _folder().iterdir() if entry.name.endswith(".json"))
 
 
@@ -70,20 +67,9 @@ def random_pair(
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Pair of models of these shapes with random weights.
+    """Pair of models with random weights; each model is a name of a shape or the path of a Hugging Face config.json.
 
-    Args:
-        target: Name of a shape, or path of a Hugging Face config.json.
-        draft: Name of a shape, or path of a Hugging Face config.json, for the draft.
-        device: As for `load_pair`.
-        dtype: As for `load_pair`; "auto" is float16 on CUDA, the dtype of Pythia.
-        draft_dtype: As for `load_pair`.
-        exact: As for `load_pair`.
-        compiled: As for `load_pair`.
-        kernels: As for `load_pair`.
-        gpu_layers: Must be None, since no model is a GGUF file.
-        passes: As for `load_pair`.
-        report: Receives progress lines.
+    Further arguments are those of `load_pair`; `gpu_layers` must be None, and "auto" is float16 on CUDA.
 
     Raises:
         ConfigError: A shape, the device or the dtype is unknown, or passes cannot be compiled as `compiled` requests.
@@ -103,7 +89,7 @@ def random_pair(
     report(f"making {target} and {draft} with random weights")
     makers = (
         _made_on(where, partial(_random_module, target, configs[0], kind, 0)),
-        _made_on(where, partial(_certain_module, draft, configs[1], draft_kind, 1)),
+        _made_on(where, partial(_random_module, draft, configs[1], draft_kind, 1, certain=True)),
     )
     made = [
         LanguageModel.of_module(make(where), Path(name).name, make)
@@ -165,10 +151,7 @@ def loaded_pair(
 
 
 def with_random_draft(engine: Engine) -> Engine:
-    """Engine whose draft has a random output matrix: passes take the same time, but guesses are right only by chance.
-
-    This function compiles no passes for the new draft.
-    """
+    """Engine whose draft has a random output matrix: passes take as long, but guesses are right only by chance."""
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft_model, f"{pair.draft_name} (random head)"
     if held.hf.reloadable:
@@ -180,9 +163,7 @@ def with_random_draft(engine: Engine) -> Engine:
 
 
 def _made_on(where: torch.device, make: Load) -> Load:
-    """Loader that makes the module on the device `where`, since random numbers differ between devices, and then moves
-    the module to the requested device.
-    """
+    """Loader that makes the module on `where`, since random numbers differ between devices, and then moves it."""
     return lambda device: make(where).to(device)
 
 
@@ -195,11 +176,7 @@ def _with_random_head(module: Any) -> Any:
 
 
 def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
-    """`length` random token ids.
-
-    Raises:
-        ConfigError: `length` tokens and `more` further tokens exceed the models' context.
-    """
+    """Random token ids; raises ConfigError if they and `more` further tokens exceed the models' context."""
     if length + more > pair.context:
         raise ConfigError(
             f"{length} random tokens and {more} new and drafted tokens exceed the context of {pair.context} tokens; "
@@ -209,54 +186,44 @@ def random_prompt(pair: Pair, length: int, more: int) -> list[int]:
     return ids
 
 
-def _certain_module(name: str, config: Any, dtype: torch.dtype, seed: int, device: torch.device) -> Any:
-    module = _random_module(name, config, dtype, seed, device)
-    _be_certain(module)
-    return module
-
-
-def _random_module(name: str, config: Any, dtype: torch.dtype, seed: int, device: torch.device) -> Any:
+def _random_module(
+    name: str, config: Any, dtype: torch.dtype, seed: int, device: torch.device, *, certain: bool = False
+) -> Any:
     torch.manual_seed(seed)
     try:
         with device:
             module: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
-            _fill_biases(module)
+            for part, weight in module.named_parameters():
+                if part.endswith("bias"):  # in a new module biases are 0, and passes skip biases of 0
+                    torch.nn.init.normal_(weight, std=BIAS)
     except Exception as error:  # the model family's own code checks the config, and can raise any exception
         if not memory_is_full(error):
             raise ConfigError(
                 f"{name} is not the configuration of a language model ({_short(error)}); give another config.json"
             ) from error
         raise DeviceError(f"{name} does not fit in the memory of {device}; choose a smaller shape or dtype") from error
+    if certain:
+        _be_certain(module)
     return module.eval()
 
 
-def _fill_biases(module: Any) -> None:
-    """Fills biases with random numbers; in a new module they are 0, and passes skip biases of 0."""
-    for name, weight in module.named_parameters():
-        if name.endswith("bias"):
-            torch.nn.init.normal_(weight, std=BIAS)
-
-
 def _config(name: str) -> Any:
-    if name.endswith(".json"):
-        config = _read(Path(name))
-    elif name in names():
-        config = AutoConfig.for_model(**json.loads((_folder() / f"{name}.json").read_text(encoding="utf-8")))
-    else:
-        raise ConfigError(f"there is no shape {quoted(name)}; give a config.json, or one of {', '.join(names())}")
-    check_architecture(name, config.get_text_config())
-    return config
-
-
-def _read(path: Path) -> Any:
+    path = Path(name)
+    if not name.endswith(".json"):
+        require(
+            name in names(), f"there is no shape {quoted(name)}; give a config.json, or one of {', '.join(names())}"
+        )
+        path = _folder() / f"{name}.json"
     try:
-        return AutoConfig.for_model(**json.loads(path.read_text(encoding="utf-8")))
+        config = AutoConfig.for_model(**json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; give a model's config.json") from None
     except Exception as error:  # each model family checks its fields in its own code, which can raise any exception
         raise ConfigError(
             f"{shortened(path)} is not a model's configuration ({_short(error)}); give a model's config.json"
         ) from error
+    check_architecture(name, config.get_text_config())
+    return config
 
 
 def _short(error: Exception) -> str:

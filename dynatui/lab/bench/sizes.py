@@ -13,8 +13,7 @@ from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import begin_peak
 
 OVERALL = 1e-9
-"""Smallest path probability with which a node may have children; it is so small that it excludes practically no node.
-"""
+"""Path probability below which a node has no children; practically no node has so little."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Number of children of each node that has children, except that the last such node may have fewer."""
+        """Number of children of each node that has any, except that the last such node may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
@@ -39,7 +38,7 @@ def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
 
 
 def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
-    """Sizes of the passes in rounds with these trees; for each size, a CUDA graph is captured or a pass is compiled."""
+    """Sizes of the passes in rounds with these trees, for CUDA graphs and compilation."""
     runs = (run_of(size, config) for size in sizes)
     rules = (tree_rule(run.rules(method)) for method, run in runs)
     return of_sizes(
@@ -48,11 +47,7 @@ def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
-    """Rejects tree sizes with which a node would have more children than the vocabulary has tokens.
-
-    Raises:
-        ConfigError: `sizes` contains such a size.
-    """
+    """Raises ConfigError for a size with which a node would have more children than the vocabulary has tokens."""
     for size in sizes:
         if size.siblings > vocabulary:
             raise ConfigError(
@@ -62,11 +57,7 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
 
 
 def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
-    """Method and parameters with which every tree has this size.
-
-    Raises:
-        ConfigError: No tree has this depth and this number of rows.
-    """
+    """Method and parameters with which every tree has this size; raises ConfigError if no tree has it."""
     depth, drafted = size.depth, size.rows - 1
     if not 1 <= depth <= drafted:
         raise ConfigError(

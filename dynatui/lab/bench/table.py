@@ -1,12 +1,13 @@
 """Reports as text of at most 80 columns. This module only formats numbers that other modules compute."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 
 from decoder.analysis.metrics import FIGURES
 from decoder.events import arithmetic
 from dynatui.lab.bench.contenders import INEXACT
 from dynatui.lab.bench.protocol import disturbed
-from dynatui.lab.bench.report import Report, RoundsReport, Setup
+from dynatui.lab.bench.report import Common, Report, RoundsReport, Setup
 from dynatui.lab.bench.rounds import LENGTHS, Growth, Rounds
 from dynatui.lab.bench.summary import Comparison, Difference, Row
 from dynatui.lab.tables.data import UNKNOWN, Cell, Column, Spec, Table, number, of_rows, percent
@@ -19,11 +20,11 @@ _LABELS = {figure.key: figure.label for figure in FIGURES}
 def on_texts(report: Report) -> str:
     """The report of methods and baselines."""
     tables = [
-        _heading(report),
+        _heading(report, [record.waited for record in report.samples]),
         text(speeds(report.rows, report.best_generate)),
         text(parts(report.rows)),
-        compared(report.comparisons),
-        differing(report.differences),
+        _compared(report.comparisons),
+        _differing(report.differences),
     ]
     return "\n\n".join(filter(None, tables)) + "\n"
 
@@ -36,25 +37,29 @@ def on_rounds(report: RoundsReport) -> str:
     if report.growth:
         tables.append(grown(report.growth))
     tables.append(memory(report.rounds, report.growth))
-    return "\n\n".join([_heading(report), *map(text, tables)]) + "\n"
+    return "\n\n".join([_heading(report, [record.waited for record in report.samples]), *map(text, tables)]) + "\n"
 
 
-def _heading(report: Report | RoundsReport) -> str:
+def _heading(report: Common, waits: Sequence[float | None]) -> str:
     """Heading lines: models, machine and settings of the measurement, and disturbances by other processes."""
     setup, machine = report.setup, report.setup.machine
-    waits = [record.waited for record in report.samples]
     quiet = "" if None in waits else f"; {disturbed(waits)} of {len(waits)} turns were disturbed"
-    prompts = f"{counted(len(setup.prompts), 'prompt')} of {_range([len(prompt) for prompt in setup.prompts])} tokens"
-    computed = arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)
+    lengths = sorted(map(len, setup.prompts))
+    several = f"{lengths[0]} to {lengths[-1]}" if lengths[0] < lengths[-1] else lengths[0]
+    processes = f"{len(setup.ranks)} processes" if setup.ranks else "one process"
     lines = [
-        f"{setup.target} with {setup.draft} on {setup.place} in {computed}, {_chosen(setup)}",
-        f"{prompts}, at most {setup.max_new_tokens} new tokens; {counted(setup.repeats, 'repeat')}; seed {setup.seed}",
+        f"{setup.target} with {setup.draft} on {setup.place} in "
+        f"{arithmetic(setup.dtype, setup.draft_dtype, exact=setup.exact)}, {_chosen(setup)}",
+        f"{counted(len(lengths), 'prompt')} of {several} tokens, at most {setup.max_new_tokens} new tokens; "
+        f"{counted(setup.repeats, 'repeat')}; seed {setup.seed}",
         f"rounds: {setup.path}, {setup.path_reason}",
         f"{machine.processor}, {counted(machine.threads, 'thread')} on {counted(machine.cores, 'core')}",
         f"system load {number(machine.load_before, 1)} before the run, {number(report.load_after, 1)} after it{quiet}",
         ", ".join(f"{name} {version}" for name, version in machine.versions.items()),
-        f"medians with 95 % bootstrap intervals; measured in {_processes(setup)}, turn by turn",
+        f"medians with 95 % bootstrap intervals; measured in {processes}, turn by turn",
     ]
+    if setup.passes:
+        lines.insert(3, f"passes: {', '.join(f'{role} {computed}' for role, computed in setup.passes.items())}")
     if machine.accelerator:
         copied = machine.copy_bytes_per_s
         lines.insert(2, f"{machine.accelerator}, copies {number(copied and copied / 1e12, 2)} TB/s")
@@ -66,30 +71,19 @@ def _heading(report: Report | RoundsReport) -> str:
     return "\n".join(map(cut, lines))
 
 
-def _processes(setup: Setup) -> str:
-    """Number of processes that run the target, in words."""
-    return f"{len(setup.ranks)} processes" if setup.ranks else "one process"
-
-
-def _range(counts: Sequence[int]) -> str:
-    low, high = min(counts), max(counts)
-    return str(low) if low == high else f"{low} to {high}"
-
-
 def speeds(rows: Sequence[Row], best_generate: str | None) -> Table:
     """Table of tokens/s, and of ratios with their intervals."""
     limits = any(row.bandwidth_share is not None for row in rows)
     rate, length, same = (_LABELS[key] for key in ("tokens_per_second", "tokens_per_round", "identical_to_ar"))
     specs: list[Spec[Row]] = [
-        (Column("", width=NAME), lambda row: row.name),
+        _name(""),
         (Column(rate, "number", 1, 8), lambda row: row.tokens_per_second and row.tokens_per_second.value),
-        (Column(length, "number", 2, 6), lambda row: row.tokens_per_round),
-        (Column("x ar", width=17), lambda row: interval(row.over_ar, short)),
-        (Column("x generate", width=17), lambda row: interval(row.over_generate, short)),
+        _number(length, "tokens_per_round", 2, 6),
+        _interval("x ar", "over_ar", 17),
+        _interval("x generate", "over_generate", 17),
         (Column(same, width=11), _same),
+        *[_percent("limit", "bandwidth_share", 5)] * limits,
     ]
-    if limits:
-        specs.append((Column("limit", "number", 1, 5), lambda row: percent(row.bandwidth_share)))
     remarks = {
         f"x generate: speed over {best_generate}, transformers' fastest plain decoding.": best_generate,
         "own: a text that differs from the text of ar by design; its speed counts.": any(row.by_design for row in rows),
@@ -109,16 +103,10 @@ def parts(rows: Sequence[Row]) -> Table:
     """Table with the milliseconds of each part of a round, the forward passes per round, and the peak memory."""
     waits = any(row.waits is not None for row in rows)
     specs: list[Spec[Row]] = [
-        (Column("milliseconds:", width=NAME), lambda row: row.name),
-        (Column("round", width=7), lambda row: _ms(row.round_ms)),
-        (Column("draft", width=7), lambda row: _ms(row.draft_ms)),
-        (Column("verify", width=7), lambda row: _ms(row.verify_ms)),
-        (Column("commit", width=7), lambda row: _ms(row.commit_ms)),
-        (Column("host", width=7), lambda row: _ms(row.host_ms)),
-        (Column("host %", "number", 1, 7), lambda row: percent(row.host_share)),
-        (Column("syncs", "number", 2, 7), lambda row: row.waits)
-        if waits
-        else (Column("rest %", "number", 1, 7), lambda row: percent(row.rest_share)),
+        _name("milliseconds:"),
+        *_times("round", "draft", "verify", "commit", "host"),
+        _percent("host %", "host_share", 7),
+        _number("syncs", "waits", 2, 7) if waits else _percent("rest %", "rest_share", 7),
         (Column("forwards", width=9), _passes),
         (Column("GB", "number", 2, 6), lambda row: row.peak_bytes and row.peak_bytes / 1e9),
     ]
@@ -135,7 +123,7 @@ def _passes(row: Row) -> str:
     return "+".join(UNKNOWN if count is None else f"{count:.3g}" for count in counts)
 
 
-def compared(comparisons: Sequence[Comparison]) -> str:
+def _compared(comparisons: Sequence[Comparison]) -> str:
     """Lines that compare contenders with the best contender of each kind."""
     lines = []
     for comparison in comparisons:
@@ -146,11 +134,8 @@ def compared(comparisons: Sequence[Comparison]) -> str:
     return "\n".join(lines)
 
 
-def differing(differences: Sequence[Difference]) -> str:
-    """Lines about texts that differ from the text of `ar`."""
-    if not differences:
-        return ""
-    lines = ["Texts that differ from that of ar; their methods have no speed on these prompts:"]
+def _differing(differences: Sequence[Difference]) -> str:
+    lines = ["Texts that differ from that of ar; their methods have no speed on these prompts:"] * bool(differences)
     lines += [
         f"{difference.name}, prompt {difference.prompt + 1}, first at token {difference.index}: {_verdict(difference)}"
         for difference in differences
@@ -158,26 +143,25 @@ def differing(differences: Sequence[Difference]) -> str:
     return "\n".join(lines)
 
 
+def _verdict(difference: Difference) -> str:
+    if difference.near_tie is None:
+        return "one text is shorter" if difference.judged else "not judged"
+    return f"{'a near tie' if difference.near_tie else 'NO TIE'}, gap {difference.gap:.2g}"
+
+
 def rounds(rows: Sequence[Rounds]) -> Table:
     """Table of round costs by tree size, for rounds after a text of one length."""
-    specs: list[Spec[Rounds]] = [
-        (Column("levels x rows", width=NAME), lambda row: row.name),
-        (Column("ms/round", width=20), lambda row: interval(row.round_ms, _ms)),
-        (Column("draft", width=7), lambda row: _ms(row.draft_ms)),
-        (Column("/level", width=7), lambda row: _ms(row.level_ms)),
-        (Column("verify", width=7), lambda row: _ms(row.verify_ms)),
-    ]
     gpu = any(row.bandwidth_share is not None for row in rows)
+    specs: list[Spec[Rounds]] = [
+        _name("levels x rows"),
+        (Column("ms/round", width=20), lambda row: interval(row.round_ms, _ms)),
+        *_times("draft", "/level", "verify", *(() if gpu else ("commit", "host"))),
+    ]
     if gpu:
         specs += [
             (Column("host", width=6), lambda row: _ms(row.commit_ms + row.host_ms)),
-            (Column("limit", "number", 1, 6), lambda row: percent(row.bandwidth_share)),
-            (Column("syncs", "number", 2, 7), lambda row: row.waits),
-        ]
-    else:
-        specs += [
-            (Column("commit", width=7), lambda row: _ms(row.commit_ms)),
-            (Column("host", width=7), lambda row: _ms(row.host_ms)),
+            _percent("limit", "bandwidth_share", 6),
+            _number("syncs", "waits", 2, 7),
         ]
     title = f"After {rows[0].context} random tokens, with a draft that guesses at random:"
     notes = ["host: includes commit; limit: % of copy bandwidth; syncs: waits for the device."] * gpu
@@ -190,20 +174,19 @@ def rates(rows: Sequence[Rounds]) -> Table:
     def column(length: float) -> Spec[Rounds]:
         return Column(f"{length:g}", "number", 1, 10), lambda row: row.tokens_per_second.get(length)
 
-    name: Spec[Rounds] = Column(f"tokens/s at {_LABELS['tokens_per_round']}", width=NAME), lambda row: row.name
-    return of_rows([name, *map(column, LENGTHS)], rows)
+    return of_rows([_name(f"tokens/s at {_LABELS['tokens_per_round']}"), *map(column, LENGTHS)], rows)
 
 
 def grown(rows: Sequence[Growth]) -> Table:
     """Table with the growth of round times as texts get longer, beside the growth of the rounds' multiply-adds."""
     specs: list[Spec[Growth]] = [
-        (Column("levels x rows", width=NAME), lambda row: row.name),
-        (Column("after", "number", width=7), lambda row: row.context),
-        (Column("round", width=17), lambda row: interval(row.round, short)),
-        (Column("/level", "number", 2, 8), lambda row: row.level),
-        (Column("verify", "number", 2, 8), lambda row: row.verify),
-        (Column("sums", "number", 2, 8), lambda row: row.multiply_adds),
-        (Column("round/sums", width=16), lambda row: interval(row.beyond, short)),
+        _name("levels x rows"),
+        _number("after", "context", 0, 7),
+        _interval("round", "round", 17),
+        _number("/level", "level", 2, 8),
+        _number("verify", "verify", 2, 8),
+        _number("sums", "multiply_adds", 2, 8),
+        _interval("round/sums", "beyond", 16),
     ]
     notes = (
         "sums: growth of the multiply-adds of matrices and attention in the same rounds;",
@@ -216,20 +199,22 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
     """Table of KV cache bytes and peak memory, and of their increase with the text length."""
     more = {(row.name, row.context): row for row in growth}
 
-    def added(take: Callable[[Growth], int | None]) -> Callable[[Rounds], Cell]:
-        return lambda row: _mb(take(row_growth)) if (row_growth := more.get((row.name, row.context))) else ""
+    def mb(title: str, key: str, width: int, *, added: bool = False) -> Spec[Rounds]:
+        def take(row: Rounds) -> Cell:
+            of = more.get((row.name, row.context)) if added else row
+            count = getattr(of, key, None)
+            return "" if of is None else count and count / 1e6
+
+        return Column(title, "number", 1, width), take
 
     specs: list[Spec[Rounds]] = [
-        (Column("megabytes:", width=NAME), lambda row: row.name),
-        (Column("after", "number", width=7), lambda row: row.context),
-        (Column("keys and values", "number", 1, 17), lambda row: _mb(row.kv_bytes)),
-        (Column("peak", "number", 1, 9), lambda row: _mb(row.peak_bytes)),
+        _name("megabytes:"),
+        _number("after", "context", 0, 7),
+        mb("keys and values", "kv_bytes", 17),
+        mb("peak", "peak_bytes", 9),
     ]
     if growth:
-        specs += [
-            (Column("adds: k+v", "number", 1, 11), added(lambda each: each.kv_bytes)),
-            (Column("peak", "number", 1, 9), added(lambda each: each.peak_bytes)),
-        ]
+        specs += [mb("adds: k+v", "kv_bytes", 11, added=True), mb("peak", "peak_bytes", 9, added=True)]
     notes = (
         "keys and values: allocated bytes of both models' caches;",
         "peak: peak memory in the rounds (CUDA: of the device; CPU: of the process).",
@@ -237,24 +222,34 @@ def memory(rows: Sequence[Rounds], growth: Sequence[Growth]) -> Table:
     return of_rows(specs, rows, notes=notes)
 
 
-def _verdict(difference: Difference) -> str:
-    """Verdict of the float32 pass on the first two tokens that differ, in words."""
-    match difference.near_tie:
-        case None:
-            return "one text is shorter" if difference.judged else "not judged"
-        case True:
-            return f"a near tie, gap {difference.gap:.2g}"
-        case False:
-            return f"NO TIE, gap {difference.gap:.2g}"
+def _name(title: str) -> Spec[Row | Rounds | Growth]:
+    return Column(title, width=NAME), lambda row: row.name
+
+
+def _number(title: str, key: str, digits: int, width: int) -> Spec[object]:
+    return Column(title, "number", digits, width), attrgetter(key)
+
+
+def _percent(title: str, key: str, width: int) -> Spec[object]:
+    return Column(title, "number", 1, width), lambda row: percent(getattr(row, key))
+
+
+def _interval(title: str, key: str, width: int) -> Spec[object]:
+    return Column(title, width=width), lambda row: interval(getattr(row, key), short)
+
+
+def _times(*titles: str) -> Iterable[Spec[object]]:
+    """Columns of milliseconds."""
+
+    def take(key: str) -> Callable[[object], Cell]:
+        return lambda row: _ms(getattr(row, key))
+
+    return [(Column(title, width=7), take(f"{title.strip('/')}_ms")) for title in titles]
 
 
 def _ms(value: float | None) -> str:
     """Milliseconds as text; large numbers have fewer decimals, so that all numbers fit their column."""
     return number(value, 3 if value is None or value < 10 else 2 if value < 100 else 1)
-
-
-def _mb(count: int | None) -> float | None:
-    return None if count is None else count / 1e6
 
 
 def _chosen(setup: Setup) -> str:

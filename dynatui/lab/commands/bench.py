@@ -3,7 +3,7 @@
 The measurements are in `dynatui.lab.bench`. Imports torch only when a measurement begins.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -102,7 +102,8 @@ def speed(
         settings.refuse(context, _idle_for_texts(measured))
         require(parts == 1 or not (baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
-    runs = _runs(presets, rules, max_new_tokens=length, seed=seed)
+    given = {**rules, "max_new_tokens": length, "seed": seed}
+    runs = {name: request.run_config({**given, "preset": name}) for name in presets}
     config = next(iter(runs.values()))
     models = Models(**names, **arithmetic)
     require_both(models.target, models.draft)
@@ -175,21 +176,14 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """Names of the parameters that have no effect if texts of the methods `measured` are measured, each with the
-    reason.
-    """
+    """The same for texts of the methods `measured`."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
-    """Names of the methods that have an option for the settings to measure; this option is named after the method."""
+    """Names of the methods that have an option, named after the method, for the settings to measure."""
     return [name for name, method in METHODS.items() if method.sweep]
-
-
-def _runs(presets: Sequence[str], rules: Given, **given: Any) -> dict[str, RunConfig]:
-    """The run configuration for each preset."""
-    return {name: request.run_config({**rules, **given, "preset": name}) for name in presets}
 
 
 def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[str, TunableParameters]]:

@@ -25,17 +25,16 @@ WITHOUT_FIGURES = "matplotlib is not installed, so no figures are drawn; for fig
 
 @dataclass(frozen=True)
 class Parts:
-    """The function that loads data sets, and the functions that write a report."""
+    """Functions that load data sets and write a report."""
 
     text_sets: "Callable[..., tuple[TextSet, ...]]"
-    """Function (names, folder=..., prompts=...) -> data sets."""
     writers: "tuple[Callable[[PaperReport, Path], list[Path]], ...]"
     """Functions (report, folder) -> paths of the files written to the folder; called in this order."""
     on_terminal: "Callable[[PaperReport], str]"
 
 
 def parts() -> Parts:
-    """The functions that load data sets and write the report; imports torch."""
+    """Imports torch."""
     from dynatui.lab.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - not needed for --help
     from dynatui.lab.bench.paper.figures import draw  # noqa: PLC0415
     from dynatui.lab.bench.paper.write import FIGURES, write  # noqa: PLC0415

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 from typer.core import TyperOption
 
@@ -12,13 +11,13 @@ from dynatui.cli import options, request
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option, switch
 from dynatui.lab.commands.number_lists import number_lists
+from dynatui.lab.commands.pair import json_file, repeats
 
 TEXT_REPEATS, ROUND_REPEATS = 3, 9
 CONTEXT_LENGTH = 256
 
 
 def parameters() -> Declared:
-    """The parameters of `bench speed`, with options for all registered methods."""
     return (
         CONTEXT,
         Group("names", options.MODEL_OPTIONS[:3]),
@@ -35,7 +34,7 @@ def parameters() -> Declared:
 
 
 def all_methods() -> str:
-    """Names of all methods that --methods accepts; decoding by transformers is measured as a baseline instead."""
+    """What --methods accepts; decoding by transformers is measured as a baseline instead."""
     return ",".join(name for name, method in METHODS.items() if not method.by_module)
 
 
@@ -51,7 +50,6 @@ def _methods() -> TyperOption:
 
 
 def _named(text: str) -> tuple[str, ...]:
-    """The methods named in a list, without duplicates; raises ConfigError for a method that cannot be measured."""
     methods = tuple(dict.fromkeys(options.method_names(text)))
     for name in methods:
         fault = f"{name} is measured by --baselines, under the name assisted; leave {name} out of --methods"
@@ -60,7 +58,6 @@ def _named(text: str) -> tuple[str, ...]:
 
 
 def _sweeps() -> Iterator[TyperOption]:
-    """Options that list the settings to measure; each option is named after a method."""
     for name, method in METHODS.items():
         if sweep := method.sweep:
             yield option(
@@ -85,7 +82,7 @@ def _presets() -> TyperOption:
 
 
 def _changes() -> Iterator[TyperOption]:
-    """Options of the methods that have presets; the value of such an option overrides every measured preset."""
+    """Options whose value overrides every measured preset."""
     changing = [each for method in METHODS.values() if method.presets for each in method.options]
     for each in options.of_methods():
         if each in changing and not each.selects_preset:
@@ -130,13 +127,8 @@ _MEASURED = (
         ),
     ),
     options.MAX_NEW_TOKENS,
-    option(
-        "--repeats R",
-        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS} for texts, {ROUND_REPEATS} for rounds.",
-        int,
-        least=1,
-        most=1000,
-        panel=MEASUREMENT,
+    repeats(
+        f"Number of times that each prompt is decoded. Default: {TEXT_REPEATS} for texts, {ROUND_REPEATS} for rounds."
     ),
     options.SEED,
     *in_panel(
@@ -157,11 +149,6 @@ _MEASURED = (
             "Let the draft guess at random, with full confidence, to measure the cost of methods when no draft is "
             "accepted.",
         ),
-        option(
-            "--json FILE",
-            "Append to FILE a line of JSON with every sample, all settings and the machine.",
-            Path,
-            name="json_file",
-        ),
+        json_file("every sample, all settings and the machine"),
     ),
 )

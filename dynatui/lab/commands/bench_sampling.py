@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -9,10 +10,10 @@ from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option
-from dynatui.lab.bench.on_pair import OnPair
+from dynatui.lab.bench.on_pair import OnPair, pair_names
 from dynatui.lab.commands.bench_result import Measured, run_and_report
 from dynatui.lab.commands.number_lists import names, numbers
-from dynatui.lab.commands.pair import PAIR
+from dynatui.lab.commands.pair import PAIR, json_file, repeats
 from dynatui.lab.commands.time_left import say_line, shown
 
 TASKS = "writing,coding,translation,math_reasoning,math"
@@ -93,20 +94,13 @@ PARAMETERS: Declared = (
             int,
             default=1,
         ),
-        option(
-            "--repeats R",
-            "Number of times that each of the --decoded prompts is decoded.",
-            int,
-            default=1,
-            least=1,
-            most=1000,
-        ),
+        repeats("Number of times that each of the --decoded prompts is decoded.", default=1),
     ),
     options.SEED,
     *in_panel(
         MEASUREMENT,
         option("--output FILE", "Save measurements in FILE as they are made, and resume from FILE.", Path),
-        option("--json FILE", "Append to FILE a line of JSON with the whole report.", Path, name="json_file"),
+        json_file("the whole report"),
     ),
 )
 
@@ -121,17 +115,10 @@ def sampling(
     given: request.Prompts,
     temperatures: tuple[float, ...],
     top_p: tuple[float, ...],
-    verifiers: tuple[str, ...],
-    k: int,
-    length: int,
     selector: str,
-    max_new_tokens: int,
-    roots_every: int,
-    decoded: int,
-    repeats: int,
-    seed: int,
     output: Path | None,
     json_file: Path | None,
+    **asked: Any,
 ) -> int:
     """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
 
@@ -143,24 +130,18 @@ def sampling(
     def measure() -> Measured:
         from dynatui.lab.bench.sampling import job, table  # noqa: PLC0415 - imports torch
         from dynatui.lab.bench.sampling import tasks as tasks_of  # noqa: PLC0415
-        from dynatui.lab.bench.sampling.request import samplings  # noqa: PLC0415
+        from dynatui.lab.bench.sampling.request import SamplingRequest, samplings  # noqa: PLC0415
 
+        chosen = (
+            tasks_of.given(given.read()) if given.given or data is None else tasks_of.spec_bench(data, tasks, prompts)
+        )
         measurement = job.OnSamplings(
-            tasks=(
-                tasks_of.given(given.read())
-                if given.given or data is None
-                else tasks_of.spec_bench(data, tasks, prompts)
+            request=SamplingRequest(
+                **(pair_names(None) | asked),
+                samplings=samplings(temperatures, top_p),
+                tasks=chosen,
             ),
-            samplings=samplings(temperatures, top_p),
-            verifiers=verifiers,
-            k=k,
-            length=length,
-            max_new_tokens=max_new_tokens,
-            roots_every=roots_every,
-            decoded=decoded,
-            repeats=repeats,
             selector=selector,
-            seed=seed,
             log=output,
             **pair.pair_options,
         )

@@ -1,7 +1,6 @@
 """`dynatui bench sweep`: declares its options, and shows progress and results."""
 
 from collections.abc import Sequence
-from contextlib import closing
 from pathlib import Path
 
 import typer
@@ -14,12 +13,11 @@ from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.bench.sweep.job import OnSettings
 from dynatui.lab.bench.sweep.spaces import SPACES, Shard, Space, axes_with, axis_values, space_named
 from dynatui.lab.commands.bench_result import Measured, run_and_report
-from dynatui.lab.commands.pair import PAIR
-from dynatui.terminal import streams
+from dynatui.lab.commands.pair import PAIR, json_file, repeats
+from dynatui.lab.commands.time_left import say_line, shown
 
 SWEPT = "What is swept"
 BESIDE_SHOW = frozenset({"show", "output", "json_file"})
-"""Parameters that have an effect even when nothing is measured."""
 
 
 def _axis(text: str) -> tuple[str, str]:
@@ -60,15 +58,7 @@ PARAMETERS: Declared = (
         ),
     ),
     request.CUT_PROMPTS,
-    option(
-        "--repeats R",
-        "Number of times that each prompt is decoded with a setting.",
-        int,
-        default=1,
-        least=1,
-        most=1000,
-        panel=MEASUREMENT,
-    ),
+    repeats("Number of times that each prompt is decoded with a setting.", default=1),
     options.SEED,
     *in_panel(
         MEASUREMENT,
@@ -81,7 +71,7 @@ PARAMETERS: Declared = (
         ),
         option("--output DIR", "Folder of the logs, one of each shard.", Path, default=Path()),
         switch("--show", "Show what the folder holds, and measure nothing."),
-        option("--json FILE", "Append to FILE a line of JSON with every setting.", Path, name="json_file"),
+        json_file("every setting"),
     ),
 )
 
@@ -109,7 +99,7 @@ def sweep(
     if show:
         typed = settings.typed(context)
         settings.refuse(context, dict.fromkeys(typed.keys() - BESIDE_SHOW, "beside --show"))
-        return run_and_report(lambda: _shown(output), json_file)
+        return run_and_report(lambda: _kept(output), json_file)
     if space is None:
         raise ConfigError(f"the argument SPACE is missing; give one of {', '.join(SPACES)}")
     job = OnSettings(
@@ -122,36 +112,26 @@ def sweep(
         **pair.pair_options,
     )
     job.request()
-    return run_and_report(lambda: _measured(job, _made(output), shard), json_file)
+    return run_and_report(lambda: _measured(job, _made(output), shard or Shard()), json_file)
 
 
-def _measured(job: OnSettings, folder: Path, shard: Shard | None) -> Measured:
-    from dynatui.lab.bench.sweep.measuring import measured_settings  # noqa: PLC0415 - imports torch
-    from dynatui.lab.commands.sweep_progress import SweepDisplay  # noqa: PLC0415
+def _measured(job: OnSettings, folder: Path, shard: Shard) -> Measured:
+    from dynatui.lab.bench.sweep.measuring import measure_sweep  # noqa: PLC0415 - imports torch
+    from dynatui.lab.bench.sweep.table import on_sweep  # noqa: PLC0415
 
-    begun, interrupted, progress = False, False, SweepDisplay()
-    try:
-        with progress.shown(), closing(measured_settings(job, folder, shard or Shard(), streams.say)) as reports:
-            for report in reports:
-                progress.update(report)
-                begun = True
-    except KeyboardInterrupt:
-        if not begun:
-            raise
-        interrupted = True
-    return _shown(folder, interrupted=interrupted)
+    done = measure_sweep(job, folder, shard, say_line, shown)
+    return Measured(on_sweep(done.report), done.report, done.interrupted)
 
 
-def _shown(folder: Path, *, interrupted: bool = False) -> Measured:
+def _kept(folder: Path) -> Measured:
     from dynatui.lab.bench.sweep.report import read  # noqa: PLC0415 - imports torch
     from dynatui.lab.bench.sweep.table import on_sweep  # noqa: PLC0415
 
     report = read(folder)
-    return Measured(on_sweep(report), report, interrupted)
+    return Measured(on_sweep(report), report, interrupted=False)
 
 
 def _made(folder: Path) -> Path:
-    """Makes the folder of the logs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -9,31 +9,23 @@ from contextlib import suppress
 from decoder.errors import ConfigError, quoted, require
 
 LARGEST = 1 << 20
-"""Largest number that a list may contain; larger than every model's context."""
+"""Larger than every model's context."""
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The names in a list, without duplicates and empty names."""
+    """Without duplicates and empty names."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tuple[float, ...]:
-    """Converts the parts of a list to numbers, without duplicates.
-
-    Raises:
-        ConfigError: A part is not a number; the message gives the option, its text and the remedy.
-    """
+    """Converts the parts of a list to numbers, without duplicates; raises ConfigError with the remedy."""
     with suppress(ValueError):
         return tuple(dict.fromkeys(map(float, parts)))
     raise ConfigError(f"{option} is {quoted(text)}; give {remedy}")
 
 
 def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ...]:
-    """The groups of numbers in a list, without duplicates; each group must have as many numbers as the example.
-
-    Raises:
-        ConfigError: A group has another form, or one of its numbers is too large.
-    """
+    """The groups of numbers in a list, without duplicates; each group must have as many numbers as the example."""
     parts = [part.strip().split("x") for part in text.split(",")]
     with suppress(ValueError):
         groups = tuple(dict.fromkeys(tuple(map(int, part)) for part in parts))

@@ -15,19 +15,17 @@ SELDOM_S = 30.0
 """Minimum time in seconds between two progress lines if there is no terminal."""
 _OVER = "\r\x1b[K"
 _BAR = 20
-"""Width of the progress bar in characters. The bar is ASCII, since the terminal's font is unknown."""
+"""Width in characters; the bar is ASCII, since the terminal's font is unknown."""
 
 
 class Step(Protocol):
-    """The state of a long task."""
+    """The state of a long task: the progress in words, and the completed share of the work, in [0, 1]."""
 
     @property
-    def line(self) -> str:
-        """The progress in words."""
+    def line(self) -> str: ...
 
     @property
-    def share(self) -> float:
-        """Completed share of the work, in [0, 1]."""
+    def share(self) -> float: ...
 
 
 S = TypeVar("S", bound=Step)
@@ -46,20 +44,18 @@ def left_s(first: float, share: float, elapsed_s: float) -> float | None:
 
 
 def bar(share: float) -> str:
-    """A share in [0, 1], as a bar and in percent."""
     full = round(_BAR * share)
     return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%}"
 
 
 def say_line(line: str) -> None:
-    """Prints a line while progress is shown; later progress does not overwrite this line."""
+    """Prints a line that later progress does not overwrite."""
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(_OVER)
     streams.say(line)
 
 
 def shown(steps: Iterable[S]) -> Iterator[S]:
-    """Yields the steps and prints the progress of each step."""
     began, printed_at, first = time.monotonic(), -SELDOM_S, None
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     try:

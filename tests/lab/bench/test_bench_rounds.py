@@ -1,6 +1,6 @@
 """Rounds of given sizes after texts of given lengths: their cost, their arithmetic, and the growth of both."""
 
-import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -28,7 +28,7 @@ from dynatui.lab.bench.rounds import Growth, Rounds, growth
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.shapes import loaded_pair, random_pair, with_random_draft
 from dynatui.lab.bench.sizes import Size
-from dynatui.lab.bench.statistics import Median
+from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
 from tests.lab.bench.interrupts import interrupted_after
@@ -40,21 +40,21 @@ NEOX = Shape(matrices=2 * (4 * 32 * 32 + 2 * 32 * 64), head=288 * 32, attention=
 """Shape of the tiny target below: two layers of width 32."""
 
 
-@pytest.fixture(scope="module")
-def config_files(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Paths of a target's and a draft's configuration, without weights."""
-    home = tmp_path_factory.mktemp("shapes")
-    common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
-    for name, (hidden, layers, inner) in {"target": (32, 2, 64), "draft": (16, 1, 32)}.items():
-        fields = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner}
-        (home / f"{name}.json").write_text(json.dumps(common | fields | {"num_attention_heads": 2}))
-    return str(home / "target.json"), str(home / "draft.json")
+Loader = Callable[..., Engine]
 
 
 @pytest.fixture(scope="module")
-def report(config_files: tuple[str, str]) -> RoundsReport:
-    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
-    return measure_rounds(OnRounds(load, SIZES, CONTEXTS, CONFIG, repeats=2), lambda _: None).report
+def load(config_files: tuple[str, str]) -> Loader:
+    return partial(random_pair, *config_files, device="cpu", dtype="float32")
+
+
+def measured(load: Loader, sizes: Sequence[Size], contexts: Sequence[int], repeats: int = 1) -> RoundsReport:
+    return measure_rounds(OnRounds(load, tuple(sizes), tuple(contexts), CONFIG, repeats), lambda _: None).report
+
+
+@pytest.fixture(scope="module")
+def report(load: Loader) -> RoundsReport:
+    return measured(load, SIZES, CONTEXTS, repeats=2)
 
 
 def of(report: RoundsReport, name: str, context: int) -> Rounds:
@@ -73,7 +73,7 @@ def test_rounds_have_the_levels_and_rows_that_were_asked_for_after_each_text(rep
 
 
 def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
-    config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    load: Loader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truncated, engines, right = Sampling(1.0, top_k=50, top_p=0.95), list[Engine](), protocol.measured
 
@@ -82,7 +82,6 @@ def test_sampled_rounds_have_the_levels_and_rows_that_were_asked_for(
         return right(engine, *given)
 
     monkeypatch.setattr(protocol, "measured", noted)
-    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
     config = CONFIG.with_rules(SAMPLING, truncated)
     found = measure_rounds(OnRounds(load, (Size(8, 64),), (16,), config, repeats=1), lambda _: None).report
     assert [engine.sampling.latest for engine in engines] == [truncated]
@@ -273,7 +272,7 @@ def test_where_calls_and_caches_are_not_known_only_time_and_the_peak_are_told() 
 def test_loaded_models_are_measured_with_the_same_trees(tiny_models: TinyModels, family: str) -> None:
     saved = tiny_models.pair(family)
     load = partial(loaded_pair, str(saved.target), str(saved.draft), device="cpu", dtype="float32")
-    found = measure_rounds(OnRounds(load, (Size(2, 4), Size(4, 8)), (9,), CONFIG, repeats=1), lambda _: None).report
+    found = measured(load, [Size(2, 4), Size(4, 8)], [9])
     expected = [("ar", 0, 1), ("2x4", 2, 4), ("4x8", 4, 8)]
     assert [(row.name, row.levels, row.rows) for row in found.rounds] == expected
     assert {record.figures.committed for record in found.samples} == {6}
@@ -286,7 +285,7 @@ def test_an_end_of_text_ends_no_rounds(tiny_models: TinyModels) -> None:
             with_random_draft(tiny_models.loaded(tiny_models.pair("neox"), "float32")), eos=frozenset(range(288))
         )
 
-    found = measure_rounds(OnRounds(load, (Size(1, 2),), (9,), CONFIG, repeats=1), lambda _: None).report
+    found = measured(load, [Size(1, 2)], [9])
     assert {record.figures.rounds for record in found.samples} == {6}
 
 
@@ -298,16 +297,14 @@ def test_rounds_are_exact_where_asked(tiny_models: TinyModels, report: RoundsRep
     assert not report.setup.exact
 
 
-def test_a_text_whose_last_tree_would_not_fit_is_refused(config_files: tuple[str, str]) -> None:
-    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+def test_a_text_whose_last_tree_would_not_fit_is_refused(load: Loader) -> None:
     fits = OnRounds(load, (Size(8, 16),), (192 - 6 - 8,), CONFIG, repeats=1)
     assert of(measure_rounds(fits, lambda _: None).report, "8x16", 178).levels == 8
     with pytest.raises(ConfigError, match="179 random tokens and 14 new and drafted tokens exceed the context of 192"):
         measure_rounds(replace(fits, contexts=(16, 179)), lambda _: None)
 
 
-def test_an_interruption_reports_the_lengths_that_are_complete(config_files: tuple[str, str]) -> None:
-    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+def test_an_interruption_reports_the_lengths_that_are_complete(load: Loader) -> None:
     found = measure_rounds(
         OnRounds(load, (Size(1, 2),), (9, 20), CONFIG, repeats=3), lambda _: None, interrupted_after(4)
     )
@@ -349,9 +346,8 @@ def test_the_table_of_growth_has_a_line_a_size_and_longer_text(report: RoundsRep
     assert f"{row.beyond.value:.2f} " in line
 
 
-def test_one_length_has_no_growth(config_files: tuple[str, str]) -> None:
-    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
-    found = measure_rounds(OnRounds(load, (Size(1, 2),), (9,), CONFIG, repeats=1), lambda _: None).report
+def test_one_length_has_no_growth(load: Loader) -> None:
+    found = measured(load, [Size(1, 2)], [9])
     assert found.growth == []
     assert "Growth" not in table.on_rounds(found)
 
@@ -361,8 +357,7 @@ def test_the_report_of_rounds_can_be_kept_and_read_again(report: RoundsReport) -
     assert msgspec.json.encode(msgspec.json.decode(kept, type=RoundsReport)) == kept
 
 
-def test_a_tree_with_more_siblings_than_tokens_is_refused(config_files: tuple[str, str]) -> None:
-    load = partial(random_pair, *config_files, device="cpu", dtype="float32")
+def test_a_tree_with_more_siblings_than_tokens_is_refused(load: Loader) -> None:
     with pytest.raises(ConfigError, match="no tree has 578 rows on 2 levels with a vocabulary of 288 tokens"):
         measure_rounds(OnRounds(load, (Size(1, 2), Size(2, 578)), (9,), CONFIG, repeats=1), lambda _: None)
     widest = OnRounds(load, (Size(2, 577),), (9,), CONFIG, repeats=1)

@@ -20,18 +20,6 @@ from tests import tiny
 from tests.decoder.makers import TinyModels
 
 
-@pytest.fixture(scope="module")
-def tiny_shapes(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Paths of a target's and a draft's configuration, without weights."""
-    home = tmp_path_factory.mktemp("shapes")
-    common = {"model_type": "gpt_neox", "vocab_size": 288, "max_position_embeddings": 192, "eos_token_id": None}
-    sizes = {"target": (32, 2, 64), "draft": (16, 1, 32)}
-    for name, (hidden, layers, inner) in sizes.items():
-        fields = {"hidden_size": hidden, "num_hidden_layers": layers, "intermediate_size": inner}
-        (home / f"{name}.json").write_text(json.dumps(common | fields | {"num_attention_heads": 2}))
-    return str(home / "target.json"), str(home / "draft.json")
-
-
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
@@ -112,14 +100,14 @@ def test_a_configuration_that_makes_no_fit_model_is_refused_in_one_short_line(
 
 
 def test_a_shape_that_fills_the_memory_is_told_as_such(
-    tiny_shapes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overflow(*_given: Any, **_settings: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_config", overflow)
     with pytest.raises(DeviceError, match=r"target\.json does not fit in the memory of cpu; choose a smaller shape"):
-        shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+        shapes.random_pair(*config_files, device="cpu", dtype="float32")
 
 
 def test_both_shapes_are_known_before_any_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,26 +123,26 @@ def test_an_unknown_shape_is_refused_with_the_known_ones() -> None:
         shapes.random_pair("gpt-5", "pythia-70m", device="cpu", dtype="float32")
 
 
-def test_a_prompt_longer_than_the_context_is_refused(tiny_shapes: tuple[str, str]) -> None:
-    engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+def test_a_prompt_longer_than_the_context_is_refused(config_files: tuple[str, str]) -> None:
+    engine = shapes.random_pair(*config_files, device="cpu", dtype="float32")
     assert len(shapes.random_prompt(engine.pair, 186, 6)) == 186
     with pytest.raises(ConfigError, match="187 random tokens and 6 new and drafted tokens exceed the context of 192"):
         shapes.random_prompt(engine.pair, 187, 6)
 
 
 def test_threads_are_chosen_for_random_weights_as_for_any_pair(
-    tiny_shapes: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+    config_files: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[object] = []
     monkeypatch.setattr("decoder.engine.choose_threads", lambda run, _: tried.append(run()))
-    shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    shapes.random_pair(*config_files, device="cpu", dtype="float32")
     assert tried == [None]
 
 
 @pytest.mark.parametrize("name", ["target", "draft"])
-def test_random_weights_have_biases_as_trained_ones_do(tiny_shapes: tuple[str, str], name: str) -> None:
+def test_random_weights_have_biases_as_trained_ones_do(config_files: tuple[str, str], name: str) -> None:
     """A layer without biases would be a shorter pass. A layer's last product has its bias as a column."""
-    engine = shapes.random_pair(*tiny_shapes, device="cpu", dtype="float32")
+    engine = shapes.random_pair(*config_files, device="cpu", dtype="float32")
     model = engine.pair.target if name == "target" else engine.pair.draft_model
     biases = [weight.detach() for name, weight in model.hf.module.named_parameters() if name.endswith("bias")]
     assert len(biases) >= 7

@@ -1,6 +1,7 @@
 """Tests of the command `dynatui bench sampling`: refusals, printed output and written files."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -8,32 +9,18 @@ import pytest
 from dynatui.lab.commands.bench_sampling import TASKS
 from dynatui.main import main
 from tests import tiny
+from tests.lab.commands.refusals import refused
 
 QUESTIONS = "".join(
     json.dumps({"question_id": number, "category": task, "turns": [f"Say something of {task}."]}) + "\n"
     for number, task in enumerate(TASKS.split(","))
 )
-BRIEF = (
-    "--temperatures",
-    "0.8",
-    "--top-p",
-    "",
-    "--k",
-    "2",
-    "--length",
-    "1",
-    "--max-new-tokens",
-    "4",
-    "--device",
-    "cpu",
-)
+BRIEF = shlex.split("--temperatures 0.8 --top-p '' --k 2 --length 1 --max-new-tokens 4 --device cpu")
 
 
 @pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
+def _no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
-    (tmp_path / "none.toml").touch()
 
 
 @pytest.fixture
@@ -81,16 +68,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_a_request_that_cannot_be_met_is_one_line(
     arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["bench", "sampling", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"dynatui: {line}")
-    assert captured.err.count("\n") == 1
+    assert refused(capsys, "bench", "sampling", *arguments).startswith(line)
 
 
 def test_a_task_that_is_not_there_is_one_line(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "sampling", "--data", str(data), "--tasks", "law"]) == 2
-    assert capsys.readouterr().err.startswith("dynatui: --tasks names 'law', which is unknown; choose from writing")
+    line = refused(capsys, "bench", "sampling", "--data", str(data), "--tasks", "law")
+    assert line.startswith("--tasks names 'law', which is unknown; choose from writing")
 
 
 def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,19 +11,15 @@ from dynatui.lab.bench.data_sets.hub import HubFiles
 from dynatui.lab.bench.data_sets.parquet import column
 
 Rows: TypeAlias = Callable[[Path], Iterator[str]]
-"""Function that yields the rows of a data file, given its path."""
+"""Yields the rows of a data file."""
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
-"""Test split of PG-19 (100 books) as parquet. deepmind/pg19 is not used, since it needs a loading script, and
-`datasets` no longer runs loading scripts.
-"""
+"""Test split of PG-19 (100 books); deepmind/pg19 needs a loading script, which `datasets` no longer runs."""
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data set: its files, and the function that converts its rows into prompts."""
-
     name: str
     title: str
     stands_for: str | None
@@ -43,7 +39,7 @@ def _of_spec_bench(task: str) -> DataSet:
         name=f"spec_bench/{task}",
         title=f"Spec-Bench: {task}",
         stands_for=None,
-        rule=rules.all_of_it,
+        rule=iter,
         in_folder=((spec_bench.FILE.as_posix(), partial(spec_bench.of_task, task)),),
     )
 
@@ -80,5 +76,5 @@ CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "spec_bench": _TASKS,
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }
-"""Data sets by their names on the command line; a name can stand for several data sets."""
+"""By names on the command line; a name can stand for several data sets."""
 NAMES = tuple(CATALOGUE)

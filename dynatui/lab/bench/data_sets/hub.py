@@ -13,19 +13,13 @@ from decoder.system.quiet import quiet
 
 @dataclass(frozen=True)
 class HubFiles:
-    """Data files in a public repository of the Hugging Face hub."""
-
     repository: str
     pattern: str
     """Path of the files within the repository; the file name may contain wildcards."""
 
 
 def local_files(files: HubFiles) -> list[Path]:
-    """Local paths of the files, sorted by name; missing files are downloaded.
-
-    Raises:
-        PromptError: The download failed, or the repository has no such files.
-    """
+    """Local paths of the files, sorted by name; missing files are downloaded."""
     try:
         with quiet(LIBRARY):
             paths = _cached(files) or _downloaded(files)

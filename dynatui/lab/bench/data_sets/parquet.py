@@ -15,11 +15,7 @@ ROWS_AT_ONCE = 16
 
 
 def column(path: Path) -> Generator[str, None, None]:
-    """Yields the texts of the column `COLUMN` of a parquet file; reads batches only as the caller consumes rows.
-
-    Raises:
-        PromptError: The file is damaged or not a parquet file, or has no text column `COLUMN`.
-    """
+    """Yields the texts of the column `COLUMN` of a parquet file; reads batches only as the caller consumes rows."""
     try:
         # `datasets` writes lock files even when streaming; a temporary folder keeps them out of the user's cache
         with TemporaryDirectory() as scratch, quiet("datasets"):

@@ -14,12 +14,9 @@ from dynatui.lab.bench.data_sets.texts import matching
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:
-    """First prompts of each data set. The prompts are not truncated. A data set that is named twice is loaded once.
+    """First prompts of each data set, not truncated; a data set that is named twice is loaded once.
 
-    Args:
-        names: Names of data sets, from `NAMES`.
-        folder: Data folder; if None, files come from the Hugging Face hub.
-        prompts: Maximum number of prompts of each data set.
+    Files come from the Hugging Face hub if `folder` is None; `prompts` is the maximum number per data set.
 
     Raises:
         ConfigError: A name is unknown, or the number of prompts is below 1.

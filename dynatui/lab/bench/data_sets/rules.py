@@ -10,12 +10,9 @@ OPENING = 1_000
 
 
 def paragraphs(rows: Iterable[str]) -> Iterator[str]:
-    """Prompts of WikiText: rows up to the next empty row or heading, joined by spaces.
+    """Prompts of WikiText: rows (with line breaks) up to the next empty row or heading, joined by spaces.
 
     A paragraph shorter than `SHORTEST` is joined with the following paragraph.
-
-    Args:
-        rows: Rows including their line breaks, as in the data set.
     """
     waiting: list[str] = []
     for row in chain(rows, [""]):
@@ -31,8 +28,3 @@ def openings(texts: Iterable[str]) -> Iterator[str]:
     for text in texts:
         if len(stripped := text.strip()) >= SHORTEST:
             yield stripped[:OPENING]
-
-
-def all_of_it(texts: Iterable[str]) -> Iterator[str]:
-    """Texts as prompts, unchanged."""
-    yield from texts

@@ -11,7 +11,7 @@ from decoder.prompts.prompt import Prompt
 from decoder.prompts.text_chunks import text_chunks
 
 FILE = Path("spec_bench", "question.jsonl")
-"""Path of the questions file within a data folder."""
+"""Within a data folder."""
 TASKS = (
     "writing",
     "roleplay",
@@ -27,15 +27,11 @@ TASKS = (
     "math_reasoning",
     "rag",
 )
-"""Names of the tasks, in the order of the file; in the file, a task is called a category."""
+"""In the order of the file, in which a task is called a category."""
 
 
 def first_turns(path: Path) -> dict[str, list[str]]:
-    """Prompts of all tasks, by task name.
-
-    Raises:
-        PromptError: The file cannot be read, or is not the questions file of Spec-Bench.
-    """
+    """Prompts of all tasks, by task name; raises PromptError if this is not the questions file of Spec-Bench."""
     prompts: dict[str, list[str]] = {}
     for question in _questions(path):
         prompts.setdefault(question.category, []).append(question.text)
@@ -45,11 +41,7 @@ def first_turns(path: Path) -> dict[str, list[str]]:
 
 
 def of_task(task: str, path: Path) -> Iterator[str]:
-    """Prompts of one task.
-
-    Raises:
-        PromptError: The file cannot be read, is not the questions file of Spec-Bench, or has no prompt of the task.
-    """
+    """Prompts of one task; raises PromptError if the file has none."""
     prompts = first_turns(path)
     if task not in prompts:
         raise PromptError(f"{shortened(path)} has no task {task}, only {shortened(', '.join(prompts))}")

@@ -8,15 +8,7 @@ from decoder.errors import PromptError, shortened
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Files of a folder that match a pattern, sorted by name; empty if no file matches.
-
-    Args:
-        folder: Data folder.
-        pattern: Path within the data folder; the file name may contain wildcards.
-
-    Raises:
-        PromptError: The folder of the files cannot be read.
-    """
+    """Files that match a pattern within a folder, sorted by name; the file name may contain wildcards."""
     place, name = (folder / pattern).parent, Path(pattern).name
     try:
         return sorted(path for path in place.iterdir() if path.match(name) and path.is_file())
@@ -27,11 +19,7 @@ def matching(folder: Path, pattern: str) -> list[Path]:
 
 
 def whole(path: Path) -> Iterator[str]:
-    """Yields the content of a text file as a single row.
-
-    Raises:
-        PromptError: The file cannot be read, or is not UTF-8 text.
-    """
+    """Yields the content of a text file as a single row."""
     try:
         yield path.read_text(encoding="utf-8-sig")
     except OSError as error:
@@ -44,10 +32,6 @@ def whole(path: Path) -> Iterator[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yields the lines of a text file, each with its line break.
-
-    Raises:
-        PromptError: The file cannot be read, or is not UTF-8 text.
-    """
+    """Yields the lines of a text file, each with its line break."""
     for text in whole(path):
         yield from StringIO(text)

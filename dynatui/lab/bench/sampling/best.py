@@ -1,6 +1,7 @@
 """Best tree shape for a verifier, chosen by expected block efficiency at the roots of given texts.
 
-All functions are pure.
+An aim takes a tree shape and its block efficiency, and returns the value that the best shape maximises. All functions
+are pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -9,26 +10,29 @@ from typing import TypeAlias
 import numpy as np
 
 from decoder.draft.delayed_shape import DelayedTree
-from dynatui.lab.bench.sampling.log import Expected
+from dynatui.lab.bench.sampling.log import Expected, Header
 from dynatui.lab.bench.sampling.request import Contest, Place, SamplingRequest
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
-"""Function that takes a tree shape and its block efficiency, and returns the value that the best shape maximises."""
 
 
-def tokens_of(request: SamplingRequest, records: Sequence[Expected], contest: Contest) -> dict[DelayedTree, float]:
-    """Expected block efficiency of each shape that a contest allows: mean over all roots of the texts in `records`."""
-    roots = [record.roots for record in records]
-    means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
-    shapes = zip(request.shapes(contest.verifier), means, strict=True)
-    return {shape: mean for shape, mean in shapes if request.belongs(shape, contest)}
+def for_tokens(_shape: DelayedTree, tokens: float) -> float:
+    return tokens
+
+
+def for_speed(header: Header) -> Aim:
+    """Aim that maximises block efficiency divided by the expected time of a round's forward passes."""
+    return lambda shape, tokens: tokens / header.costs.seconds(shape)
 
 
 def best_shape(
     request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
 ) -> tuple[DelayedTree, float]:
-    """Shape that maximises `aim` on the texts in `records`, and the shape's block efficiency on these texts."""
-    return max(tokens_of(request, records, contest).items(), key=lambda one: aim(*one))
+    """Shape that maximises `aim`, and its block efficiency: the mean over all roots of the texts in `records`."""
+    roots = [record.roots for record in records]
+    means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
+    shapes = zip(request.shapes(contest.verifier), means, strict=True)
+    return max((each for each in shapes if request.belongs(each[0], contest)), key=lambda each: aim(*each))
 
 
 def block_efficiency(
@@ -39,14 +43,28 @@ def block_efficiency(
     The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest gains no
     advantage merely from a larger number of shapes. With a single prompt, the shape is chosen on that prompt.
     """
-    settings: dict[int, list[Expected]] = {}
-    for record in records:
-        settings.setdefault(record.place.sampling, []).append(record)
     efficiency: dict[Place, float] = {}
-    for all_ in settings.values():
+    for all_ in by_sampling(records).values():
         halves = [[record for record in all_ if record.place.prompt % 2 == half] for half in (0, 1)]
         for judged, others in (halves, halves[::-1]):
             shape, _ = best_shape(request, others or all_, contest, aim)
-            at = request.shapes(contest.verifier).index(shape)
-            efficiency |= {record.place: record.tokens[contest.verifier][at] for record in judged}
+            efficiency |= {record.place: tokens_of(request, record, contest, shape) for record in judged}
     return efficiency
+
+
+def tokens_of(request: SamplingRequest, record: Expected, contest: Contest, shape: DelayedTree) -> float:
+    """Expected block efficiency of one text with a shape."""
+    return record.tokens[contest.verifier][request.shapes(contest.verifier).index(shape)]
+
+
+def by_sampling(records: Iterable[Expected]) -> dict[int, list[Expected]]:
+    settings: dict[int, list[Expected]] = {}
+    for record in records:
+        settings.setdefault(record.place.sampling, []).append(record)
+    return settings
+
+
+def chosen(header: Header, records: Sequence[Expected]) -> dict[Contest, DelayedTree]:
+    """For each contest, the shape with which texts are decoded: the fastest on all texts of one sampling setting."""
+    request = header.request
+    return {each: best_shape(request, records, each, for_speed(header))[0] for each in request.contests()}

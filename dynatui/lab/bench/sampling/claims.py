@@ -9,8 +9,8 @@ from itertools import combinations
 import msgspec
 
 from decoder.analysis.interval import Interval, Verdict, verdict
-from dynatui.lab.bench.sampling import paper
 from dynatui.lab.bench.sampling.averages import Values, mean, ratio
+from dynatui.lab.bench.sampling.paper import NAMES
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -20,18 +20,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     paper: float | None
     """Quotient of the paper's own numbers; None if the paper gives no such numbers."""
     here: Interval
-    """Measured quotient with its confidence interval; the claim holds if the entire interval lies above 1."""
     verdict: Verdict
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """Verifiers ranked by one measure, as measured and in the paper."""
+    """Verifiers ranked by one measure, the best first, as measured and in the paper."""
 
     what: str
     here: list[str]
-    """Verifiers in the measured order, the best first."""
     paper: list[str]
-    """The same verifiers in the paper's order, the best first."""
     holds: int
     """Number of pairs of verifiers that are in the paper's order; pairs that are equal in the paper do not count."""
     fails: int
@@ -41,7 +38,6 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, float], seed: int) -> Ranking:
-    """Ranking of the verifiers by one measure; the order of every pair is compared with the paper's order."""
     known = [name for name in reported if name in values]
     pairs = [(one, other) for one, other in combinations(known, 2) if reported[one] != reported[other]]
     ordered = [sorted(pair, key=lambda name: -reported[name]) for pair in pairs]
@@ -63,52 +59,35 @@ def of_measure(
     reported: tuple[Mapping[str, float], Mapping[str, float]],
     seed: int,
 ) -> Iterator[Claim]:
-    """The paper's claims about one measure of the verifiers, on i.i.d. and on delayed trees.
-
-    Args:
-        what: Name of the measure, such as block efficiency.
-        iid: Measured values on i.i.d. trees, by verifier.
-        delayed: Measured values on delayed trees, by verifier.
-        reported: The paper's averages by verifier, on i.i.d. and on delayed trees.
-        seed: Random seed of the bootstrap.
+    """The paper's claims about one measure of the verifiers: measured on i.i.d. and on delayed trees, and the paper's
+    averages on both.
     """
     there, there_delayed = reported
     known = {name: there[name] for name in there if name in iid}
     if not known:
         return
-
-    def claim(says: str, quotient: float | None, over: Values, under: Values) -> Claim:
-        return _claim(says, over, under, seed, quotient)
-
     best, worst = max(known, key=lambda name: known[name]), min(known, key=lambda name: known[name])
-    others = [name for name in known if name not in (best, worst)]
-    if others:
-        second = max(others, key=lambda name: mean(iid[name]))
-        quotient: float | None = known[best] / max(known[name] for name in others)
-        says = f"{what}: {paper.NAMES[best]} over {paper.NAMES[second]}, the best of the other verifiers"
-        yield claim(says, quotient, iid[best], iid[second])
-        least = min(others, key=lambda name: mean(iid[name]))
-        quotient = min(known[name] for name in others) / known[worst]
-        says = f"{what}: {paper.NAMES[least]}, the worst of the other verifiers, over {paper.NAMES[worst]}"
-        yield claim(says, quotient, iid[least], iid[worst])
+    if others := [name for name in known if name not in (best, worst)]:
+        second, least = (extreme(others, key=lambda name: mean(iid[name])) for extreme in (max, min))
+        says = f"{what}: {NAMES[best]} over {NAMES[second]}, the best of the other verifiers"
+        yield _claim(says, iid[best], iid[second], seed, known[best] / max(known[name] for name in others))
+        says = f"{what}: {NAMES[least]}, the worst of the other verifiers, over {NAMES[worst]}"
+        yield _claim(says, iid[least], iid[worst], seed, min(known[name] for name in others) / known[worst])
     for name in (name for name in delayed if name in iid):
         quotient = there_delayed[name] / there[name] if name in there_delayed else None
-        yield claim(
-            f"{what}: {paper.NAMES[name]} on delayed trees over i.i.d. trees", quotient, delayed[name], iid[name]
-        )
-    top_down = [name for name in delayed if name in there_delayed]
-    if top_down and best in iid:
+        says = f"{what}: {NAMES[name]} on delayed trees over i.i.d. trees"
+        yield _claim(says, delayed[name], iid[name], seed, quotient)
+    if top_down := [name for name in delayed if name in there_delayed]:
         first = max(top_down, key=lambda name: mean(delayed[name]))
         quotient = max(there_delayed[name] for name in top_down) / there[best]
-        top = f"{paper.NAMES[first]}, the best top-down verifier on delayed trees"
-        says = f"{what}: {top}, over {paper.NAMES[best]} on i.i.d. trees"
-        yield claim(says, quotient, delayed[first], iid[best])
+        top = f"{NAMES[first]}, the best top-down verifier on delayed trees"
+        yield _claim(f"{what}: {top}, over {NAMES[best]} on i.i.d. trees", delayed[first], iid[best], seed, quotient)
 
 
 def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
     """Claims, one per verifier: a selector that chooses a shape in each round is better than the best delayed shape."""
     for name, values in selected.items():
-        says = f"{what}: {paper.NAMES[name]} with a selector, over the best delayed shape"
+        says = f"{what}: {NAMES[name]} with a selector, over the best delayed shape"
         yield _claim(says, values, static[name], seed)
 
 
@@ -116,10 +95,9 @@ def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Va
     """Claims of the paper's figure 1, from the root to the deepest level: L1 distance grows and acceptance falls."""
     yield _claim("L1 distance grows with depth", distance[-1], distance[0], seed)
     for name, levels in acceptance.items():
-        yield _claim(f"acceptance of {paper.NAMES[name]} falls with depth", levels[0], levels[-1], seed)
+        yield _claim(f"acceptance of {NAMES[name]} falls with depth", levels[0], levels[-1], seed)
 
 
 def _claim(says: str, over: Values, under: Values, seed: int, quotient: float | None = None) -> Claim:
-    """Claim tested by the quotient of two means, beside the paper's quotient."""
     here = ratio(over, under, seed)
     return Claim(says=says, paper=quotient, here=here, verdict=verdict(here))

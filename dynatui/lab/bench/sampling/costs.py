@@ -15,17 +15,17 @@ from decoder.draft.tree_size.cost_model import Costs
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """Times of the forward passes of one round, in seconds."""
+    """In seconds."""
 
     first_s: float
-    """Seconds of the first draft pass, over the last committed token."""
+    """Of the first draft pass, over the last committed token."""
     level_s: tuple[float, ...]
-    """Seconds of a later draft pass, indexed by the pass's number of rows."""
+    """Of a later draft pass, indexed by the pass's number of rows."""
     verify_s: tuple[float, ...]
-    """Seconds of the target pass, indexed by its number of rows, which include the root."""
+    """Of the target pass, indexed by its number of rows, which include the root."""
 
     def seconds(self, shape: DelayedTree) -> float:
-        """Seconds of a round with a tree of this shape, assuming that no two rollouts share a node."""
+        """Of a round with a tree of this shape, assuming that no two rollouts share a node."""
         if not shape.depth:
             return self.verify_s[1]
         levels = [1] * shape.l1 + [shape.k] * (shape.l2 - 1) if shape.l2 else [1] * (shape.l1 - 1)
@@ -33,10 +33,7 @@ class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def round_costs(measured: Sequence[Costs]) -> RoundCosts:
-    """Round costs of a pair: each time is the lowest of repeated measurements, since disturbances only add time.
-
-    Times are made non-decreasing in the number of rows.
-    """
+    """The lowest of repeated measurements, since disturbances only add time; non-decreasing in the number of rows."""
     return RoundCosts(
         first_s=min(costs.catch_up.seconds(1) for costs in measured),
         level_s=_least([costs.draft.by_rows() for costs in measured]),
@@ -50,9 +47,7 @@ def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def _at(seconds: tuple[float, ...], rows: int) -> float:
-    """Seconds of a pass over `rows` rows; beyond the measured range, the time is extrapolated linearly from the upper
-    half of the range.
-    """
+    """Beyond the measured range, the time is extrapolated linearly from the upper half of the range."""
     if rows < len(seconds):
         return seconds[rows]
     last, half = len(seconds) - 1, len(seconds) // 2

@@ -22,7 +22,6 @@ from dynatui.lab.bench.sampling.request import Place, SamplingRequest
 from dynatui.lab.selector.text_roots import RootDraws, TextRoots
 
 DIGITS = 6
-"""Number of decimals to which means are rounded in the log."""
 
 
 def expected(
@@ -66,7 +65,7 @@ def expected(
 
 
 def _by_shape(request: SamplingRequest, verifier: str, drawn: RootDraws) -> list[float]:
-    """Expected block efficiency of one verifier at a root, for each shape in the order of `SamplingRequest.shapes`."""
+    """In the order of `SamplingRequest.shapes`."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in request.shapes(verifier)]
 
@@ -74,16 +73,13 @@ def _by_shape(request: SamplingRequest, verifier: str, drawn: RootDraws) -> list
 def _selected(
     request: SamplingRequest, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]
 ) -> dict[str, float]:
-    """Expected block efficiency of the shape that the selector chooses at this root, by verifier."""
+    """Of the shape that the selector chooses at this root, by verifier."""
     names = [contest.verifier for contest in request.selecting()]
     return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 
 
 def _along_path(request: SamplingRequest, drawn: RootDraws) -> tuple[list[float], dict[str, list[float]]]:
-    """L1 distance of draft and target probabilities, and acceptance of each solver, by depth along one drafted path.
-
-    Figure 1 of the paper shows the distance and the acceptances.
-    """
+    """L1 distance of draft and target probabilities, and acceptance of each solver, by depth along one drafted path."""
     nodes = drawn.draws.trunk[: request.length + 1]
     levels = [(drawn.target_probs[node], drawn.draft_probs[node]) for node in nodes]
     acceptance = {

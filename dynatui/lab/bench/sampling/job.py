@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType
+
+from msgspec import structs
 
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
@@ -17,10 +18,9 @@ from decoder.methods.delayed import SHIPPED
 from decoder.models.chat import encode_prompts
 from decoder.models.drafts import require_whole_draft
 from decoder.models.pair import Pair
-from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
-from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.settings import Schedule
 from decoder.selector.chooser import Chooser, files
 from decoder.selector.one_root import OneRoot
 from decoder.selector.stored import read, read_info
@@ -30,54 +30,62 @@ from dynatui.lab.bench.on_pair import Note, OnPair, pair_names
 from dynatui.lab.bench.pass_costs import repeated_costs
 from dynatui.lab.bench.progress import Done, Progress, Show, interrupted
 from dynatui.lab.bench.record_log import header_now, opened
+from dynatui.lab.bench.sampling.best import chosen
 from dynatui.lab.bench.sampling.costs import round_costs
 from dynatui.lab.bench.sampling.expected import expected
 from dynatui.lab.bench.sampling.log import FORMAT, Expected, Header, Realised, SamplingLog, holds_all
-from dynatui.lab.bench.sampling.realised import chosen, contenders, realised, seeded
-from dynatui.lab.bench.sampling.report import SamplingReport, for_speed, report
+from dynatui.lab.bench.sampling.realised import contenders, realised, seeded
+from dynatui.lab.bench.sampling.report import SamplingReport, report
 from dynatui.lab.bench.sampling.request import Place, SamplingRequest, label
-from dynatui.lab.bench.sampling.tasks import Task
 
 Prompts = Mapping[Place, Sequence[int]]
 
 
 @dataclass(frozen=True)
 class OnSamplings(OnPair):
-    """Options of a measurement, before models are loaded; the request adds the names of the loaded pair."""
+    """Options of a measurement, before models are loaded."""
 
-    tasks: tuple[Task, ...]
-    samplings: tuple[Sampling, ...]
-    verifiers: tuple[str, ...]
-    k: int = 4
-    length: int = 8
-    max_new_tokens: int = 64
-    roots_every: int = 16
-    decoded: int = 1
-    repeats: int = 1
-    seed: int = 0
+    request: SamplingRequest
+    """The request, without the names of the pair and the selectors."""
     selector: str = SHIPPED
     """File of the network that selects tree shapes; `SHIPPED` means the file that dynatui has for the pair, if any."""
     log: Path | None = None
-    """Path of the log, from which an interrupted measurement resumes."""
 
-    def request(
-        self, pair: Pair | None = None, selectors: Mapping[str, Path] = MappingProxyType({})
-    ) -> SamplingRequest:
-        """Request of the measurement for a loaded pair; if `pair` is None, the request only serves to check options."""
-        return SamplingRequest(
-            **pair_names(pair),
-            seed=self.seed,
-            samplings=self.samplings,
-            tasks={task.name: task.prompts for task in self.tasks},
-            verifiers=self.verifiers,
-            k=self.k,
-            length=self.length,
-            max_new_tokens=self.max_new_tokens,
-            roots_every=self.roots_every,
-            decoded=self.decoded,
-            repeats=self.repeats,
-            selectors=tuple(f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in selectors.items()),
-        )
+
+@dataclass(frozen=True)
+class _Measurement:
+    """What the loaded models measure into a log."""
+
+    engine: Engine
+    header: Header
+    log: SamplingLog
+    chooser: Chooser | None
+    selector: str
+
+    def expect(self, prompts: Prompts) -> Iterator[str]:
+        """Evaluates the closed forms on the texts of one sampling setting; yields the progress."""
+        request, done = self.header.request, {record.place for record in self.log.of(Expected)}
+        for number, (place, ids) in enumerate(prompts.items(), 1):
+            if place not in done:
+                config = RunConfig((BASELINE,), request.max_new_tokens)
+                text = decoded(seeded(self.engine, request, place), ids, BASELINE, config).tally.tokens
+                self.log.add(expected(self.engine.pair, request, place, ids, list(text), self.chooser))
+                yield f"roots evaluated in {number} of {len(prompts)} texts"
+
+    def decode(self, prompts: Prompts) -> Iterator[str]:
+        """Decodes the texts of one sampling setting with all contenders; yields the progress."""
+        request = self.header.request
+        those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
+        if not those:
+            return
+        number = next(iter(those)).sampling
+        records = [record for record in self.log.of(Expected) if record.place.sampling == number]
+        lanes = contenders(request, request.samplings[number], chosen(self.header, records), self.selector)
+        done = frozenset((record.place, record.repeat) for record in self.log.of(Realised))
+        before, total = sum(place in those for place, _ in done), len(those) * request.repeats
+        for count, record in enumerate(realised(self.engine, request, those, lanes, done), before + 1):
+            self.log.add(record)
+            yield f"decoded {count} of {total} texts"
 
 
 def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[SamplingReport]:
@@ -89,53 +97,39 @@ def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[S
         KeyboardInterrupt: The measurement was interrupted before the first record was complete.
     """
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
-    job.request()
     if job.selector != SHIPPED:
         # an unusable selector must be reported before the slow loading of models
         read_info(Path(job.selector))
     with opened(job.log, FORMAT) as log:
-        return _measured(job, log, note, show)
+        engine = load_pair(**job.pair_options, report=note)
+        selectors = _selectors(job.selector, engine.pair, note)
+        hashes = (f"{name} {sha256(path.read_bytes()).hexdigest()}" for name, path in selectors.items())
+        request = structs.replace(job.request, **pair_names(engine.pair), selectors=tuple(hashes))
+        prompts = _encoded(engine.pair, request)
+        header = _begun(engine.pair, request, log, max(map(len, prompts.values())), note)
+        chooser = _chooser(selectors, engine.pair, header) if request.selecting() else None
+        early = interrupted(show(_steps(_Measurement(engine, header, log, chooser, job.selector), prompts)))
+        if not log.of(Expected):
+            raise KeyboardInterrupt
+        return Done(report(log, header, load_after=load()), early)
 
 
-def _measured(job: OnSamplings, log: SamplingLog, note: Note, show: Show) -> Done[SamplingReport]:
-    engine = load_pair(**job.pair_options, report=note)
-    selectors = _selectors(job.selector, engine.pair, note)
-    request = job.request(engine.pair, selectors)
-    prompts = _encoded(engine.pair, request)
-    header = _begun(engine, request, log, max(map(len, prompts.values())), note)
-    chooser = _chooser(selectors, engine.pair, header) if request.selecting() else None
-    early = interrupted(show(_steps(engine, chooser, header, log, prompts, job.selector)))
-    if not log.of(Expected):
-        raise KeyboardInterrupt
-    return Done(report(log, header, load_after=load()), early)
-
-
-def _steps(
-    engine: Engine, chooser: Chooser | None, header: Header, log: SamplingLog, prompts: Prompts, selector: str
-) -> Iterator[Progress]:
+def _steps(measurement: _Measurement, prompts: Prompts) -> Iterator[Progress]:
     """Measures all records that the log lacks; after each record, yields the share of records in the log."""
-    request = header.request
+    request = measurement.header.request
     for number, sampling in enumerate(request.samplings):
         these = {place: ids for place, ids in prompts.items() if place.sampling == number}
-        expecting = _expect(engine, chooser, header, log, these)
-        for line in chain(expecting, _decode(engine, header, log, these, selector)):
-            yield Progress(f"{label(sampling)}, {line}", len(log.records) / request.record_count)
+        for line in chain(measurement.expect(these), measurement.decode(these)):
+            yield Progress(f"{label(sampling)}, {line}", len(measurement.log.records) / request.record_count)
 
 
-def _begun(engine: Engine, request: SamplingRequest, log: SamplingLog, rows: int, note: Note) -> Header:
+def _begun(pair: Pair, request: SamplingRequest, log: SamplingLog, rows: int, note: Note) -> Header:
     """Header of the log; for a new log, forward passes are timed and the header is written."""
-    pair, tokens = engine.pair, rows + request.max_new_tokens
     if log.header is not None:
-        note(
-            f"resuming: the roots of {len(log.of(Expected))} of {len(prompts_of(request))} texts are evaluated already"
-        )
+        note(f"resuming: the roots of {len(log.of(Expected))} of {len(request.places())} texts are evaluated already")
+    tokens = rows + request.max_new_tokens
     now = header_now(log, request, pair.target.device, lambda: round_costs(repeated_costs(pair, tokens)), note)
     return log.begin(now, complete=holds_all(log, request))
-
-
-def prompts_of(request: SamplingRequest) -> dict[Place, AnyPrompt]:
-    """Prompts of all texts, by place."""
-    return {place: request.tasks[place.task][place.prompt] for place in request.places()}
 
 
 def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
@@ -156,40 +150,12 @@ def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Choos
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))
 
 
-def _expect(
-    engine: Engine, chooser: Chooser | None, header: Header, log: SamplingLog, prompts: Prompts
-) -> Iterator[str]:
-    """Evaluates the closed forms on the texts of one sampling setting and logs the results; yields the progress."""
-    done = {record.place for record in log.of(Expected)}
-    for number, (place, ids) in enumerate(prompts.items(), 1):
-        if place not in done:
-            config = RunConfig((BASELINE,), header.request.max_new_tokens)
-            text = decoded(seeded(engine, header.request, place), ids, BASELINE, config).tally.tokens
-            log.add(expected(engine.pair, header.request, place, ids, list(text), chooser))
-            yield f"roots evaluated in {number} of {len(prompts)} texts"
-
-
-def _decode(engine: Engine, header: Header, log: SamplingLog, prompts: Prompts, selector: str) -> Iterator[str]:
-    """Decodes the texts of one sampling setting with all contenders and logs the results; yields the progress."""
-    request = header.request
-    those = {place: ids for place, ids in prompts.items() if request.decodes(place)}
-    if not those:
-        return
-    number = next(iter(those)).sampling
-    records = [record for record in log.of(Expected) if record.place.sampling == number]
-    all_ = contenders(request, request.samplings[number], chosen(request, records, for_speed(header)), selector)
-    done = frozenset((record.place, record.repeat) for record in log.of(Realised))
-    before, total = sum(place in those for place, _ in done), len(those) * request.repeats
-    for count, record in enumerate(realised(engine, request, those, all_, done), before + 1):
-        log.add(record)
-        yield f"decoded {count} of {total} texts"
-
-
 def _encoded(pair: Pair, request: SamplingRequest) -> dict[Place, list[int]]:
     """Token ids of all prompts, by place; the message of an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
     token_ids = {}
-    for place, prompt in prompts_of(request).items():
+    for place in request.places():
+        prompt = request.tasks[place.task][place.prompt]
         try:
             (token_ids[place],) = encode_prompts(pair.tokenizer, [prompt], more, pair.context, limit=pair.limit)
         except PromptError as error:

@@ -55,7 +55,6 @@ FORMAT: LogFormat[Header, Record] = LogFormat(
     msgspec.json.Decoder(Header | Record), SCHEMA, "set --output to another file"
 )
 BOUND = "bound"
-"""Key of the upper bound in `Expected.acceptance`."""
 
 
 def holds_all(log: SamplingLog, request: SamplingRequest) -> bool:

@@ -1,22 +1,25 @@
 """The paper's average for each verifier, over data sets, sampling settings and three pairs of large models.
 
-"The paper" is the one that `decoder.verify.lossless` cites; the numbers are in the column Average of its tables 2, 3, 6
-and 7. For the paper's delayed trees, a selector chooses the shape in each round.
+The numbers are in the column Average of the paper's tables 2, 3, 6 and 7. For its delayed trees, a selector chooses the
+shape in each round.
 """
 
 from collections.abc import Mapping
 
-NAMES = {
-    "khisti": "Khisti",
-    "naive_tree": "NaiveTree",
-    "naive": "Naive",
-    "nss": "NSS",
-    "specinfer": "SpecInfer",
-    "spectr": "SpecTr",
-    "block": "BV",
-    "traversal": "Traversal",
+VERIFIERS = {
+    "khisti": ("Khisti", 4.41, 12.75, 5.23, 14.83),
+    "naive_tree": ("NaiveTree", 4.50, 13.29, 4.94, 16.18),
+    "naive": ("Naive", 4.52, 12.44, None, None),
+    "nss": ("NSS", 4.05, 11.91, 4.48, 15.05),
+    "specinfer": ("SpecInfer", 4.58, 13.55, 5.03, 16.69),
+    "spectr": ("SpecTr", 4.61, 13.32, 5.05, 16.40),
+    "block": ("BV", 4.30, 13.36, None, None),
+    "traversal": ("Traversal", 5.31, 15.89, None, None),
 }
-"""The paper's names of the verifiers, in the order of the rows of its tables 8 to 15."""
+"""By verifier, in the order of the rows of tables 8 to 15: the paper's name, block efficiency and tokens per second on
+i.i.d. trees, and both on delayed trees.
+"""
+NAMES = {verifier: name for verifier, (name, *_) in VERIFIERS.items()}
 TASKS = {
     "writing": "Writing",
     "coding": "Coding",
@@ -25,37 +28,13 @@ TASKS = {
     "math": "Math (H)",
 }
 """Column heads of the paper's tables 8 and 9, by the task of Spec-Bench that replaces the column's data set."""
-BLOCK_EFFICIENCY: Mapping[str, float] = {
-    "nss": 4.05,
-    "block": 4.30,
-    "khisti": 4.41,
-    "naive_tree": 4.50,
-    "naive": 4.52,
-    "specinfer": 4.58,
-    "spectr": 4.61,
-    "traversal": 5.31,
-}
-TOKENS_PER_SECOND: Mapping[str, float] = {
-    "nss": 11.91,
-    "naive": 12.44,
-    "khisti": 12.75,
-    "naive_tree": 13.29,
-    "spectr": 13.32,
-    "block": 13.36,
-    "specinfer": 13.55,
-    "traversal": 15.89,
-}
-DELAYED_BLOCK_EFFICIENCY: Mapping[str, float] = {
-    "nss": 4.48,
-    "naive_tree": 4.94,
-    "specinfer": 5.03,
-    "spectr": 5.05,
-    "khisti": 5.23,
-}
-DELAYED_TOKENS_PER_SECOND: Mapping[str, float] = {
-    "khisti": 14.83,
-    "nss": 15.05,
-    "naive_tree": 16.18,
-    "spectr": 16.40,
-    "specinfer": 16.69,
-}
+
+
+def _column(place: int) -> Mapping[str, float]:
+    """A column of numbers, in ascending order."""
+    numbers = {verifier: row[place] for verifier, row in VERIFIERS.items()}
+    known = {verifier: float(number) for verifier, number in numbers.items() if number is not None}
+    return dict(sorted(known.items(), key=lambda item: item[1]))
+
+
+BLOCK_EFFICIENCY, TOKENS_PER_SECOND, DELAYED_BLOCK_EFFICIENCY, DELAYED_TOKENS_PER_SECOND = map(_column, range(1, 5))

@@ -15,14 +15,12 @@ PATH_VERIFIERS = ("naive", "block")
 """Verifiers of a single drafted path; they are compared on chains only."""
 BY_ROLLOUTS = "traversal"
 """Verifier for which the paper's tables have a row for each number of rollouts."""
-DRAFTINGS = (Drafting.IID, Drafting.DELAYED)
-"""Kinds of drafting in which trees have the same shape in every round."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""Upper limits of K and L; there are limits because the measurement's duration grows with the number of shapes."""
+"""Limits, because the measurement's duration grows with the number of shapes."""
 
 
 class Place(NamedTuple):
-    """Identity of a text: number of its sampling setting, name of its task, number of its prompt within the task."""
+    """Identity of a text; `sampling` is the number of its setting, `prompt` its number within the task."""
 
     sampling: int
     task: str
@@ -44,7 +42,6 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
 
     samplings: tuple[Sampling, ...]
     tasks: dict[str, tuple[AnyPrompt, ...]]
-    """Prompts of each task."""
     verifiers: tuple[str, ...]
     k: int
     """Maximum number of rollouts in a shape."""
@@ -52,7 +49,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     """Maximum number of tokens in the common path before the rollouts, and also in each rollout."""
     max_new_tokens: int
     roots_every: int
-    """Distance in tokens between successive roots, which are the text positions at which closed forms are evaluated."""
+    """Distance in tokens between successive roots, the text positions at which closed forms are evaluated."""
     decoded: int
     """Number of prompts of each task that are also decoded, to measure tokens per second."""
     repeats: int
@@ -68,9 +65,9 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         )
         require(1 <= self.k <= HIGHEST_K, f"--k is {self.k}; give 1 to {HIGHEST_K}")
         require(1 <= self.length <= HIGHEST_LENGTH, f"--length is {self.length}; give 1 to {HIGHEST_LENGTH}")
-        require(self.max_new_tokens >= 1, f"--max-new-tokens is {self.max_new_tokens}; give 1 or more")
-        require(self.roots_every >= 1, f"--roots-every is {self.roots_every}; give 1 or more")
-        require(self.decoded >= 0, f"--decoded is {self.decoded}; give 0 or more")
+        for name, least in (("max_new_tokens", 1), ("roots_every", 1), ("decoded", 0)):
+            value = getattr(self, name)
+            require(value >= least, f"--{name.replace('_', '-')} is {value}; give {least} or more")
         greedy = any(sampling.greedy for sampling in self.samplings)
         require(not greedy, "at temperature 0, all verifiers decode greedily and so do not differ; give values above 0")
         require(bool(self.samplings), "no temperature was given; give --temperatures or --top-p")
@@ -81,13 +78,11 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Contests of each verifier with each kind of drafting that it supports, and contests of `BY_ROLLOUTS` with
-        each K above 1.
-        """
+        """Each verifier with i.i.d. and, unless it reads one path, delayed trees; `BY_ROLLOUTS` with each K above 1."""
         contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers
-            for drafting in DRAFTINGS
+            for drafting in (Drafting.IID, Drafting.DELAYED)
             if drafting == Drafting.IID or verifier not in PATH_VERIFIERS
         ]
         if BY_ROLLOUTS in self.verifiers:
@@ -102,14 +97,12 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
 
     def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
         """Whether a contest allows a tree shape."""
-        if shape.k > 1 and contest.verifier in PATH_VERIFIERS:
-            return False
-        if contest.k not in (None, shape.k):
+        if (shape.k > 1 and contest.verifier in PATH_VERIFIERS) or contest.k not in (None, shape.k):
             return False
         return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
 
     def places(self) -> list[Place]:
-        """Identities of all texts, in a fixed order."""
+        """All texts, in a fixed order."""
         return [
             Place(sampling, task, prompt)
             for sampling in range(len(self.samplings))
@@ -119,7 +112,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
 
     @property
     def record_count(self) -> int:
-        """Number of records in a complete log: one for each evaluated text, and one for each decoding of a text."""
+        """Of a complete log: one for each evaluated text, and one for each decoding of a text."""
         places = self.places()
         return len(places) + sum(map(self.decodes, places)) * self.repeats
 
@@ -129,7 +122,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
 
 
 def samplings(temperatures: tuple[float, ...], top_ps: tuple[float, ...]) -> tuple[Sampling, ...]:
-    """Sampling settings: each temperature with top-p 1, then each top-p with temperature 1 (the paper, section 4.1)."""
+    """Each temperature with top-p 1, then each top-p with temperature 1 (the paper, section 4.1)."""
     settings = [Sampling(temperature) for temperature in temperatures]
     return tuple(dict.fromkeys([*settings, *(Sampling(1.0, 0, top_p) for top_p in top_ps)]))
 

@@ -1,6 +1,6 @@
 """Report of a comparison of verifiers as plain text, at most 80 columns wide, in the layout of the paper's tables."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from decoder.events import arithmetic
 from decoder.verify.names import COUPLED, Drafting
@@ -8,7 +8,16 @@ from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.sampling import paper
 from dynatui.lab.bench.sampling.claims import Claim, Ranking
 from dynatui.lab.bench.sampling.log import BOUND
-from dynatui.lab.bench.sampling.report import SPEED, TOKENS, Action, Agreement, Divergence, Row, SamplingReport
+from dynatui.lab.bench.sampling.report import (
+    REPORTED,
+    SPEED,
+    TOKENS,
+    Action,
+    Agreement,
+    Divergence,
+    Row,
+    SamplingReport,
+)
 from dynatui.lab.bench.sampling.tasks import STAND_INS
 from dynatui.lab.tables.data import Column, Spec, Table, number, of_rows
 from dynatui.lab.tables.text import WIDTH, cut, interval, short, text, wrapped
@@ -18,35 +27,23 @@ NAME = 22
 
 def on_samplings(report: SamplingReport) -> str:
     """The complete report as text."""
-    both = (
-        (
-            "Block efficiency: tokens a round",
-            report.block_efficiency,
-            paper.BLOCK_EFFICIENCY,
-            paper.DELAYED_BLOCK_EFFICIENCY,
-        ),
-        (
-            "Tokens a second, decoded",
-            report.tokens_per_second,
-            paper.TOKENS_PER_SECOND,
-            paper.DELAYED_TOKENS_PER_SECOND,
-        ),
-    )
     tables: list[Table] = []
-    for title, rows, iid, delayed in both:
+    for title, measure, rows in (
+        ("Block efficiency: tokens a round", TOKENS, report.block_efficiency),
+        ("Tokens a second, decoded", SPEED, report.tokens_per_second),
+    ):
         if rows:
-            tables.append(averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, iid, delayed))
-            tables.append(columns(f"{title}, by task (tables 8 and 9)", rows, lambda row: row.by_task, paper.TASKS))
-            tables.append(columns(f"{title}, by setting (tables 10 to 15)", rows, lambda row: row.by_sampling, {}))
-    parts = [_heading(report), *map(text, tables), text(divergence(report.divergence, report.header.request.k))]
-    parts += [actions(report.actions), *[text(agreements(report.agreement))] * bool(report.agreement)]
-    parts += [rankings(report.rankings), *[text(claims(report.claims))] * bool(report.claims)]
+            tables.append(_averages(f"{title} (the paper's tables 2, 3, 6 and 7)", rows, *REPORTED[measure]))
+            tables.append(_columns(f"{title}, by task (tables 8 and 9)", rows, "by_task", paper.TASKS))
+            tables.append(_columns(f"{title}, by setting (tables 10 to 15)", rows, "by_sampling", {}))
+    parts = [_heading(report), *map(text, tables), text(_divergence(report.divergence, report.header.request.k))]
+    parts += [_actions(report.actions), *[text(_agreements(report.agreement))] * bool(report.agreement)]
+    parts += [_rankings(report.rankings), *[text(_claims(report.claims))] * bool(report.claims)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _heading(report: SamplingReport) -> str:
-    header, request = report.header, report.header.request
-    machine = header.machine
+    request, machine = report.header.request, report.header.machine
     tasks = [f"{name} for {STAND_INS[name]}" if name in STAND_INS else name for name in request.tasks]
     computed = arithmetic(request.dtype, request.draft_dtype)
     lines = [
@@ -80,13 +77,12 @@ def _heading(report: SamplingReport) -> str:
     return "\n".join(map(cut, lines))
 
 
-def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
+def _averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
     """Table of measured means over all texts beside the paper's averages; rows are in ascending order of the means."""
-    reported = {Drafting.IID: iid, Drafting.DELAYED: delayed, Drafting.SELECTOR: delayed}
 
     def there(row: Row) -> float | None:
-        known = row.k is None and _drawn(row)
-        return reported.get(Drafting(row.drafting), {}).get(row.verifier) if known else None
+        known = row.k is None and row.verifier != COUPLED
+        return (iid if row.drafting == Drafting.IID else delayed).get(row.verifier) if known else None
 
     specs: list[Spec[Row]] = [
         (Column("", width=NAME), _name),
@@ -98,20 +94,18 @@ def averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed:
     return of_rows(specs, sorted(rows, key=lambda row: row.mean.value), title=title)
 
 
-def columns(
-    title: str, rows: Sequence[Row], values: Callable[[Row], Mapping[str, float]], heads: Mapping[str, str]
-) -> Table:
+def _columns(title: str, rows: Sequence[Row], by: str, heads: Mapping[str, str]) -> Table:
     """Table with a column for each task or sampling setting, and rows in the paper's order."""
-    names = list(dict.fromkeys(name for row in rows for name in values(row)))
+    names = list(dict.fromkeys(name for row in rows for name in getattr(row, by)))
     width = min(12, (WIDTH - NAME) // max(1, len(names)))
 
     def column(name: str) -> Spec[Row]:
-        return Column(heads.get(name, name)[: width - 1], width=width), lambda row: short(values(row).get(name))
+        return Column(heads.get(name, name)[: width - 1], width=width), lambda row: short(getattr(row, by).get(name))
 
     return of_rows([(Column("", width=NAME), _name), *map(column, names)], sorted(rows, key=_place), title=title)
 
 
-def divergence(by_depth: Divergence, k: int) -> Table:
+def _divergence(by_depth: Divergence, k: int) -> Table:
     """Table of the data in the paper's figure 1."""
     heads = [paper.NAMES.get(name, "bound") for name in by_depth.acceptance]
     rows = zip(map(str, range(len(by_depth.distance))), by_depth.distance, *by_depth.acceptance.values(), strict=True)
@@ -123,31 +117,29 @@ def divergence(by_depth: Divergence, k: int) -> Table:
     )
 
 
-def actions(all_actions: Sequence[Action]) -> str:
-    """Tables of the best fixed shape of each verifier, by sampling setting and by task."""
+def _actions(all_actions: Sequence[Action]) -> str:
+    """Tables of the best fixed shape of each verifier, by sampling setting and by task, four to a table."""
     parts = []
-    for aim, means in ((TOKENS, "most tokens a round"), (SPEED, "most tokens a second")):
+    for aim in (TOKENS, SPEED):
         these = [action for action in all_actions if action.aim == aim]
         among = list(dict.fromkeys(action.among for action in these))
-        tables = [_actions(these, among[start : start + 4]) for start in range(0, len(among), 4)]
-        parts.append(
-            "\n".join([f"Best shape K,L1,L2 for {means}, with the shape's tokens a round", *map(text, tables)])
-        )
+        tables = [text(_best_shapes(these, among[start : start + 4])) for start in range(0, len(among), 4)]
+        parts.append("\n".join([f"Best shape K,L1,L2 for most {aim}, with the shape's tokens a round", *tables]))
     return "\n\n".join(parts)
 
 
-def _actions(these: Sequence[Action], among: Sequence[str]) -> Table:
-    best = {(each.verifier, each.drafting, each.among): each for each in these}
-    contests = dict.fromkeys((each.verifier, each.drafting) for each in these)
+def _best_shapes(actions: Sequence[Action], among: Sequence[str]) -> Table:
+    rows: dict[str, dict[str, str]] = {}
+    for each in actions:
+        shape = f"{','.join(map(str, each.shape))} {each.tokens:.2f}"
+        rows.setdefault(_called(each.verifier, each.drafting, None), {})[each.among] = shape
+    return Table(
+        columns=(Column("", width=NAME), *(Column(name[:13], width=14) for name in among)),
+        rows=tuple((name, *map(shapes.get, among)) for name, shapes in rows.items()),
+    )
 
-    def column(name: str) -> Spec[tuple[str, str]]:
-        return Column(name[:13], width=14), lambda contest: _action(best[*contest, name])
 
-    name: Spec[tuple[str, str]] = Column("", width=NAME), lambda contest: _called(*contest, None)
-    return of_rows([name, *map(column, among)], contests)
-
-
-def agreements(rows: Sequence[Agreement]) -> Table:
+def _agreements(rows: Sequence[Agreement]) -> Table:
     """Table of tokens per round, measured on decoded texts and expected by closed forms."""
     specs: list[Spec[Agreement]] = [
         (Column("", width=NAME), lambda each: _called(each.verifier, each.drafting, each.k)),
@@ -163,19 +155,18 @@ def agreements(rows: Sequence[Agreement]) -> Table:
     return of_rows(specs, rows, title=title, notes=notes)
 
 
-def rankings(all_rankings: Sequence[Ranking]) -> str:
+def _rankings(all_rankings: Sequence[Ranking]) -> str:
     """Lines that list the verifiers in ranked order, here and in the paper, with the number of pairs that agree."""
-    lines = ["Rankings, the best first"]
+    lines = ["Rankings, the best first"] * bool(all_rankings)
     for ranking in all_rankings:
         counts = f"{ranking.holds} pairs as in the paper, {ranking.fails} reversed, {ranking.open} undecided"
         lines.append(f"{ranking.what}: {counts}")
         for where, names in (("here", ranking.here), ("paper", ranking.paper)):
             lines += wrapped(f"  {where:<6}" + ", ".join(paper.NAMES[name] for name in names))
-    return "\n".join(lines) if all_rankings else ""
+    return "\n".join(lines)
 
 
-def claims(rows: Sequence[Claim]) -> Table:
-    """Table of the paper's claims; each claim has a quotient that exceeds 1 if the claim holds."""
+def _claims(rows: Sequence[Claim]) -> Table:
     specs: list[Spec[Claim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
         (Column("paper", "number", 2, 6), lambda claim: claim.paper),
@@ -187,18 +178,14 @@ def claims(rows: Sequence[Claim]) -> Table:
 
 def _place(row: Row) -> tuple[bool, int, int, int]:
     """Sort key for the paper's order of rows: by verifier, then by kind of drafting; rows of coupled trees are last."""
-    order, draftings = list(paper.NAMES), [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
-    if not _drawn(row):
+    if row.verifier == COUPLED:
         return (True, 0, 0, 0)
-    return (False, order.index(row.verifier), draftings.index(Drafting(row.drafting)), row.k or 0)
-
-
-def _drawn(row: Row) -> bool:
-    return row.verifier != COUPLED
+    draftings = [Drafting.SELECTOR, Drafting.DELAYED, Drafting.IID]
+    return (False, list(paper.NAMES).index(row.verifier), draftings.index(Drafting(row.drafting)), row.k or 0)
 
 
 def _name(row: Row) -> str:
-    if not _drawn(row):
+    if row.verifier == COUPLED:
         return row.drafting if row.drafting == BASELINE else f"coupled {row.drafting}"
     return _called(row.verifier, row.drafting, row.k)
 
@@ -207,7 +194,3 @@ def _called(verifier: str, drafting: str, k: int | None) -> str:
     """Name of a verifier and its drafting in the style of the paper's tables."""
     more = f", K={k}" if k else f", {drafting}" * (drafting != Drafting.IID)
     return f"{paper.NAMES[verifier]}{more}"
-
-
-def _action(action: Action) -> str:
-    return f"{','.join(map(str, action.shape))} {action.tokens:.2f}"

@@ -4,8 +4,8 @@ This module does not depend on models.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from decoder.errors import ConfigError, PromptError, quoted, require
 from decoder.prompts.prompt import AnyPrompt
@@ -19,25 +19,13 @@ STAND_INS = {
     "math": "OlympiadBench",
 }
 """Data set of the paper that each task of Spec-Bench replaces, in the order of the paper's columns."""
+Tasks: TypeAlias = dict[str, tuple[AnyPrompt, ...]]
 OWN = "prompts"
 """Name of the task that consists of prompts from the command line."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """Task: its name and its prompts."""
-
-    name: str
-    prompts: tuple[AnyPrompt, ...]
-
-
-def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ...]:
-    """First prompts of the named tasks of Spec-Bench; the first turn of a question is a prompt.
-
-    Args:
-        folder: Data folder with the file `FILE`.
-        names: Names of the tasks.
-        count: Maximum number of prompts per task.
+def spec_bench(folder: Path, names: Sequence[str], count: int) -> Tasks:
+    """First `count` prompts of the named tasks; the first turn of a question is a prompt.
 
     Raises:
         ConfigError: A task is unknown.
@@ -52,15 +40,11 @@ def spec_bench(folder: Path, names: Sequence[str], count: int) -> tuple[Task, ..
         not unknown,
         f"--tasks names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(prompts)}",
     )
-    return tuple(Task(name, tuple(prompts[name][:count])) for name in dict.fromkeys(names))
+    return {name: tuple(prompts[name][:count]) for name in names}
 
 
-def given(prompts: Sequence[AnyPrompt]) -> tuple[Task, ...]:
-    """A single task with the prompts from the command line.
-
-    Raises:
-        ConfigError: No prompt was given.
-    """
+def given(prompts: Sequence[AnyPrompt]) -> Tasks:
+    """A single task with the prompts from the command line; raises ConfigError if there are none."""
     if not prompts:
         raise ConfigError("there is no prompt; give --prompt or --data")
-    return (Task(OWN, tuple(prompts)),)
+    return {OWN: tuple(prompts)}

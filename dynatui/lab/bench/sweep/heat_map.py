@@ -1,96 +1,53 @@
-"""Heat maps of a sweep: speed over two axes, one map for each text length.
+"""Heat maps of a sweep: speed over two axes, one table for each text length.
 
-If the grid has further axes, a cell shows the best setting over all values on these axes. This module computes the
-content of the cells and does not paint them.
+If the grid has further axes, a cell shows the best setting over all values on these axes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dynatui.lab.bench.sweep.report import SweepReport, Trial
 from dynatui.lab.bench.sweep.spaces import LENGTH, Number
+from dynatui.lab.tables.data import Column, Table
 
-_MARKS = "speed relative to ar; * best, + being measured, ! no speed, . not yet measured"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Cell of a heat map: all settings with the values of its row and column."""
-
-    speed: float | None
-    """Highest speed of the cell's settings, relative to plain decoding; None if no setting has a speed."""
-    best: bool
-    """Whether the cell contains the fastest setting of the entire sweep."""
-    running: bool
-    waiting: bool
-    exists: bool
-    """Whether the grid contains a setting with the values of this row and column."""
-
-    @property
-    def text(self) -> str:
-        """Speed and state of the cell in at most six characters; no information is given by colour alone."""
-        if not self.exists:
-            return ""
-        value = "" if self.speed is None else f"{self.speed:.2f}"
-        unknown = "" if self.running else "." if self.waiting else "!"
-        return (value or unknown) + "*" * self.best + "+" * self.running
-
-
-@dataclass(frozen=True)
-class HeatMap:
-    """Heat map of all settings with one text length."""
-
-    title: str
-    """Title of the map, such as T=256."""
-    rows: str
-    """Name of the axis whose values are the rows; `columns` is the name of the axis whose values are the columns."""
-    columns: str
-    heads: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[Cell, ...]], ...]
-    """Rows of the map; for each row, the value on the axis `rows` and the cells."""
+WIDTH = 7
+_MARKS = "speed relative to ar; * best, ! no speed, . not yet measured"
 
 
 def legend(report: SweepReport) -> list[str]:
     """Legend of the cells, as lines of text."""
     hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
-    return (
-        [_MARKS, f"each cell shows the best setting among all values of {' and '.join(hidden)}"] if hidden else [_MARKS]
+    return [_MARKS, *[f"each cell shows the best setting among all values of {' and '.join(hidden)}"] * bool(hidden)]
+
+
+def heat_maps(report: SweepReport) -> list[Table]:
+    return [_map(report, length) for length in report.request.axes[LENGTH]]
+
+
+def _map(report: SweepReport, length: Number) -> Table:
+    (down, rows), (across, columns), *_ = report.request.axes.items()
+    groups: dict[tuple[Number, Number], list[Trial]] = {}
+    for trial in report.trials:
+        values = trial.setting.values
+        if values[LENGTH] == length:
+            groups.setdefault((values[down], values[across]), []).append(trial)
+    names = [f"{row:g}" for row in rows]
+    return Table(
+        title=f"{LENGTH}={length}, {across} across",
+        columns=(
+            Column(down, width=max(map(len, (down, *names))) + 1),
+            *(Column(f"{column:g}", width=WIDTH) for column in columns),
+        ),
+        rows=tuple(
+            (name, *(cell(groups.get((row, column), ()), report.best(1)) for column in columns))
+            for name, row in zip(names, rows, strict=True)
+        ),
     )
 
 
-def heat_maps(report: SweepReport) -> list[HeatMap]:
-    """Heat maps of the sweep, one for each text length."""
-    down, across = tuple(report.request.axes)[:2]
-    return [_map(report, down, across, length) for length in report.request.axes[LENGTH]]
-
-
-def extremes(maps: Sequence[HeatMap]) -> tuple[float, float] | None:
-    """Lowest and highest speed in all maps; None if no setting has a speed."""
-    speeds = [cell.speed for each in maps for _, cells in each.lines for cell in cells if cell.speed is not None]
-    return (min(speeds), max(speeds)) if speeds else None
-
-
-def _map(report: SweepReport, down: str, across: str, length: Number) -> HeatMap:
-    axes, best = report.request.axes, report.best(1)
-    here = [trial for trial in report.trials if trial.setting.values[LENGTH] == length]
-
-    def cell(row: Number, column: Number) -> Cell:
-        return _cell([t for t in here if (t.setting.values[down], t.setting.values[across]) == (row, column)], best)
-
-    return HeatMap(
-        title=f"{LENGTH}={length}",
-        rows=down,
-        columns=across,
-        heads=tuple(f"{column:g}" for column in axes[across]),
-        lines=tuple((f"{row:g}", tuple(cell(row, column) for column in axes[across])) for row in axes[down]),
-    )
-
-
-def _cell(trials: Sequence[Trial], best: Sequence[Trial]) -> Cell:
-    return Cell(
-        speed=max((trial.speed for trial in trials if trial.speed is not None), default=None),
-        best=any(trial in best for trial in trials),
-        running=any(trial.state == "running" for trial in trials),
-        waiting=any(trial.state == "waiting" for trial in trials),
-        exists=bool(trials),
-    )
+def cell(trials: Sequence[Trial], best: Sequence[Trial]) -> str:
+    """Highest speed of these settings, or their state, in at most five characters; empty if the grid has none."""
+    if not trials:
+        return ""
+    speed = max((trial.speed for trial in trials if trial.speed is not None), default=None)
+    unknown = "." if any(trial.state == "waiting" for trial in trials) else "!"
+    return (unknown if speed is None else f"{speed:.2f}") + "*" * any(trial in best for trial in trials)

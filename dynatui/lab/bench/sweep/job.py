@@ -1,18 +1,36 @@
-"""Options of a sweep, before models are loaded; this module does not import torch."""
+"""Options of a sweep, and its request: logs of equal requests belong together. Does not import torch."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.prompts.prompt import AnyPrompt
-from dynatui.lab.bench.on_pair import OnPair, pair_names
-from dynatui.lab.bench.sweep.request import SweepRequest
-from dynatui.lab.bench.sweep.spaces import Axes, base_named, space_named
+from dynatui.lab.bench.on_pair import OnPair, PairRequest, pair_names
+from dynatui.lab.bench.sweep.spaces import Axes, Setting, base_named, space_named
 
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
+
+
+class SweepRequest(PairRequest, frozen=True, kw_only=True):
+    """Everything that determines the results of a sweep."""
+
+    space: str
+    axes: Axes
+    reference: dict[str, Any]
+    """Base parameters of the method. The reference uses them unchanged; a setting changes parameters on the axes."""
+    prompts: tuple[AnyPrompt, ...]
+    repeats: int
+
+    def __post_init__(self) -> None:
+        require(self.repeats >= 1, f"--repeats is {self.repeats}; give 1 or more")
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        return space_named(self.space).grid(self.axes)
 
 
 @dataclass(frozen=True)
@@ -29,7 +47,6 @@ class OnSettings(OnPair):
 
     @property
     def base(self) -> TunableParameters:
-        """Base parameters of the method; the sweep varies the parameters on its axes."""
         return base_named(space_named(self.space), self.preset)
 
     def request(self, pair: "Pair | None" = None) -> SweepRequest:

@@ -1,37 +1,72 @@
-"""Report of a sweep: all logs of a folder, in the form written by `--json`. Knows no models."""
+"""Logs of a sweep's shards, and the report of all logs of a folder, as `--json` writes it. Knows no models."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from decoder.errors import ConfigError, first_line, require, shortened
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import differing
-from dynatui.lab.bench.record_log import LogHeader
-from dynatui.lab.bench.sweep.log import FORMAT, Header, Kept
-from dynatui.lab.bench.sweep.outcome import Outcome
-from dynatui.lab.bench.sweep.request import SweepRequest
-from dynatui.lab.bench.sweep.spaces import Setting, Shard
+from dynatui.lab.bench.record_log import LogFormat, LogHeader
+from dynatui.lab.bench.sweep.job import SweepRequest
+from dynatui.lab.bench.sweep.spaces import Setting
+from dynatui.lab.frame import Median
 
+LOG_SCHEMA = 1
 SCHEMA = 2
-State = Literal["waiting", "running", "done", "refused"]
+State = Literal["waiting", "done", "refused"]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a setting whose texts equal those of plain decoding (`ar`), except after near ties of two logits.
+
+    Numbers are medians over prompts; speeds leave out prompts whose text differs.
+    """
+
+    speed: Median
+    """Speed relative to `ar` on the same prompt; settings are ranked by the median of this ratio over prompts."""
+    over_reference: Median | None
+    """Speed relative to the reference; None if there is no prompt on which setting and reference both have a speed."""
+    tokens_per_second: float
+    tokens_per_round: float
+    """Mean number of committed tokens per round: the paper's L-bar."""
+    acceptance_rate: float | None
+    nodes_per_round: float
+    rounds: float
+    """Rounds of drafting and verification per text."""
+    round_ms: float
+    disturbed: int
+    """Number of decoded texts whose times are disturbed, because threads waited too long for a processor."""
+    near_ties: int = 0
+    """Number of prompts whose text differs from the text of `ar` after a near tie of two logits."""
+
+
+Header: TypeAlias = LogHeader[SweepRequest, None]
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="setting"):
+    """Line of a log: a setting by its key, and its result, or the reason why it has no speed."""
+
+    key: str
+    outcome: Outcome | None = None
+    reason: str | None = None
+
+
+FORMAT: LogFormat[Header, Kept] = LogFormat(
+    msgspec.json.Decoder(Header | Kept), LOG_SCHEMA, "set --output to another folder"
+)
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one setting, and the setting's result if it was measured."""
+    """State of one setting, and its result if it was measured."""
 
     setting: Setting
     state: State
     outcome: Outcome | None = None
-    """Result of the measurement; None unless the state is done."""
+    """None unless the state is done."""
     reason: str | None = None
     """Reason why the setting has no speed; None unless the state is refused."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether measuring the setting is finished, with or without a speed."""
-        return self.state in ("done", "refused")
 
     @property
     def speed(self) -> float | None:
@@ -50,36 +85,20 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[Trial, ...]
     """States and results of all settings, in the order of the grid."""
 
-    @property
-    def settled(self) -> int:
-        """Number of settings whose measurement is finished."""
-        return sum(trial.settled for trial in self.trials)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all settings are finished."""
-        return self.settled == len(self.trials)
-
-    @property
-    def share(self) -> float:
-        """Fraction of the sweep's tokens that belong to finished settings; used as the progress of the sweep."""
-        done = sum(trial.setting.length for trial in self.trials if trial.settled)
-        return done / sum(trial.setting.length for trial in self.trials)
-
     def best(self, count: int) -> list[Trial]:
         """The `count` fastest settings, in descending order of speed."""
         known = [trial for trial in self.trials if trial.speed is not None]
         return sorted(known, key=lambda trial: trial.speed or 0.0, reverse=True)[:count]
 
 
-def read(folder: Path, shard: Shard | None = None, running: Setting | None = None) -> SweepReport:
-    """Report of all logs in a folder, or of one shard; `running` is being measured by this process.
+def read(folder: Path) -> SweepReport:
+    """Report of all logs in a folder.
 
     Raises:
         ConfigError: The folder has no log of a sweep, or logs of different sweeps, or a log cannot be read.
     """
     found = {path.stem: _lines(path) for path in sorted(folder.glob("sweep-*-of-*.jsonl"))}
-    logs = {name: lines for name, lines in found.items() if lines and (shard is None or name == shard.name)}
+    logs = {name: lines for name, lines in found.items() if lines}
     require(bool(logs), f"{shortened(folder)} holds no sweep; run a sweep first, or set --output to its folder")
     headers = {name: lines[0] for name, lines in logs.items() if isinstance(lines[0], LogHeader)}
     request = next(iter(headers.values())).request
@@ -91,12 +110,11 @@ def read(folder: Path, shard: Shard | None = None, running: Setting | None = Non
             "the logs of each sweep to a folder of their own",
         )
     kept = {line.key: line for lines in logs.values() for line in lines if isinstance(line, Kept)}
-    settings = request.settings if shard is None else shard.of(request.settings, request.seed)
     return SweepReport(
         folder=str(folder),
         request=request,
         machines={name: header.machine for name, header in headers.items()},
-        trials=tuple(_trial(setting, kept.get(setting.key), running) for setting in settings),
+        trials=tuple(_trial(setting, kept.get(setting.key)) for setting in request.settings),
     )
 
 
@@ -112,7 +130,7 @@ def _lines(path: Path) -> list[Header | Kept]:
         raise ConfigError(f"{shortened(path)} is no log of a sweep: {first_line(error)}; {FORMAT.remedy}") from None
 
 
-def _trial(setting: Setting, kept: Kept | None, running: Setting | None) -> Trial:
+def _trial(setting: Setting, kept: Kept | None) -> Trial:
     if kept is None:
-        return Trial(setting=setting, state="running" if setting == running else "waiting")
+        return Trial(setting=setting, state="waiting")
     return Trial(setting=setting, state="done" if kept.outcome else "refused", outcome=kept.outcome, reason=kept.reason)

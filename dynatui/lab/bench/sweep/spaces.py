@@ -3,6 +3,7 @@
 This module does not depend on models.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -43,14 +44,13 @@ BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
 DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
 """Pairs (D0, D_max) in figure 6 of the paper."""
 FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
-"""Depths, branching factors and thresholds tau in the paper's sweep of fixed trees."""
+"""Of the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
-"""Maximum number of settings in a grid."""
 MOST_SHARDS = 1000
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """Setting: one point of a grid, with a value for each axis."""
+    """One point of a grid, with a value for each axis."""
 
     values: dict[str, Number]
 
@@ -61,7 +61,6 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def length(self) -> int:
-        """Number of new tokens per text."""
         return int(self.values[LENGTH])
 
 
@@ -80,13 +79,11 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Name of the log without its suffix."""
+        """Of the log, without its suffix."""
         return f"sweep-{self.number}-of-{self.count}"
 
     def of(self, settings: Sequence[Setting], seed: int) -> list[Setting]:
-        """The shard's settings in the order of measurement, which is random, so that the elapsed time predicts the
-        remaining time.
-        """
+        """The shard's settings in random order, so that the elapsed time predicts the remaining time."""
         return Random(seed).sample(settings, len(settings))[self.number - 1 :: self.count]
 
 
@@ -100,12 +97,11 @@ class Space:
     axes: Mapping[str, tuple[Number, ...]]
     """Default values by axis: first the axis of a heat map's rows, then the axis of its columns, and last `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
-    """Function that takes the base parameters and a setting's values, and returns the parameters that change."""
+    """(base parameters, a setting's values) -> the parameters that change."""
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
     def presets(self) -> Mapping[str, TunableParameters]:
-        """Presets of the method's base parameters; empty if the method has default parameters only."""
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
@@ -114,9 +110,7 @@ class Space:
         Raises:
             ConfigError: No setting is valid, or there are more than `MOST_SETTINGS`.
         """
-        count = 1
-        for values in axes.values():
-            count *= len(values)
+        count = math.prod(map(len, axes.values()))
         require(
             count <= MOST_SETTINGS,
             f"the grid has {count} settings, which are too many; give axes with {MOST_SETTINGS} settings or fewer",
@@ -127,19 +121,10 @@ class Space:
         return settings
 
     def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
-        """Run configuration of a setting.
-
-        Raises:
-            ConfigError: A value is out of its bounds.
-        """
         return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
 
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
-        """Parameters of the method: the base parameters with the given values on the axes.
-
-        Raises:
-            ConfigError: A value is out of its bounds.
-        """
+        """The base parameters with the given values on the axes; raises ConfigError if one is out of its bounds."""
         return replace(base, **self.changes(base, values))
 
     def plain_config(self, base: TunableParameters, setting: Setting) -> RunConfig:
@@ -205,14 +190,13 @@ SPACES: Mapping[str, Space] = {
 
 
 def space_named(name: str) -> Space:
-    """Search space of this name; raises a ConfigError if there is none."""
     if name not in SPACES:
         raise ConfigError(f"there is no space {quoted(name)}; choose from {', '.join(SPACES)}")
     return SPACES[name]
 
 
 def base_named(space: Space, preset: str | None) -> TunableParameters:
-    """Parameters of the preset, or of the paper if `preset` is None; raises ConfigError if the preset is unknown."""
+    """Parameters of the preset, or of the paper if `preset` is None."""
     if not space.presets:
         require(preset is None, f"--preset has no effect on {space.name}; leave it out")
         usual = METHODS[space.method].own
@@ -225,7 +209,7 @@ def base_named(space: Space, preset: str | None) -> TunableParameters:
 
 
 def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
-    """Axes of the grid: each axis has the given values, or its default values if none are given."""
+    """The given values of each axis, or its default values if none are given."""
     for name in given:
         require(
             name in space.axes,
@@ -235,11 +219,7 @@ def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Parses comma-separated values of an axis, as integers if the axis's default values are integers.
-
-    Raises:
-        ConfigError: The axis does not exist, or a value is not a number.
-    """
+    """Comma-separated values of an axis, as integers if the axis's default values are integers."""
     usual = axes_with(space, {name: ()}) and space.axes[name]
     whole = all(isinstance(value, int) for value in usual)
     try:

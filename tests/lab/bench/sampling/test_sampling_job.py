@@ -9,7 +9,8 @@ import pytest
 from msgspec import structs
 
 from decoder.errors import ConfigError, PromptError
-from decoder.selector.chooser import SHIPPED
+from decoder.methods.delayed import SHIPPED
+from decoder.selector.chooser import SHIPPED as FILES
 from dynatui.lab.bench import pass_costs, record_log
 from dynatui.lab.bench.progress import Progress
 from dynatui.lab.bench.record_log import RecordLog, alone
@@ -20,7 +21,6 @@ from dynatui.lab.bench.sampling.realised import seeded
 from dynatui.lab.bench.sampling.report import SamplingReport
 from dynatui.lab.bench.sampling.request import Place, samplings
 from dynatui.lab.bench.sampling.table import on_samplings
-from dynatui.lab.bench.sampling.tasks import Task
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.sampling.records import request
 
@@ -28,22 +28,22 @@ PROMPT = "The tree grows where"
 TEXT = [5, 9, 17, 40, 3, 8, 61, 22]
 
 
-def job(models: TinyModels, **changes: Any) -> OnSamplings:
-    pair = models.pair("neox")
+def job(models: TinyModels, *, log: Path | None = None, selector: str = SHIPPED, **changes: Any) -> OnSamplings:
     given: dict[str, Any] = {
-        "tasks": (Task("writing", (PROMPT, "A small model guesses")),),
+        "tasks": {"writing": (PROMPT, "A small model guesses")},
         "samplings": samplings((0.8,), (0.9,)),
         "verifiers": ("nss", "specinfer", "block", "traversal"),
-        "k": 2,
-        "length": 2,
-        "max_new_tokens": 8,
-        "roots_every": 4,
-        "target": str(pair.target),
-        "draft": str(pair.draft),
-        "device": "cpu",
-        "dtype": "float32",
     }
-    return OnSamplings(**given | changes)
+    pair = models.pair("neox")
+    return OnSamplings(
+        request=request(**given | changes),
+        selector=selector,
+        log=log,
+        target=str(pair.target),
+        draft=str(pair.draft),
+        device="cpu",
+        dtype="float32",
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -145,16 +145,7 @@ def test_an_interruption_leaves_a_report_of_what_was_measured(tiny_models: TinyM
     assert msgspec.json.decode(msgspec.json.encode(report), type=SamplingReport) == report
 
 
-def test_nothing_measured_is_nothing_reported(tiny_models: TinyModels) -> None:
-    def note(line: str) -> None:
-        if "measuring" in line:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        measure_samplings(job(tiny_models), note)
-
-
-def test_it_is_noted_where_no_selector_comes_with_the_pair(tiny_models: TinyModels) -> None:
+def test_nothing_measured_is_nothing_reported_and_a_missing_selector_is_noted(tiny_models: TinyModels) -> None:
     said = list[str]()
 
     def note(line: str) -> None:
@@ -167,32 +158,21 @@ def test_it_is_noted_where_no_selector_comes_with_the_pair(tiny_models: TinyMode
     assert any(line.startswith("shapes are compared without a selector: dynatui comes without") for line in said)
 
 
-@pytest.mark.parametrize(
-    ("changes", "fault", "why"),
-    [
-        ({"verifiers": ("best",)}, ConfigError, "--verifiers names best"),
-        ({"tasks": (Task("writing", (PROMPT, "word " * 300)),)}, PromptError, "prompt 2 of writing: the prompt has"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused(
-    changes: dict[str, Any], fault: type[Exception], why: str, tiny_models: TinyModels
-) -> None:
-    with pytest.raises(fault, match=why):
-        measure_samplings(job(tiny_models, **changes), lambda _: None)
+def test_a_prompt_that_does_not_fit_is_named(tiny_models: TinyModels) -> None:
+    with pytest.raises(PromptError, match="prompt 2 of writing: the prompt has"):
+        measure_samplings(job(tiny_models, tasks={"writing": (PROMPT, "word " * 300)}), lambda _: None)
 
 
 def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
-    brief = OnSamplings(
-        (Task("writing", ("The old man put down his lantern",)),),
-        samplings((0.6,), ()),
-        ("specinfer", "naive"),
+    asked = request(
+        tasks={"writing": ("The old man put down his lantern",)},
+        verifiers=("specinfer", "naive"),
+        k=4,
+        length=8,
         max_new_tokens=5,
-        roots_every=4,
-        device="cpu",
-        dtype="float32",
-        log=log,
     )
+    brief = OnSamplings(request=asked, device="cpu", dtype="float32", log=log)
     report = measure_samplings(brief, lambda _: None).report
     rows = [(row.verifier, row.drafting) for row in report.block_efficiency + report.tokens_per_second]
     assert rows.count(("specinfer", "selector")) == 2
@@ -203,7 +183,7 @@ def test_the_selector_of_the_embedded_pair_takes_part(tmp_path: Path) -> None:
 
 
 def test_a_selector_that_does_not_fit_is_refused(tiny_models: TinyModels) -> None:
-    shipped = next(SHIPPED.glob("*.safetensors"))
+    shipped = next(FILES.glob("*.safetensors"))
     with pytest.raises(ConfigError, match="was trained for books-16m with books-1m"):
         measure_samplings(job(tiny_models, selector=str(shipped)), lambda _: None)
 

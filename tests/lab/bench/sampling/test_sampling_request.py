@@ -11,7 +11,7 @@ from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.data_sets.spec_bench import FILE
 from dynatui.lab.bench.sampling.costs import RoundCosts, round_costs
 from dynatui.lab.bench.sampling.request import Contest, label, samplings
-from dynatui.lab.bench.sampling.tasks import Task, given, spec_bench
+from dynatui.lab.bench.sampling.tasks import given, spec_bench
 from tests.lab.bench.sampling.records import COSTS, request
 
 QUESTIONS = """\
@@ -29,8 +29,8 @@ def data(folder: Path, questions: str = QUESTIONS) -> Path:
 
 def test_a_task_has_the_first_turns_of_its_category(tmp_path: Path) -> None:
     tasks = spec_bench(data(tmp_path), ["math", "coding"], 5)
-    assert tasks == (Task("math", ("What is 1 + 1?", "What is 3 + 3?")), Task("coding", ("Write a loop.",)))
-    assert spec_bench(tmp_path, ["math"], 1) == (Task("math", ("What is 1 + 1?",)),)
+    assert tasks == {"math": ("What is 1 + 1?", "What is 3 + 3?"), "coding": ("Write a loop.",)}
+    assert spec_bench(tmp_path, ["math"], 1) == {"math": ("What is 1 + 1?",)}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_folder_without_spec_bench_is_named(tmp_path: Path) -> None:
 
 
 def test_prompts_of_no_task_are_one_task() -> None:
-    assert given(["a", "b"]) == (Task("prompts", ("a", "b")),)
+    assert given(["a", "b"]) == {"prompts": ("a", "b")}
     with pytest.raises(ConfigError, match="there is no prompt"):
         given([])
 

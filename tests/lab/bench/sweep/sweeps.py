@@ -1,20 +1,17 @@
-"""A small sweep: its request, results, machine and logs."""
+"""A small sweep: its request, results, trials, reports and logs."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from dynatui.lab.bench.machine import examined
 from dynatui.lab.bench.record_log import LogHeader, opened
-from dynatui.lab.bench.statistics import Median
-from dynatui.lab.bench.sweep.log import FORMAT, SCHEMA, Kept
-from dynatui.lab.bench.sweep.outcome import Outcome
-from dynatui.lab.bench.sweep.request import SweepRequest
+from dynatui.lab.bench.sweep.job import SweepRequest
+from dynatui.lab.bench.sweep.report import FORMAT, LOG_SCHEMA, Kept, Outcome, SweepReport, Trial
 from dynatui.lab.bench.sweep.spaces import Shard
+from dynatui.lab.frame import Median
+from tests.lab.bench.machines import MACHINE
 
-AXES = {"D": (3, 4, 5), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
-MACHINE = examined(torch.device("cpu"))
+AXES = {"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
 
 
 def request(**changes: Any) -> SweepRequest:
@@ -34,6 +31,9 @@ def request(**changes: Any) -> SweepRequest:
     return SweepRequest(**given | changes)
 
 
+SMALL = request()
+
+
 def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
     given: dict[str, Any] = {
         "speed": Median(value=speed, low=speed - 0.1, high=speed + 0.1),
@@ -49,12 +49,29 @@ def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
     return Outcome(**given | changes)
 
 
-def logged(folder: Path, question: SweepRequest, results: dict[str, Outcome | str], shard: Shard | None = None) -> Path:
+def done(number: int, speed: float, question: SweepRequest = SMALL) -> Trial:
+    """A measured setting of the grid."""
+    return Trial(setting=question.settings[number], state="done", outcome=outcome(speed))
+
+
+def report(trials: Sequence[Trial] = (), question: SweepRequest = SMALL) -> SweepReport:
+    """A report of these trials; all other settings are waiting."""
+    known = {trial.setting.key: trial for trial in trials}
+    return SweepReport(
+        folder="results",
+        request=question,
+        machines={"sweep-1-of-1": MACHINE},
+        trials=tuple(known.get(each.key, Trial(setting=each, state="waiting")) for each in question.settings),
+    )
+
+
+def logged(
+    folder: Path, question: SweepRequest, results: Mapping[str, Outcome | str], shard: Shard | None = None
+) -> Path:
     """Appends these results by key to a shard's log, as a sweep does; a text is the reason for no speed."""
     path = folder / f"{(shard or Shard()).name}.jsonl"
     with opened(path, FORMAT) as log:
-        log.begin(LogHeader(schema=SCHEMA, started_at="", machine=MACHINE, request=question, costs=None))
+        log.begin(LogHeader(schema=LOG_SCHEMA, started_at="", machine=MACHINE, request=question, costs=None))
         for key, result in results.items():
-            reason = result if isinstance(result, str) else None
-            log.add(Kept(key=key, outcome=result if isinstance(result, Outcome) else None, reason=reason))
+            log.add(Kept(key=key, **{"reason" if isinstance(result, str) else "outcome": result}))  # type: ignore[arg-type]
     return path

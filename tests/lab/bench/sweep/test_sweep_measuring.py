@@ -1,6 +1,6 @@
 """One setting measured on tiny models: its figures, and results without a speed."""
 
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,16 +8,19 @@ import pytest
 
 from decoder.errors import ConfigError, DeviceError, PromptError
 from dynatui.lab.bench.contenders import own
+from dynatui.lab.bench.progress import Progress
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.summary import Difference
 from dynatui.lab.bench.sweep import measuring
 from dynatui.lab.bench.sweep.job import OnSettings
-from dynatui.lab.bench.sweep.measuring import measured_settings, ready
-from dynatui.lab.bench.sweep.outcome import Outcome, Refused
+from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
+from dynatui.lab.bench.sweep.report import Kept
 from dynatui.lab.bench.sweep.spaces import SPACES, Shard
 from tests.decoder.makers import TinyModels
+from tests.lab.bench.interrupts import interrupted_after
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
+KEY = "tau_h=0.7 tau_l=0.2 T=8"
 
 
 def job(models: TinyModels, **changes: Any) -> OnSettings:
@@ -38,12 +41,20 @@ def nothing_said(_line: str) -> None:
     pass
 
 
+def first(models: TinyModels) -> Kept:
+    """Result of the first setting."""
+    asked, _, measure = ready(job(models), nothing_said)
+    return measure(asked.settings[0])
+
+
 def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyModels) -> None:
     asked, _, measure = ready(job(tiny_models), nothing_said)
     assert asked.dtype == "float32"
     assert asked.reference["d_max"] == 8
-    found = measure(asked.settings[0])
-    assert isinstance(found, Outcome)
+    kept = measure(asked.settings[0])
+    found = kept.outcome
+    assert found is not None
+    assert (kept.key, kept.reason) == (KEY, None)
     assert found.speed.value > 0
     assert found.speed.low is not None
     assert found.over_reference is not None
@@ -54,18 +65,31 @@ def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyMode
 
 
 def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, tmp_path: Path) -> None:
-    shard = Shard(1, 2)
-    with closing(measured_settings(job(tiny_models), tmp_path, shard, nothing_said)) as reports:
-        first = [next(reports).settled for _ in range(3)]
-    rest = [report.settled for report in measured_settings(job(tiny_models), tmp_path, shard, nothing_said)]
-    assert (first, rest) == ([0, 0, 1], [1, 1, 2])
-    assert len((tmp_path / "sweep-1-of-2.jsonl").read_bytes().splitlines()) == 3
+    said, shares = list[str](), list[float]()
+
+    def once(steps: Iterator[Progress]) -> Iterator[Progress]:
+        shares.append(next(steps).share)
+        yield from ()
+        raise KeyboardInterrupt
+
+    asked = job(tiny_models, axes={"tau_h": (0.7,), "tau_l": (0.2,), "T": (8, 12)})
+    assert measure_sweep(asked, tmp_path, Shard(), said.append, once).interrupted
+    log = tmp_path / "sweep-1-of-1.jsonl"
+    assert len(log.read_bytes().splitlines()) == 2
+    whole = measure_sweep(asked, tmp_path, Shard(), said.append)
+    assert not whole.interrupted
+    assert len(log.read_bytes().splitlines()) == 3
+    assert [trial.state for trial in whole.report.trials] == ["done", "done"]
+    assert shares[0] in (8 / 20, 12 / 20), "the share that is done counts tokens"
+    measured = [line for line in said if line.endswith("are measured")]
+    assert measured == ["0 of 2 settings are measured", "1 of 2 settings are measured"]
+    assert any(line.startswith("2 of 2: tau_h=0.7 tau_l=0.2 T=") for line in said)
 
 
 def test_another_sweep_is_not_mixed_into_a_log(tiny_models: TinyModels, tmp_path: Path) -> None:
-    next(measured_settings(job(tiny_models), tmp_path, Shard(), nothing_said))
+    measure_sweep(job(tiny_models), tmp_path, Shard(), nothing_said, interrupted_after(0))
     with pytest.raises(ConfigError, match=r"was started with other values of seed; give the same values, or set"):
-        next(measured_settings(job(tiny_models, seed=1), tmp_path, Shard(), nothing_said))
+        measure_sweep(job(tiny_models, seed=1), tmp_path, Shard(), nothing_said)
 
 
 def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,15 +114,22 @@ def test_a_text_that_differs_has_no_speed_but_a_reason(
         return own(name, group, method, another if name == "setting" else config)
 
     monkeypatch.setattr(measuring, "own", longer)
-    asked, _, measure = ready(job(tiny_models), nothing_said)
-    assert measure(asked.settings[0]) == Refused(
-        reason="the text of prompt 1 first differs from that of ar at token 7: one text is shorter"
+    assert first(tiny_models) == Kept(
+        key=KEY, reason="the text of prompt 1 first differs from that of ar at token 7: one text is shorter"
     )
 
 
-def differing_on(monkeypatch: pytest.MonkeyPatch, *ties: bool | None) -> None:
-    """Makes the text of the first prompts differ from the text of ar, one prompt for each element of `ties`."""
-
+@pytest.mark.parametrize(
+    ("ties", "reason"),
+    [
+        ((True,), None),
+        ((True, True), "the text of prompt 1 first differs from that of ar at token 3: a near tie"),
+        ((True, False), "the text of prompt 2 first differs from that of ar at token 3: no tie"),
+    ],
+)
+def test_a_near_tie_is_forgiven_on_some_prompts_and_another_text_on_none(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, ties: tuple[bool, ...], reason: str | None
+) -> None:
     def same(samples: Samples, name: str) -> list[int]:
         return samples.prompts[len(ties) :] if name == "setting" else samples.prompts
 
@@ -109,31 +140,9 @@ def differing_on(monkeypatch: pytest.MonkeyPatch, *ties: bool | None) -> None:
 
     monkeypatch.setattr(Samples, "same", same)
     monkeypatch.setattr(measuring, "differences", found)
-
-
-def test_a_text_that_differs_by_a_near_tie_has_no_speed_and_the_others_have(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    differing_on(monkeypatch, True)
-    asked, _, measure = ready(job(tiny_models), nothing_said)
-    found = measure(asked.settings[0])
-    assert isinstance(found, Outcome)
-    assert found.near_ties == 1
-
-
-@pytest.mark.parametrize(
-    ("ties", "said"),
-    [
-        ((True, True), "prompt 1 first differs from that of ar at token 3: a near tie"),
-        ((True, False), "prompt 2 first differs from that of ar at token 3: no tie"),
-    ],
-)
-def test_a_setting_of_other_texts_is_refused(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, ties: tuple[bool, ...], said: str
-) -> None:
-    differing_on(monkeypatch, *ties)
-    asked, _, measure = ready(job(tiny_models), nothing_said)
-    assert measure(asked.settings[0]) == Refused(reason=f"the text of {said}")
+    kept = first(tiny_models)
+    assert kept.reason == reason
+    assert (kept.outcome and kept.outcome.near_ties) == (None if reason else 1)
 
 
 def test_a_setting_without_room_is_refused_and_the_others_go_on(
@@ -145,8 +154,8 @@ def test_a_setting_without_room_is_refused_and_the_others_go_on(
     asked, _, measure = ready(job(tiny_models), nothing_said)
     with monkeypatch.context() as patch:
         patch.setattr(measuring, "warmed_up", full)
-        assert measure(asked.settings[0]) == Refused(reason="the memory of cpu is full")
-    assert isinstance(measure(asked.settings[0]), Outcome)
+        assert measure(asked.settings[0]).reason == "the memory of cpu is full"
+    assert measure(asked.settings[0]).outcome
 
 
 def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_models: TinyModels) -> None:

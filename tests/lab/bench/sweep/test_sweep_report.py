@@ -1,55 +1,61 @@
 """Logs of a folder as maps and tables."""
 
 import re
-from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from msgspec import structs
 
 from decoder.errors import ConfigError
-from dynatui.lab.bench.sweep.heat_map import Cell, extremes, heat_maps, legend
+from dynatui.lab.bench.on_pair import differing
+from dynatui.lab.bench.sweep.heat_map import cell, heat_maps, legend
+from dynatui.lab.bench.sweep.job import SweepRequest
 from dynatui.lab.bench.sweep.report import SweepReport, Trial, read
-from dynatui.lab.bench.sweep.request import SweepRequest
 from dynatui.lab.bench.sweep.spaces import Shard
 from dynatui.lab.bench.sweep.table import on_sweep
 from dynatui.lab.tables.text import WIDTH
-from tests.lab.bench.sweep.sweeps import MACHINE, logged, outcome, request
+from tests.lab.bench.machines import MACHINE
+from tests.lab.bench.sweep.sweeps import AXES, SMALL, done, logged, outcome, report, request
 
-SMALL = request(axes={"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)})
-
-
-def report(trials: Sequence[Trial] = (), question: SweepRequest = SMALL) -> SweepReport:
-    """A report of these trials; all other settings are waiting."""
-    known = {trial.setting.key: trial for trial in trials}
-    return SweepReport(
-        folder="results",
-        request=question,
-        machines={"sweep-1-of-1": structs.replace(MACHINE, processor="Quick", cores=2)},
-        trials=tuple(known.get(each.key, Trial(setting=each, state="waiting")) for each in question.settings),
-    )
+GAPS = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
 
 
-def done(number: int, speed: float, question: SweepRequest = SMALL) -> Trial:
-    return Trial(setting=question.settings[number], state="done", outcome=outcome(speed))
+def settled(found: SweepReport) -> int:
+    return sum(trial.state != "waiting" for trial in found.trials)
 
 
-def row(cells: Sequence[Cell]) -> list[str]:
-    return [cell.text for cell in cells]
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"target": "other"},
+        {"device": "cuda"},
+        {"prompts": ("The tree", "grows")},
+        {"axes": AXES | {"T": (100,)}},
+        {"reference": {"depth": 6}},
+        {"repeats": 2},
+        {"seed": 1},
+    ],
+)
+def test_another_question_is_another_sweep(change: dict[str, Any]) -> None:
+    assert differing(SMALL, request(**change)) == list(change)
+
+
+def test_no_repeats_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--repeats is 0; give 1 or more"):
+        request(repeats=0)
 
 
 def test_the_report_of_a_folder_has_every_setting_in_the_order_of_the_grid(tmp_path: Path) -> None:
     one, two, three, *_ = SMALL.settings
     logged(tmp_path, SMALL, {one.key: outcome(2.0), two.key: "its text differs"})
-    found = read(tmp_path, running=three)
+    found = read(tmp_path)
     states = {trial.setting.key: trial for trial in found.trials}
     assert list(states) == [setting.key for setting in SMALL.settings]
     assert states[one.key].outcome == outcome(2.0)
     assert (states[two.key].state, states[two.key].reason) == ("refused", "its text differs")
-    assert states[three.key].state == "running"
-    assert (found.settled, found.complete) == (2, False)
+    assert states[three.key].state == "waiting"
     assert found.machines == {"sweep-1-of-1": MACHINE}
     assert msgspec.json.decode(msgspec.json.encode(found), type=SweepReport) == found
 
@@ -60,14 +66,13 @@ def test_shards_divide_the_grid_and_are_shown_together(tmp_path: Path) -> None:
     assert sorted(chain(*parts)) == sorted(setting.key for setting in SMALL.settings)
     for shard, part in zip(shards[:2], parts, strict=False):
         logged(tmp_path, SMALL, dict.fromkeys(part, outcome(2.0)), shard)
-    assert read(tmp_path).settled == len(parts[0]) + len(parts[1])
-    assert read(tmp_path, shards[0]).complete
+    assert settled(read(tmp_path)) == len(parts[0]) + len(parts[1])
     assert list(read(tmp_path).machines) == ["sweep-1-of-3", "sweep-2-of-3"]
 
 
 def test_logs_of_different_sweeps_are_not_shown_together(tmp_path: Path) -> None:
     logged(tmp_path, SMALL, {}, Shard(1, 2))
-    logged(tmp_path, request(repeats=2), {}, Shard(2, 2))
+    logged(tmp_path, request(repeats=2, axes=AXES | {"T": (9,)}), {}, Shard(2, 2))
     with pytest.raises(ConfigError, match=r"is of another sweep, with other values of axes, repeats; move"):
         read(tmp_path)
 
@@ -77,7 +82,7 @@ def test_a_line_that_another_process_is_writing_is_left_out(tmp_path: Path) -> N
     with path.open("ab") as file:
         file.write(b'{"type":"setting","key":"D=')
     before = path.read_bytes()
-    assert read(tmp_path).settled == 1
+    assert settled(read(tmp_path)) == 1
     assert path.read_bytes() == before
 
 
@@ -97,39 +102,32 @@ def test_a_shard_that_no_sweep_has_is_refused(number: int, count: int) -> None:
         Shard(number, count)
 
 
-def test_the_share_that_is_done_counts_tokens() -> None:
-    short, long = (next(i for i, each in enumerate(SMALL.settings) if each.length == n) for n in (100, 200))
-    assert report([done(short, 1.0)]).share == pytest.approx(100 / 2400)
-    assert report([done(long, 1.0)]).share == pytest.approx(200 / 2400)
-
-
 def test_a_map_has_the_best_of_the_axes_that_it_does_not_show() -> None:
     found = heat_maps(report([done(0, 1.2), done(2, 1.5), done(1, 9.0)]))
-    assert [each.title for each in found] == ["T=100", "T=200"]
-    assert found[0].heads == ("2", "3")
-    assert row(found[0].lines[0][1]) == ["1.50", "."]
-    assert row(found[1].lines[0][1]) == ["9.00*", "."]
-    assert extremes(found) == (1.5, 9.0)
-    assert extremes(heat_maps(report())) is None
+    assert [each.title for each in found] == ["T=100, B across", "T=200, B across"]
+    assert [column.title for column in found[0].columns] == ["D", "2", "3"]
+    assert found[0].rows[0] == ("3", "1.50", ".")
+    assert found[1].rows[0] == ("3", "9.00*", ".")
+    assert legend(report())[1:] == ["each cell shows the best setting among all values of tau"]
 
 
 def test_every_state_of_a_cell_has_a_text_of_its_own() -> None:
-    texts = [
-        Cell(speed=1.234, best=False, running=False, waiting=True, exists=True).text,
-        Cell(speed=1.234, best=True, running=False, waiting=False, exists=True).text,
-        Cell(speed=1.234, best=False, running=True, waiting=False, exists=True).text,
-        Cell(speed=None, best=False, running=True, waiting=True, exists=True).text,
-        Cell(speed=None, best=False, running=False, waiting=True, exists=True).text,
-        Cell(speed=None, best=False, running=False, waiting=False, exists=True).text,
-        Cell(speed=None, best=False, running=False, waiting=False, exists=False).text,
-    ]
-    assert texts == ["1.23", "1.23*", "1.23+", "+", ".", "!", ""]
+    fast, waiting = done(0, 1.234), Trial(setting=SMALL.settings[1], state="waiting")
+    refused = Trial(setting=SMALL.settings[1], state="refused")
+    for trials, best, text in (
+        ([fast, waiting], [], "1.23"),
+        ([fast], [fast], "1.23*"),
+        ([waiting, refused], [], "."),
+        ([refused], [], "!"),
+        ([], [], ""),
+    ):
+        assert cell(trials, best) == text
 
 
 def test_settings_that_are_not_possible_leave_gaps() -> None:
-    question = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
-    (found,) = heat_maps(report(question=question))
-    assert [row(cells) for _, cells in found.lines] == [[".", ""], [".", "."]]
+    (found,) = heat_maps(report(question=GAPS))
+    assert [row[1:] for row in found.rows] == [(".", ""), (".", ".")]
+    assert legend(report(question=GAPS))[1:] == []
 
 
 def test_the_best_ten_stand_below_the_maps_the_fastest_first() -> None:
@@ -138,7 +136,7 @@ def test_the_best_ten_stand_below_the_maps_the_fastest_first() -> None:
     assert len(lines) == 10
     assert [re.findall(r" (\d\.\d\d) \d", line)[0] for line in lines[:2]] == ["2.10", "2.00"]
     assert "12 of 16 settings of fixed are finished; results" in text
-    assert "sweep-1-of-1: Quick, 2 cores" in text
+    assert "sweep-1-of-1: a processor, 2 cores" in text
 
 
 def test_what_figures_must_be_read_with_is_told() -> None:
@@ -150,12 +148,6 @@ def test_what_figures_must_be_read_with_is_told() -> None:
     assert "disturbed" not in on_sweep(report([done(1, 1.4)]))
 
 
-def test_a_map_says_which_axis_it_does_not_show() -> None:
-    assert legend(report())[1:] == ["each cell shows the best setting among all values of tau"]
-    two = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
-    assert legend(report(question=two))[1:] == []
-
-
 def test_what_has_no_speed_is_named_with_the_reason() -> None:
     refused = [Trial(setting=each, state="refused", reason="its text differs") for each in SMALL.settings[:7]]
     text = on_sweep(report(refused))
@@ -164,7 +156,7 @@ def test_what_has_no_speed_is_named_with_the_reason() -> None:
     assert "L-bar" not in text
 
 
-@pytest.mark.parametrize("question", [request(axes=dict(SMALL.axes) | {"T": (100, 200, 300, 500, 1000)}), SMALL])
+@pytest.mark.parametrize("question", [request(axes=AXES | {"T": (100, 200, 300, 500, 1000)}), SMALL])
 def test_a_report_is_at_most_80_columns_wide(question: SweepRequest) -> None:
     text = on_sweep(report([done(number, 1.5, question) for number in range(len(question.settings))], question))
     assert max(map(len, text.splitlines())) <= WIDTH
