@@ -22,7 +22,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Scorer
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
-from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, with_drafter
@@ -129,7 +129,7 @@ class Engine:
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
         """Probabilities that the growth of draft trees uses, for a text with this sampling noise."""
-        return noise if self.draft_knows_noise else OwnProbabilities(self.sampling)
+        return noise if self.draft_knows_noise else DraftProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
         """Sampling noise of a new text."""

@@ -15,7 +15,6 @@ from decoder.methods import METHODS
 from decoder.methods.auto import Auto
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
-from decoder.session.protocol import Prepares
 from decoder.system.device import CUDNN_RANK, Stopwatch
 from dynatui.lab.bench.job import OnRounds, measure_rounds
 from dynatui.lab.bench.protocol import endless
@@ -63,7 +62,7 @@ def _text(work: Work, engine: Engine, method: str) -> tuple[int, float, float]:
     session, clock = METHODS[method].open(engine, prompt, config), Stopwatch(engine.pair.target.device)
     session.prefill()
     started, graphs = clock.now(), 0
-    while isinstance(session, Prepares) and session.prepare():
+    while session.prepare():
         graphs += 1
     prepared = clock.now()
     while not session.step(()).finished:

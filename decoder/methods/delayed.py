@@ -119,7 +119,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
     from decoder.session.host import HostSession
     from decoder.session.knob_state import KnobState
-    from decoder.verify.independent import IndependentVerifier, ignore_round
+    from decoder.verify.independent import IndependentVerifier
     from decoder.verify.lossless.random_generator import PhiloxGenerator
 
     rules = rules.drawn()
@@ -142,7 +142,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
         PhiloxGenerator(engine.seed, DRAFT_STREAM),
     )
     generator = PhiloxGenerator(engine.seed, VERIFY_STREAM)
-    observe = chooser.observe if chooser else ignore_round
+    observe = chooser.observe if chooser else None
     verifier = IndependentVerifier(lambda: now().verifier, engine.sampling, generator, observe)
     return HostSession(pair, prompt_ids, max_new_tokens, knobs, drafter, verifier)
 

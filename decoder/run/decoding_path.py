@@ -72,7 +72,7 @@ def decoding_path(engine: Engine) -> DecodingPath:
         return DecodingPath(HOST, EXACT)
     if engine.slots is None or engine.slots.refused:
         return DecodingPath(HOST, engine.slots.refused or "" if engine.slots else "not tried yet")
-    static: dict[str, Any] = {role: engine.slots.form(model) for role, model in models.items()}
+    static: dict[str, Any] = {role: engine.slots.forms.get(model) for role, model in models.items()}
     path = _on_device(static | ({"draft": static_head(pair.head)} if pair.head else {}))
     operators = str(engine.slots.operators)
     return replace(path, reason=f"{path.reason}; {operators}") if operators else path

@@ -32,7 +32,7 @@ from decoder.run.fitting import Fed, encoded
 from decoder.run.text_end import within
 from decoder.sampling.settings import SAMPLING, Schedule
 from decoder.session.knob_state import applied
-from decoder.session.protocol import AtStage, Outcome, Prepares, Session
+from decoder.session.protocol import AtStage, Outcome, Session
 from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
 from decoder.system.cpu_threads import WarmThreads, quick_switches
 from decoder.system.device import make_current, memory_is_full, peak_bytes, release_memory, require_working
@@ -328,13 +328,8 @@ def _prepare(lanes: Sequence[Lane], steering: Steering) -> bool:
     """Lets one session do a part of its work in advance, and tells the screen; returns whether any session had such
     work.
     """
-    steering.preparing = next(filter(None, (session.prepare() for session in _preparing(lanes))), "")
+    steering.preparing = next(filter(None, (lane.session.prepare() for lane in lanes if not lane.ended)), "")
     return bool(steering.preparing)
-
-
-def _preparing(lanes: Sequence[Lane]) -> Iterator[Prepares]:
-    """Sessions that can do work in advance, and whose texts have not ended."""
-    return (lane.session for lane in lanes if not lane.ended and isinstance(lane.session, Prepares))
 
 
 def _holding(steering: Steering, lane: Lane, lanes: Sequence[Lane], pieces: Pieces, started: float) -> AtStage:

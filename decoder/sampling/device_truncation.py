@@ -17,30 +17,30 @@ from torch import Tensor
 
 
 class Truncation(Protocol):
-    """Truncation of rows under known settings: what `decoder.sampling.truncation.truncation_mask` keeps."""
+    """What `decoder.sampling.truncation.truncation_mask` keeps, for rows under known settings."""
 
     def row(self, index: int) -> "Truncation":
         """Truncation by the settings of one row."""
 
     def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
-        """Mask of the tokens that truncation excludes; of equally probable tokens, those with higher ids first."""
+        """Mask of the excluded tokens; of equally probable ones, those with higher ids first."""
 
 
 Truncating: TypeAlias = Callable[[Float[Tensor, "N 3"], int], Truncation]
-"""(settings, vocabulary) -> truncation by these settings, of one row or of as many rows as the logits. The columns are
-`temperature`, `ranks` and `share` of a `Sampling`, in float64.
+"""(settings, vocabulary) -> truncation of one row or of as many rows as the logits. The columns are `temperature`,
+`ranks` and `share` of a `Sampling`, in float64.
 """
 
 
 @dataclass(frozen=True)
 class DeviceTruncation:
-    """`Truncation` that sorts the logits. All tensors have one row, or as many rows as the logits."""
+    """Sorts the logits. All tensors have one row, or as many rows as the logits."""
 
     temperature: Float[Tensor, "N 1"]
     outside: Float[Tensor, "N V"]
-    """For each rank, from 0: 0 if it is within top-k, else minus infinity."""
+    """By rank, from 0: 0 within top-k, else minus infinity."""
     limits: Float[Tensor, "N V-1"]
-    """For each rank from 1: a token of this rank is excluded if the tokens before it have this probability or more."""
+    """By rank, from 1: a token is excluded if the tokens before it have this probability or more."""
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "DeviceTruncation":

@@ -12,56 +12,44 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.sampling.draft_probabilities import Estimate
+from decoder.sampling.draft_probabilities import DraftProbabilities, Estimate
 from decoder.sampling.noise import TokenNoise, gumbel, gumbel_of_tokens, gumbel_on_device, signed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import best_kept, truncation_mask, with_truncation
 
 SHARPNESS = 2.0
-"""Factor on the sum of the draft's logits and the noise. The softmax of the product estimates, for each token, the
-probability that the target chooses this token.
-
-With the embedded pair at temperatures .3, .6, .8 and 1, the log loss of this estimate (uncalibrated) for the first
-drafted token is .51, .50, .53 and .59. With 1 / temperature as the factor, the log loss is .52, .55, .66 and .73; with
-the draft's own probabilities, it is 1.1, 1.5, 1.9 and 2.1.
+"""Factor on the draft's logits plus noise, so that the softmax estimates how probably the target chooses each token.
+With the embedded pair at temperatures .3, .6, .8 and 1, the log loss for the first drafted token is .51, .50, .53 and
+.59; with 1 / temperature as the factor .52, .55, .66 and .73; with the draft's own probabilities 1.1, 1.5, 1.9 and 2.1.
 """
 CACHED_ROWS = 128
-"""Number of positions whose noise is cached."""
+"""Positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
-"""Maximum number of positions, and maximum number of random numbers, in one computation of noise. With a large
-vocabulary, the second limit allows fewer positions.
-"""
+"""Most positions, and most random numbers, in one computation of noise."""
 
 
-class GumbelNoise:
+class GumbelNoise(DraftProbabilities):
     """Gumbel noise of one text, added to logits. Each position's noise is computed once."""
 
     noisy = True
 
     def __init__(self, seed: int, schedule: Schedule, vocabulary: int, device: torch.device) -> None:
+        super().__init__(schedule)
         self._seed = seed
-        self._schedule = schedule
         self._vocabulary = vocabulary
         self.device = device
         self._rows: dict[int, tuple[float, Float[Tensor, V]]] = {}
-        """The temperature at each position, and the position's noise multiplied by this temperature."""
-
-    def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy at a position and all later positions; if so, logits stay unchanged."""
-        return self._schedule.greedy_from(position)
+        """The temperature at each position, and the noise times this temperature."""
 
     def sampling(self, position: int) -> Sampling:
-        """Sampling settings of the token at a position."""
         return self._schedule.at(position)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits plus the noise at `positions`. Among the tokens that truncation keeps, the target chooses the token
-        with the largest sum.
-        """
+        """Among the tokens that truncation keeps, the target chooses the one with the largest score."""
         return logits.float() + self._noise(positions)
 
     def choices(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> list[int]:
-        """The token that the target chooses at each position, from its logits for that position."""
+        """The target's choice at each position."""
         rows = logits.float()
         if self.device.type == "cpu":
             return [self._choice(row, position) for row, position in zip(rows, positions, strict=True)]
@@ -73,8 +61,8 @@ class GumbelNoise:
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
-        """A function that maps the index of a row to the token that the target chooses in this row. On a CPU, a token
-        is computed only when the function is called for its row, since few rows are needed.
+        """Maps the index of a row to the target's choice. On a CPU, only rows that are asked for are computed, since
+        few are.
         """
         if self.device.type != "cpu":
             return self.choices(logits, positions).__getitem__
@@ -82,7 +70,7 @@ class GumbelNoise:
         return lambda row: self._choice(rows[row], positions[row])
 
     def offsets(self, positions: Sequence[int]) -> list[Float[Tensor, "V"]] | None:
-        """The noise that `scores` adds at each position; None if truncation excludes tokens at one of them."""
+        """What `scores` adds at each position; None if truncation excludes tokens at one of them."""
         if any(self._schedule.at(position).truncates for position in positions):
             return None
         return [*map(self._row, positions)]
@@ -96,7 +84,7 @@ class GumbelNoise:
         return int(scores.argmax())
 
     def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Estimate:
-        """See `DraftProbabilities`: the estimated probability that the target chooses each token."""
+        """How probably the target chooses each token."""
         settings = [self._schedule.at(position) for position in positions]
         offsets = [*map(self._row, positions)]
         if any(sampling.truncates for sampling in settings):
@@ -107,7 +95,7 @@ class GumbelNoise:
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
-        """Noise that is added to each token's log-probability; 0 if the choice is greedy."""
+        """Added to each token's log-probability; 0 where decoding is greedy."""
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
@@ -130,9 +118,7 @@ class GumbelNoise:
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Computes the noise of a position and of the positions after it. In one computation, each position takes a
-        third of the time that it would take alone.
-        """
+        """Noise of a position and of those after it: together, each takes a third of the time that it takes alone."""
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))

@@ -17,17 +17,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
-"""An int64 array of numpy or an int64 tensor of torch; both libraries wrap around on overflow."""
+"""Int64, of numpy or torch; both wrap around on overflow."""
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
-"""(position, tokens) -> noise that coupled sampling adds to the log-probability of each token at the position."""
+"""(position, tokens) -> noise that coupled sampling adds to each token's log-probability."""
 Offsets: TypeAlias = Sequence[Float[Tensor, "V"]]
-"""For each row of logits, numbers that are added to it, in float32."""
+"""Added to rows of logits, in float32."""
 BITS = 52
-"""Number of bits of a uniform random number. With one bit more, the largest number would round to 1 in float64."""
+"""Of a uniform random number. With one bit more, the largest would round to 1 in float64."""
 
 
 def signed(number: int) -> int:
-    """The lowest 64 bits of a number, read as a signed 64-bit integer."""
+    """The lowest 64 bits of a number, as a signed integer."""
     lowest = number % (1 << 64)
     return lowest - (1 << 64) if lowest >> 63 else lowest
 
@@ -39,42 +39,31 @@ _LAST, _UNUSED = np.uint64(31), np.uint64(64 - BITS)
 
 
 def mix(counters: Integers) -> Integers:
-    """SplitMix64's mixing function: each bit of a result depends on all bits of its counter."""
+    """SplitMix64: each bit of a result depends on all bits of its counter."""
     bits = (counters ^ _shifted(counters, 30)) * FIRST
     bits = (bits ^ _shifted(bits, 27)) * SECOND
     return bits ^ _shifted(bits, 31)
 
 
 def streams(seed: Integers, positions: Integers) -> Integers:
-    """First counter of the random bits of each position, shape (N,).
-
-    Args:
-        seed: The seed, shape (1,).
-        positions: Positions, counted from 0, shape (N,).
+    """First counter of each position's random bits, shape (N,), from the seed, shape (1,), and positions from 0, shape
+    (N,).
     """
     return mix(mix(seed + GOLDEN) + (positions + 1) * GOLDEN)
 
 
 def random_bits(starts: Integers, tokens: Integers) -> Integers:
-    """`BITS` random bits for each pair of position and token.
-
-    Args:
-        starts: First counters from `streams`, shape (N,).
-        tokens: Token ids, shape (V,).
-
-    Returns:
-        Integers from 0 to 2 ** BITS - 1, shape (N, V).
-    """
+    """Integers from 0 to 2 ** BITS - 1, shape (N, V), from `streams`, shape (N,), and token ids, shape (V,)."""
     return _shifted(mix(starts[:, None] + (tokens + 1) * GOLDEN), 64 - BITS)
 
 
 def _shifted(numbers: Integers, by: int) -> Integers:
-    """Logical shift to the right: zeros are shifted in from the left, also for negative numbers."""
+    """Logical shift to the right, also of negative numbers."""
     return (numbers >> by) & ((1 << (64 - by)) - 1)
 
 
 def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.float64]:
-    """Gumbel noise of `positions`, computed on the host; shape (N, V)."""
+    """On the host; shape (N, V)."""
     noise = bits_on_host(seed, positions, vocabulary).astype(np.float64)
     noise += 0.5
     noise *= 2.0**-BITS
@@ -85,14 +74,14 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
 
 
 def gumbel_of_tokens(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
-    """Gumbel noise of a few tokens at one position, computed on the host."""
+    """Of a few tokens at one position, on the host."""
     starts = streams(np.array([signed(seed)]), np.array([position]))
     bits = random_bits(starts, np.array(tokens, dtype=np.int64))[0]
     return [*map(float, -np.log(-np.log((bits + 0.5) * 2.0**-BITS)))]
 
 
 def bits_on_host(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.uint64]:
-    """`random_bits` of tokens 0 to V - 1 on the host, by in-place operations, which halve the time per position."""
+    """`random_bits` of tokens 0 to V - 1, in place, which halves the time per position."""
     start = _mix(seed + GOLDEN)
     starts = [_mix(start + (position + 1) * GOLDEN) for position in positions]
     bits = np.array(starts, dtype=np.uint64)[:, None] + _steps(vocabulary)
@@ -121,12 +110,10 @@ def _steps(vocabulary: int) -> NDArray[np.uint64]:
 def gumbel_on_device(
     seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
 ) -> Float[Tensor, "N V"]:
-    """Gumbel noise, shape (N, V), on the device of the arguments; does not synchronise host and device."""
+    """Shape (N, V), on the device of the arguments; does not synchronise host and device."""
     return gumbel_of(streams(seed, positions), tokens)
 
 
 def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
-    """Gumbel noise, shape (N, V), from results of `streams`. Computing these results in advance halves the number of
-    operations in a CUDA graph.
-    """
+    """Shape (N, V), from `streams`: computed in advance, they halve the operations in a CUDA graph."""
     return -((random_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()

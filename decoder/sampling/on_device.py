@@ -16,23 +16,21 @@ from decoder.sampling.settings import Schedule
 
 
 class DeviceSampling:
-    """A text's seed, and its sampling settings by position, in device tensors with fixed addresses."""
+    """A text's seed, and its sampling settings by position, in tensors with fixed addresses."""
 
     def __init__(self, device: torch.device, capacity: int, truncating: Truncating = DeviceTruncation.of) -> None:
         """Allocates tensors for `capacity` positions."""
         self._truncating = truncating
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
-        """First counter of each position's random bits (see `decoder.sampling.noise.streams`)."""
+        """See `decoder.sampling.noise.streams`."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._truncation: Float[Tensor, "S 3"] = torch.ones((capacity, 3), dtype=torch.float64, device=device)
-        """Settings of truncation by position; see `Truncating`. Greedy positions keep all tokens."""
+        """See `Truncating`. Greedy positions keep all tokens."""
         self._sharpness: Float[Tensor, S] = torch.ones(capacity, device=device)
 
     def follow(self, seed: int, schedule: Schedule, position: int) -> None:
-        """Writes a seed, and the settings for a position and all later positions; does not synchronise host and
-        device.
-        """
+        """Writes a seed, and the settings from a position on; does not synchronise host and device."""
         number = torch.full((1,), signed(seed), device=self._positions.device)
         self._streams.copy_(streams(number, self._positions))
         for start, sampling in schedule.in_force(position):
@@ -45,15 +43,15 @@ class DeviceSampling:
             self._sharpness[start:].fill_(1.0 if sampling.greedy else SHARPNESS)
 
     def noise(self, positions: Int[Tensor, "D"], vocabulary: int) -> Float[Tensor, "D V"]:
-        """Each position's noise times its temperature."""
+        """Times each position's temperature."""
         tokens = torch.arange(vocabulary, device=positions.device)
         noise = gumbel_of(self._streams.index_select(0, positions), tokens).float()
         return noise * self._temperature.index_select(0, positions)[:, None]
 
     def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
-        """Factor on logits plus noise at each position: `SHARPNESS`, or 1 where decoding is greedy."""
+        """`SHARPNESS`, or 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
     def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> Truncation:
-        """Truncation of rows at these positions. Several rows may have the same position."""
+        """Several rows may have the same position."""
         return self._truncating(self._truncation.index_select(0, positions), vocabulary)

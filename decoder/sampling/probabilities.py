@@ -10,16 +10,11 @@ from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import truncation_mask
 
 LEAST_TEMPERATURE = 1e-3
-"""Least temperature by which float32 logits are divided; at lower temperatures, decoding is greedy."""
+"""Least temperature by which float32 logits are divided; below it, decoding is greedy."""
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:
-    """Sampling distributions of rows of logits under their sampling settings, in float32.
-
-    Args:
-        logits: The target's or the draft's logits, over the target's token ids.
-        settings: Sampling settings of the token that each row predicts.
-    """
+    """Of rows of logits under each row's settings, in float32."""
     if len(set(settings)) > 1:
         parts = zip(logits.split(1), settings, strict=True)
         return torch.cat([_probabilities(row, sampling) for row, sampling in parts])

@@ -18,15 +18,15 @@ LEAST_TOP_P = 0.05
 
 @dataclass(frozen=True)
 class Sampling(TunableParameters):
-    """Sampling settings. Tokens are sampled from softmax(logits / temperature), truncated and renormalised."""
+    """Tokens are sampled from softmax(logits / temperature), truncated and renormalised."""
 
     temperature: float = 0.0
-    """Sampling temperature; 0 is greedy decoding, which chooses the most probable token."""
+    """0 is greedy decoding."""
     top_k: int = 0
-    """Number of most probable tokens that are kept; 0 keeps all tokens."""
+    """Most probable tokens that are kept; 0 keeps all."""
     top_p: float = 1.0
-    """Nucleus size. Top-p keeps the smallest set of most probable tokens whose total probability is at least this share
-    of the total probability of the top-k tokens; 1 keeps all top-k tokens.
+    """Top-p keeps the smallest set of most probable tokens with at least this share of the top-k tokens' probability; 1
+    keeps all of them.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -46,64 +46,55 @@ class Sampling(TunableParameters):
 
     @property
     def greedy(self) -> bool:
-        """Whether the most probable token is always chosen; if so, truncation has no effect."""
         return self.temperature == 0
 
     @property
     def truncates(self) -> bool:
-        """Whether top-k or top-p excludes tokens."""
         return not self.greedy and (self.top_k > 0 or self.top_p < 1)
 
     @property
     def ranks(self) -> float:
-        """Number of tokens that top-k keeps; infinite if it keeps all tokens."""
         return self.top_k or math.inf
 
     @property
     def share(self) -> float:
-        """Share of the top-k tokens' total probability that top-p keeps; infinite if it keeps all these tokens."""
+        """Of the top-k tokens' probability; infinite if all are kept."""
         return self.top_p if self.top_p < 1 else math.inf
 
 
 class Schedule:
-    """Sampling settings for each position of a text. All methods of a run share one schedule. A change
-    applies to the same positions in all methods, even in a method that reaches these positions late. So all methods
-    write the same text.
+    """Sampling settings by position. All methods of a run share one, and a change applies to the same positions in all,
+    even in a method that reaches them late: so all write the same text.
     """
 
     def __init__(self, sampling: Sampling | None = None) -> None:
-        """Starts with the same settings for all positions; by default, decoding is greedy."""
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """Number of changes so far. A copy of the settings is outdated if it was made when this number was smaller."""
+        """A copy of the settings is outdated if it was made when this number was smaller."""
 
     @property
     def latest(self) -> Sampling:
-        """Settings since the last change."""
         return self._settings[-1]
 
     def greedy_from(self, position: int) -> bool:
-        """Whether decoding is greedy at this position and all later positions."""
         if len(self._settings) == 1:
             return self._settings[0].greedy
         return all(sampling.greedy for _, sampling in self.in_force(position))
 
     def truncates_from(self, position: int) -> bool:
-        """Whether top-k or top-p excludes tokens at this position or a later position."""
         return any(sampling.truncates for _, sampling in self.in_force(position))
 
     def in_force(self, position: int) -> Iterator[tuple[int, Sampling]]:
-        """Pairs (start position, settings), in order, of all settings that apply to this or a later position."""
+        """Pairs (start, settings), in order, that apply to this or a later position."""
         begun = bisect_right(self._starts, position) - 1
         return zip(self._starts[begun:], self._settings[begun:], strict=True)
 
     def at(self, position: int) -> Sampling:
-        """Sampling settings of the token at a position; positions are counted from 0."""
         return self._settings[bisect_right(self._starts, position) - 1]
 
     def turn(self, position: int, sampling: Sampling) -> None:
-        """Changes the settings of a position and all later positions. Positions must not decrease from call to call."""
+        """From a position on; positions must not decrease from call to call."""
         self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling

@@ -13,16 +13,14 @@ from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.settings import Sampling
 
 TRUNCATION_PENALTY = 96.0
-"""Penalty subtracted from the draft's scores of truncated tokens, so that they rank after all kept tokens but remain
-possible. 96 is large enough, since truncated tokens are less probable than kept tokens, and two values of the noise
-differ by at most 41.
+"""Subtracted from the draft's scores of truncated tokens, so that they rank after all kept ones but remain possible:
+they are less probable, and two values of the noise differ by at most 41.
 """
 
 
 def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
-    """Mask of the tokens that truncation keeps. The temperature applies first, then top-k, then top-p within the top-k.
-
-    Of equally probable tokens, those with lower ids are kept first. The most probable token is always kept.
+    """The temperature applies first, then top-k, then top-p within the top-k. Of equally probable tokens, those with
+    lower ids are kept first; the most probable one always is.
     """
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
@@ -34,7 +32,7 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 def with_truncation(
     logits: Float[Tensor, "N V"], offsets: Sequence[Float[Tensor, "V"]], settings: Sequence[Sampling]
 ) -> list[Float[Tensor, "V"]]:
-    """The offsets of rows of the draft's logits, minus the penalty for the tokens that truncation excludes."""
+    """Minus the penalty for the tokens that truncation excludes."""
     return [
         offset - TRUNCATION_PENALTY * ~truncation_mask(row[None].float(), sampling)[0] if sampling.truncates else offset
         for row, offset, sampling in zip(logits, offsets, settings, strict=True)
@@ -42,9 +40,7 @@ def with_truncation(
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """One row of `truncation_mask`. Finds a threshold in the sorted logits instead of ranking the tokens, since a sort
-    takes a sixth of the time of an argsort.
-    """
+    """By a threshold in the sorted logits, since a sort takes a sixth of the time of an argsort."""
     ranked = np.sort(logits)[::-1]
     with np.errstate(invalid="ignore"):  # a draft's row may have no finite logit; it then has no children
         weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
@@ -59,8 +55,8 @@ def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.boo
 
 
 def best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """The token with the largest score of all tokens that truncation keeps. Tests tokens in descending order of score,
-    which is faster than computing the mask of all tokens.
+    """The token with the largest score of those that truncation keeps. Testing tokens by descending score is faster
+    than the mask of all.
     """
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)
     whole = weights.sum() if not sampling.top_k else np.sort(weights)[-sampling.top_k :].sum()

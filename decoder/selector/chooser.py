@@ -25,25 +25,19 @@ from decoder.selector.one_root import OneRoot
 from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info, require_fits
 
 SHIPPED = EMBEDDED / "selectors"
-"""Folder of the embedded pair's selectors."""
+"""The embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Bottom-up verifiers. Their best shapes resemble one another, and so do the best shapes of all other verifiers."""
+"""Their best shapes resemble one another, and so do those of all other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
-    """Selectors for a pair from `Pair.observed`; keys are the verifiers for which they were trained. See `files`."""
+    """By the verifiers for which they were trained; see `files`."""
     return {verifier: OneRoot(read(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:
-    """Files of the selectors for a pair from `Pair.observed`; keys are the verifiers for which they were trained.
-
-    Args:
-        file: Path of a selector; empty for the selectors that come with dynatui.
-        pair: The pair that the selector must have been trained for.
-
-    Raises:
-        ConfigError: There is no selector, or it was trained for another pair.
+    """By the verifiers for which they were trained, for a pair from `Pair.observed`; without `file`, those that come
+    with dynatui. Raises ConfigError if there is none, or if it was trained for another pair.
     """
     if file:
         trained = read_info(Path(file))
@@ -80,13 +74,8 @@ class Chooser:
         schedule: Schedule,
         times: Callable[[], tuple[float, float]],
     ) -> None:
-        """Prepares the choices for one text.
-
-        Args:
-            policies: Selectors; keys are the verifiers for which they were trained. Not empty.
-            pair: A pair from `Pair.observed`.
-            schedule: Sampling settings for each position of the text.
-            times: Returns the seconds of a one-row pass of the draft and of the target; called once, when needed.
+        """`policies` are not empty; `pair` is from `Pair.observed`; `times` gives the seconds of a one-row pass of the
+        draft and of the target, and is called once, when needed.
         """
         self.pair = pair
         self._policies = policies
@@ -101,7 +90,7 @@ class Chooser:
         self._before = target_probs[node], None if hidden is None else hidden[node]
 
     def choose(self, draft: DraftPasses, text: Sequence[int], verifier: str) -> ShapeChoice | None:
-        """Shape of the tree below the last token of a text; None before the target's first pass."""
+        """The shape of the tree below the text's last token; None before the target's first pass."""
         if self._before is None:
             return None
         logits, positions = draft.again_after(text, LOOKED_BACK)
@@ -112,7 +101,6 @@ class Chooser:
         return ShapeChoice(self.best(root, verifier), logits[-1:])
 
     def best(self, root: Root, verifier: str) -> DelayedTree:
-        """Shape with the highest score for a verifier."""
         scores = self._scores(self._policy(verifier), root)
         if verifier == "block":
             scores = scores.masked_fill(self._impossible, -torch.inf)
@@ -128,7 +116,7 @@ class Chooser:
         return policy(hidden, scalars(root, *self._seconds))
 
     def _policy(self, verifier: str) -> OneRoot:
-        """The selector trained for a verifier; if there is none, a selector trained for a similar verifier."""
+        """Trained for the verifier or, if there is none, for a similar one."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
         names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
         return self._policies[names[0]]

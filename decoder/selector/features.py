@@ -28,34 +28,32 @@ SCALARS = (
     "logarithm of the seconds of a target pass",
 )
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
-"""Scalars that depend on the machine, not on the text."""
+"""They depend on the machine, not on the text."""
 LOOKED_BACK = 2
-"""Number of tokens that the draft reads at a root."""
+"""Tokens that the draft reads at a root."""
 LEAST = 1e-10
-"""Minimum argument of a logarithm, since top-p sets probabilities to 0."""
+"""Least argument of a logarithm, since top-p sets probabilities to 0."""
 
 
 @dataclass(frozen=True)
 class Root:
-    """Distributions before and after the last token of a text, with temperature and truncation applied."""
+    """Distributions around the last token of a text, with temperature and truncation applied."""
 
     target_before: Float[Tensor, "V"]
-    """Target's distribution of the last token."""
+    """Of the last token."""
     draft_before: Float[Tensor, "V"]
-    """Draft's distribution of the last token."""
+    """Of the last token."""
     draft_at: Float[Tensor, "V"]
-    """Draft's distribution of the next token."""
+    """Of the next token."""
     hidden: tuple[Float[Tensor, "X"], ...]
-    """Hidden rows from which the three distributions were computed, in the same order; empty if the models do not
-    expose hidden rows.
-    """
+    """From which the three distributions were computed, in order; empty if the models do not expose hidden rows."""
     length: int
-    """Length of the text in tokens."""
+    """In tokens."""
     sampling: Sampling
 
 
 def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
-    """Values of `SCALARS`, in float32 on the host; entropies in nats, times in seconds."""
+    """In float32 on the host; entropies in nats, times in seconds."""
     rows = torch.stack([root.target_before, root.draft_before, root.draft_at]).float()
     logs = rows.clamp_min(LEAST).log()
     # For speed, few operators are called on rows of vocabulary size, and the results are copied to the host once.
@@ -70,5 +68,4 @@ def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
 
 
 def times(draft_s: float, target_s: float) -> list[float]:
-    """The scalars `TIMES`, from the seconds of one-row passes of draft and target."""
     return [math.log(max(draft_s, LEAST)), math.log(max(target_s, LEAST))]

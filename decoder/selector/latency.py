@@ -29,16 +29,16 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 READ = 0
 DRAFT = slice(1, 1 + MOST.k)
-"""Positions in the vector of parts: draft passes of 1, 2, ... rows."""
+"""Places in the vector of parts: draft passes of 1, 2, ... rows."""
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
-"""Positions in the vector of parts: target passes of 1, 2, ... rows."""
+"""Target passes of 1, 2, ... rows."""
 ROUND, LEVEL, NODE = range(VERIFY.stop, VERIFY.stop + 3)
-"""Positions in the vector of parts: the work between passes per round, per level, and per drafted node."""
+"""The work between passes per round, per level, and per drafted node."""
 SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
 _LOGIT_DEVIATION = 4.0
-"""Standard deviation of the random logits; it makes their entropy about as large as that of a model's logits."""
+"""Of the random logits: their entropy is then about that of a model's."""
 
 
 @cache
@@ -55,7 +55,7 @@ def counts() -> Float[np.ndarray, "A S"]:
 
 
 def passes(costs: Costs) -> Float[np.ndarray, "S"]:
-    """Vector of parts with the seconds of a pair's passes; the work between passes has 0 seconds in this vector."""
+    """Seconds of a pair's passes, by part; 0 for the work between passes."""
     seconds = np.zeros(SIZE)
     seconds[READ] = costs.catch_up.seconds(LOOKED_BACK)
     seconds[DRAFT] = [costs.draft.seconds(rows) for rows in range(1, 1 + MOST.k)]
@@ -64,15 +64,14 @@ def passes(costs: Costs) -> Float[np.ndarray, "S"]:
 
 
 def of_one_row(costs: Costs) -> tuple[float, float]:
-    """Seconds of a one-row pass of the draft and of the target; the selector uses these two times as features."""
+    """Seconds of a one-row pass of the draft and of the target."""
     return costs.draft.seconds(1), costs.verify.seconds(1)
 
 
 @torch.inference_mode()
 def between_passes(vocabulary: int, verifier: str, sampling: Sampling, device: torch.device) -> tuple[float, ...]:
-    """Seconds of the work between passes: for each round, for each level, and for each drafted node.
-
-    These numbers are fitted to measured times of rounds that read random logits instead of running the models.
+    """Seconds of the work between passes per round, per level and per drafted node, fitted to rounds that read random
+    logits instead of running the models.
     """
     logits = torch.randn(1 + MOST_NODES, vocabulary, generator=torch.Generator().manual_seed(0)).to(device)
     logits = logits * _LOGIT_DEVIATION

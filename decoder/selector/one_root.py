@@ -16,8 +16,6 @@ from decoder.selector.policy import EPSILON, FARTHEST, PROJECTED, Policy
 
 
 class OneRoot:
-    """Scores of the actions at one root."""
-
     def __init__(self, policy: Policy) -> None:
         self.hidden_widths = policy.hidden_widths
         first, middle, last = (policy.layers[place] for place in (0, 3, 6))
@@ -34,7 +32,7 @@ class OneRoot:
 
     @torch.inference_mode()
     def __call__(self, hidden: Sequence[Float[Tensor, "X"]], scalars: Float[Tensor, "F"]) -> Float[Tensor, "A"]:
-        """Scores before softmax; see `Policy.forward`."""
+        """Before softmax; see `Policy.forward`."""
         parts = []
         for row, (weight, bias) in zip(hidden, self._projections, strict=True):
             scale = (row.dot(row) / len(row) + EPSILON).rsqrt()

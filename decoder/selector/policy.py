@@ -18,20 +18,18 @@ from decoder.selector.features import SCALARS
 
 PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
-"""Maximum absolute value of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
+"""Of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
 EPSILON = 1e-6
 BEGINNING = 0.1
 """Factor on the initial weights of the last layer."""
 
 
 class Policy(nn.Module):
-    """Network that computes a score for each action from hidden rows and scalars."""
-
     mean: Tensor
     deviation: Tensor
 
     def __init__(self, hidden_widths: Sequence[int], dropout: float = 0.0) -> None:
-        """Builds a network for hidden rows of these widths; without widths, the network reads only scalars."""
+        """Without widths, the network reads only scalars."""
         super().__init__()
         self.hidden_widths = tuple(hidden_widths)
         self.register_buffer("mean", torch.zeros(len(SCALARS)))
@@ -50,20 +48,20 @@ class Policy(nn.Module):
         )
 
     def scale_by(self, scalars: Float[Tensor, "R F"]) -> None:
-        """Standardises later inputs by the mean and deviation of `scalars`; a scalar that does not vary becomes 0."""
+        """Standardises later inputs by their mean and deviation; a scalar that does not vary becomes 0."""
         deviation, mean = torch.std_mean(scalars, 0, correction=0)
         self.mean.copy_(mean)
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))
 
     def begin_with(self, scores: Float[Tensor, "A"]) -> None:
-        """Initialises the last layer so that the actions have about the scores `scores` at all roots."""
+        """Sets the last layer so that all roots have about these scores."""
         last = self.layers[-1]
         with torch.no_grad():
             last.weight.mul_(BEGINNING)
             last.bias.copy_(scores)
 
     def forward(self, hidden: Sequence[Float[Tensor, "R X"]], scalars: Float[Tensor, "R F"]) -> Float[Tensor, "R A"]:
-        """Scores (logits) of the actions at R roots."""
+        """Logits of the actions at R roots."""
         scaled = ((scalars - self.mean) / self.deviation).clamp(-FARTHEST, FARTHEST)
         rows = [
             project(functional.rms_norm(row, row.shape[-1:], eps=EPSILON))
@@ -84,13 +82,9 @@ def throughput(
 def loss(
     rates: Float[Tensor, "R"], base_rates: Float[Tensor, "R"], regret_weight: float, worst_share: float
 ) -> Float[Tensor, ""]:
-    """Training loss: slowness against a baseline, and regret at the worst roots (the paper, equation 12).
-
-    Args:
-        rates: Tokens per second of the policy.
-        base_rates: Tokens per second of the best fixed action for the root's sampling setting.
-        regret_weight: Lambda, the weight of the regret.
-        worst_share: Alpha. The mean regret is taken over this share of the roots, those with the largest regret.
+    """Slowness against a baseline, and regret at the worst roots (the paper, equation 12): `rates` are tokens per
+    second of the policy, `base_rates` those of the best fixed action for the root's sampling setting, `regret_weight`
+    is lambda, and `worst_share` alpha, the share of the roots over which the regret is averaged.
     """
     ratios = rates / base_rates
     regrets = (1 - ratios).clamp_min(0).square()
@@ -101,6 +95,5 @@ def loss(
 def best_static(
     tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], possible: Bool[Tensor, "A"] | None = None
 ) -> Int[Tensor, ""]:
-    """The fixed action with the most tokens per second over these roots."""
     rates = tokens.sum(0) / seconds.sum(0)
     return (rates if possible is None else rates.masked_fill(~possible, -math.inf)).argmax()

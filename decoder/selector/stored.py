@@ -30,35 +30,31 @@ class Fingerprint(msgspec.Struct, frozen=True):
     draft: str
     vocabulary: int
     hidden: tuple[int, ...]
-    """Widths of the hidden rows that the pair exposes; empty if it exposes no hidden rows."""
+    """Widths; empty if the pair exposes no hidden rows."""
 
 
 class SelectorInfo(msgspec.Struct, frozen=True):
-    """Description of a trained selector: its pair, verifier, sampling settings, and result."""
-
     pair: Fingerprint
     verifier: str
     temperatures: tuple[float, ...]
     top_ps: tuple[float, ...]
     roots: int
-    """Number of training roots."""
+    """In training."""
     gain: float
-    """Tokens per second on validation prompts, divided by the tokens per second of the best fixed shape for each
-    sampling setting.
-    """
+    """Tokens per second on validation prompts, over those of the best fixed shape for each sampling setting."""
     actions: int = len(ACTIONS)
     scalars: int = len(SCALARS)
 
 
 def fingerprint(pair: Pair) -> Fingerprint:
-    """Fingerprint of a pair. It includes widths of hidden rows only if the pair is from `Pair.observed`."""
+    """Includes widths of hidden rows only if the pair is from `Pair.observed`."""
     widths = pair.target.hidden_width, pair.draft_model.hidden_width
     hidden = (widths[0], widths[1], widths[1]) if all(widths) else ()
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
 
 
 def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
-    """Writes a selector, with matrices in half precision; raises ConfigError if the file cannot be written."""
+    """Matrices are in half precision. Raises ConfigError if the file cannot be written."""
     weights = {
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
         for name, value in policy.state_dict().items()
@@ -68,11 +64,7 @@ def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
 
 
 def read(path: Path) -> tuple[Policy, SelectorInfo]:
-    """Reads a selector.
-
-    Raises:
-        ConfigError: There is no such file, or it is damaged or was written by another version of dynatui.
-    """
+    """Raises ConfigError if there is no such file, or it is damaged or of another version."""
     trained = read_info(path)
     try:
         weights = load_file(path)
@@ -84,7 +76,7 @@ def read(path: Path) -> tuple[Policy, SelectorInfo]:
 
 
 def read_info(path: Path) -> SelectorInfo:
-    """Reads the description of a selector; raises ConfigError as `read` does."""
+    """Raises ConfigError as `read` does."""
     if not path.is_file():
         raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
     try:
@@ -102,14 +94,12 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """Whether a selector for one pair can be used with another pair. A selector that reads no hidden rows can also be
-    used with a pair that exposes hidden rows.
-    """
+    """A selector that reads no hidden rows fits a pair that exposes them too."""
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 
 def require_fits(path: Path, trained: SelectorInfo, pair: Pair) -> None:
-    """Raises ConfigError if a selector was trained for another pair."""
+    """Raises ConfigError for a selector of another pair."""
     actual, expected = fingerprint(pair), trained.pair
     if fits(expected, actual):
         return

@@ -25,10 +25,6 @@ from decoder.verify.coupled import CoupledVerifier
 
 
 class Algorithm1Session(HostRounds):
-    """Session of Algorithm 1. A round drafts a root and a tree below it, verifies them, rolls the cache back and
-    rebuilds it.
-    """
-
     root_depth = 1
 
     def __init__(
@@ -45,7 +41,7 @@ class Algorithm1Session(HostRounds):
         self.drafter = ModelDrafter(DraftPasses(pair.draft_model, pair.vocabulary, self._longest), probabilities)
         self._reserve()
         self._next_choice = -1
-        """The token that the target chooses after the text; the drafted root is accepted if it equals this token."""
+        """The target's token after the text; the drafted root is accepted if it equals this token."""
 
     def _read(self) -> None:
         # Unlike in `HostSession`, the prompt's last token is read too: each round reads the tokens that it commits, so

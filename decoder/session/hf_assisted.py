@@ -22,7 +22,7 @@ from decoder.forward.fitted import fit
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
-from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on
+from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on
 from decoder.session.steering import Turn
 from decoder.system.device import Stopwatch
 from decoder.tree import TokenTree
@@ -31,7 +31,7 @@ CLOSE_TIMEOUT_S = 2.0
 
 
 class _Bursts(BaseStreamer, StoppingCriteria):
-    """Passes bursts of tokens from the thread of `generate` to the engine's thread, one by one; can stop `generate`."""
+    """Passes bursts of tokens from the thread of `generate` to the engine's thread; can stop `generate`."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -42,7 +42,7 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self._prompt_seen = False
 
     def put(self, value: torch.Tensor) -> None:
-        """Called by `generate`, first with the prompt, then with each burst."""
+        """Called first with the prompt, then with each burst."""
         if not self._prompt_seen:
             self._prompt_seen = True
             return
@@ -51,19 +51,15 @@ class _Bursts(BaseStreamer, StoppingCriteria):
         self.requests.acquire()
 
     def end(self) -> None:
-        """Called by `generate` when the text is finished; does nothing, since `generate` and its thread then end."""
+        """Nothing to do: `generate` and its thread end."""
 
     def __call__(self, input_ids: torch.Tensor, scores: Any, **_: Any) -> torch.Tensor:
-        """Stopping criterion of `generate`: True for every sequence once the session is closed."""
+        """Stopping criterion of `generate`."""
         del scores
         return torch.full((input_ids.shape[0],), self.stopping, dtype=torch.bool, device=input_ids.device)
 
     def next(self) -> list[int] | None:
-        """Lets `generate` run until its next burst, and returns the burst's tokens; None if `generate` has ended.
-
-        Raises:
-            BaseException: The error that ended `generate`.
-        """
+        """The next burst of `generate`; None if it has ended. Raises the error that ended it."""
         self.burst = None
         self.requests.release()
         self.answers.acquire()
@@ -93,14 +89,14 @@ def as_wide_as(draft: LanguageModel, width: int) -> Any:
 
 
 def drawn_by(sampling: Sampling, seed: int) -> dict[str, Any]:
-    """Sampling arguments for transformers' `generate`. If tokens are sampled, also seeds torch's random generator."""
+    """Arguments of `generate`; if tokens are sampled, also seeds torch's random generator."""
     if sampling.greedy:
         return {"do_sample": False}
     torch.manual_seed(seed)
     return {"do_sample": True, **asdict(sampling)}
 
 
-class AssistedSession:
+class AssistedSession(Session):
     """Assisted generation with transformers' default settings; sampling uses torch's random numbers."""
 
     def __init__(
@@ -118,14 +114,13 @@ class AssistedSession:
         self._thread = threading.Thread(target=self._generate, name="hf-assisted", daemon=True)
 
     def prefill(self) -> float:
-        """Starts `generate` and waits for the first burst; the returned duration includes reading the prompt."""
+        """The seconds include the first burst."""
         start = self._stopwatch.now()
         self._thread.start()
         self._first = self._bursts.next()
         return self._stopwatch.now() - start
 
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Decodes the next burst; ignores knob changes, and does not pause between stages."""
         del turns, at_stage
         start = self._stopwatch.now()
         burst, self._first, round_s = self._first, None, 0.0
@@ -142,7 +137,6 @@ class AssistedSession:
         )
 
     def close(self) -> None:
-        """Stops `generate` at the end of the current burst."""
         self._bursts.stopping = True
         self._bursts.requests.release()
         if self._thread.is_alive():

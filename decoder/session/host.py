@@ -5,7 +5,7 @@ for which the target has not computed keys and values yet. A single target pass 
 verifies the tree and computes the distribution of the next token, so that no row is computed twice.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,7 +31,7 @@ from decoder.heads.protocol import GuidedHead, StatesReader
 from decoder.models.pair import Pair
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.session.knob_state import KnobState
-from decoder.session.protocol import AtStage, Outcome, TokenLimit, go_on, learnt
+from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.system.device import Stopwatch
 from decoder.system.waiting import MOST_WAITED, waited_here_s
@@ -42,9 +42,9 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """The pair, and a proposer for a text of at most `longest` tokens. If the draft is a head, the target of the
-    returned pair records layer states. The proposer ranks nodes by `probabilities`. `sizes` chooses the number of nodes
-    of each tree; if `sizes` is None, the rules alone limit the number.
+    """The pair, and a proposer for a text of at most `longest` tokens that ranks nodes by `probabilities`. If the draft
+    is a head, the target of the returned pair records layer states. If `sizes` is None, the rules alone limit the
+    number of nodes.
     """
     model: LevelDrafter | None = None
     if head := pair.head:
@@ -59,7 +59,7 @@ def with_drafter(
 
 
 def passes_of(head: StatesReader, longest: int, states: LayerStates) -> Passes:
-    """Passes of a head over a text of at most `longest` tokens; raises TypeError for an unknown kind of head."""
+    """Raises TypeError for an unknown kind of head."""
     if isinstance(head, BlockHead):
         return BlockPasses(head, longest, states)
     if isinstance(head, Head) and head.shape.parallel:
@@ -69,9 +69,7 @@ def passes_of(head: StatesReader, longest: int, states: LayerStates) -> Passes:
     raise TypeError(f"{type(head).__name__} is not a known kind of drafting head")
 
 
-class HostRounds(ABC):
-    """Decoding loop of a session driven by the host; subclasses define the stages of a round."""
-
+class HostRounds(Session):
     root_depth = 0
     """1 if the tree's root is a drafted token, 0 if the root is the last committed token."""
     proposer: Proposer | None = None
@@ -79,7 +77,7 @@ class HostRounds(ABC):
     def __init__(
         self, pair: Pair, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None, verifier: Verifier
     ) -> None:
-        """Prepares to decode a prompt; if `knobs` is None, no tree is drafted."""
+        """If `knobs` is None, no tree is drafted."""
         self.text = list(prompt_ids)
         self._pair = pair
         self._knobs = knobs
@@ -93,14 +91,12 @@ class HostRounds(ABC):
 
     @torch.inference_mode()
     def prefill(self) -> float:
-        """Reads the prompt; returns how long this took, in seconds."""
         start = self._stopwatch.now()
         self._read()
         return self._stopwatch.now() - start
 
     @torch.inference_mode()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """See `Session`: drafts, verifies, commits."""
         clock, waited_s = self._stopwatch, waited_here_s() if self.proposer else 0.0
         start = clock.now()
         self._teach_times()
@@ -143,7 +139,6 @@ class HostRounds(ABC):
         return outcome
 
     def close(self) -> None:
-        """Ends the session; the proposer learns the times of the last round."""
         self._teach_times()
 
     def _teach_times(self) -> None:
@@ -194,9 +189,7 @@ class HostRounds(ABC):
 
 
 class HostSession(HostRounds):
-    """Autoregressive, linear, fixed-tree and DynaTree decoding: the same loop under different rules, with one target
-    pass per round.
-    """
+    """Autoregressive, linear, fixed-tree and DynaTree decoding: one target pass per round."""
 
     def __init__(
         self,

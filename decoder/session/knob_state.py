@@ -21,15 +21,15 @@ R = TypeVar("R", bound=TunableParameters)
 
 @runtime_checkable
 class MovedByHistory(Protocol):
-    """Interface of parameters whose d0 and tau_h are adjusted by the history rule."""
+    """Parameters whose d0 and tau_h the history rule adjusts."""
 
     def moved(self, d0: float, tau_h: float) -> Any:
         """A copy of these parameters with these values of d0 and tau_h."""
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """The rules after the knob changes in `turns`, and the list of the applied changes, whose values are clamped to the
-    knobs' bounds. Changes of knobs that these rules do not have are not applied.
+    """The rules after the user's `turns`, and those that were applied, with values clamped to the knobs' bounds.
+    Changes of knobs that these rules do not have are left out.
     """
     in_force = []
     for turn in turns:
@@ -41,43 +41,38 @@ def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
 
 
 class KnobState:
-    """Current parameters, as changed by the user and by the history rule."""
-
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self._rule = rules, rules.rule()
         self._turns_seen = 0
         self._depth_acceptances: list[float] = []
         self._noted: dict[KnobName, float] = {}
-        """Last reported values of the knobs that the history rule adjusts; empty if the rules have no history rule."""
+        """Last reported values of the knobs that the history rule adjusts; empty without a history rule."""
         if isinstance(rules, MovedByHistory):
             growth = rules.rule().growth
             self._noted = {"d0": growth.d0, "tau_h": growth.tau_h}
 
     @property
     def rule(self) -> TreeRule:
-        """Tree rule with the current values."""
         if self._rule[0] is not self.rules:
             self._rule = self.rules, self.rules.rule()
         return self._rule[1]
 
     @property
     def adaptive(self) -> Knobs | None:
-        """Exact current values of the adaptive knobs; None if the rules have no adaptive knobs."""
+        """Exact current values; None if the rules have no adaptive knobs."""
         growth = self.rule.growth
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
-        """Before a round, applies the user's new knob changes that concern these rules; returns the applied changes."""
+        """Before a round, applies the user's changes since the last call that concern these rules."""
         self.rules, in_force = applied(self.rules, turns[self._turns_seen :])
         self._turns_seen = len(turns)
         self._noted |= {turn.name: turn.value for turn in in_force if turn.name in self._noted}
         return in_force
 
     def learn(self, depth_acceptance: float) -> list[Turn]:
-        """Applies the history rule to an adaptive tree's knobs; returns the knob changes that events report. Must only
-        be called after rounds with a draft, since rounds without a draft have no depth acceptance.
-        """
+        """Applies the history rule after a round with a draft; returns the knob changes that events report."""
         self._depth_acceptances.append(depth_acceptance)
         history, rules = self.rule.history, self.rules
         latest = self._depth_acceptances[-int(history.window) :]

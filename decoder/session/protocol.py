@@ -1,8 +1,9 @@
 """The session protocol: a method decodes one text round by round and returns the outcome of each round."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.events import Knobs, Verification
@@ -14,13 +15,9 @@ from decoder.tree_rules import Rules
 Reason = Literal["length", "eos"]
 
 
-def _nothing() -> None:
-    return None
-
-
 @dataclass
 class Outcome:
-    """Outcome of one round so far; a field is None if its value is not known yet or cannot be known for the method."""
+    """One round so far; a field is None if its value is not known yet or cannot be known for the method."""
 
     tree: TokenTree
     accepted: list[int] = field(default_factory=list)
@@ -33,38 +30,37 @@ class Outcome:
     draft_forwards: int | None = None
     knobs: Knobs | None = None
     rules: Rules | None = None
-    """Rules under which the tree was drafted; None for a method without a tree."""
+    """None for a method without a tree."""
     room: int = 0
     """Number of tree levels that fit in the context."""
     turned_before: list[Turn] = field(default_factory=list)
     turned_after: list[Turn] = field(default_factory=list)
     finished: Reason | None = None
     stalled_s: float = 0.0
-    """Seconds lost to stalls; set by the caller of `Session.step`."""
+    """Set by the caller of `Session.step`."""
     waited_s: float = 0.0
     """Seconds that threads waited for a processor, summed over the threads; set by the caller of `Session.step`."""
     shape: DelayedTree | None = None
-    """Shape of a sampled tree; None for a deterministic tree."""
-    statistics: Callable[[], Verification | None] = _nothing
-    """Computes statistics of a sampled round; may only be called before the next round."""
+    """None for a deterministic tree."""
+    statistics: Callable[[], Verification | None] = lambda: None
+    """May only be called before the next round."""
 
 
 AtStage = Callable[[Literal["drafted", "verified"], Outcome], float]
-"""Callback within a round: (stage, outcome so far) -> seconds for which the callback paused the round."""
+"""Callback within a round: (stage, outcome so far) -> seconds for which it paused the round."""
 
 
 def go_on(_stage: str, _outcome: Outcome) -> float:
-    """Default `AtStage` callback, which does not pause the round."""
     return 0.0
 
 
-class Session(Protocol):
-    """Interface of a session, which decodes one text by one method."""
+class Session(ABC):
+    """Decodes one text by one method."""
 
-    @property
-    def text(self) -> Sequence[int]:
-        """Token ids of the prompt and of all committed tokens."""
+    text: list[int]
+    """Token ids of the prompt and of all committed tokens."""
 
+    @abstractmethod
     def prefill(self) -> float:
         """Reads the prompt; returns how long this took, in seconds.
 
@@ -72,6 +68,7 @@ class Session(Protocol):
             LogitsError: A session that chooses a token here finds none, see `decoder.forward.finite_logits`.
         """
 
+    @abstractmethod
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
         """Decodes one round; `turns` are all knob changes by the user so far in the run.
 
@@ -79,25 +76,20 @@ class Session(Protocol):
             LogitsError: The target's logits leave no choice. The text then ends before this round.
         """
 
+    @abstractmethod
     def close(self) -> None:
-        """Ends the session, even if its text is not finished."""
-
-
-@runtime_checkable
-class Prepares(Protocol):
-    """A session that can do work in advance."""
+        """Also if the text is not finished."""
 
     def prepare(self) -> str:
-        """Called after `prefill` and between two rounds. Does one piece of work that a later round needs; returns the
-        progress in words, or nothing if there was no such work.
+        """After `prefill` and between two rounds: does one piece of work that a later round needs; returns the progress
+        in words, or nothing without such work.
         """
+        return ""
 
 
 def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> list[Turn]:
-    """Applies the history rule to the knobs after a round; returns the knob changes that events report.
-
-    `root_depth` is 1 if the root is drafted too, else 0. Nodes from suffix lookup are left out, since the knobs do not
-    affect suffix lookup.
+    """Applies the history rule after a round; returns the knob changes that events report. `root_depth` is 1 if the
+    root is drafted too. Nodes from suffix lookup are left out, since no knob affects them.
     """
     accepted, levels = ruled_part(outcome.accepted, outcome.tree.depths, outcome.tree.origins or ())
     levels += root_depth
@@ -105,16 +97,12 @@ def learnt(knobs: KnobState | None, outcome: Outcome, root_depth: int = 0) -> li
 
 
 class TokenLimit:
-    """Cuts tokens where a text ends: at an end-of-text token or at the length limit."""
-
     def __init__(self, eos: frozenset[int], max_new_tokens: int) -> None:
         self._eos = eos
         self._left = max_new_tokens
 
     def cut(self, tokens: Sequence[int]) -> tuple[list[int], Reason | None]:
-        """The tokens up to the end of the text, and the reason for the end; the reason is None if the text does not end
-        within these tokens.
-        """
+        """The tokens up to the end of the text, and the reason if the text ends within them."""
         committed = list(tokens[: self._left])
         end = next((index for index, token in enumerate(committed) if token in self._eos), None)
         if end is not None:

@@ -18,27 +18,23 @@ from decoder.knobs import KnobName, RulesName
 
 StageName = Literal["drafted", "verified", "committed"]
 Idle = Callable[[], bool]
-"""Callback for work in idle time; returns whether there was any work."""
+"""Does work in idle time; returns whether there was any."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep, in seconds. After a sleep, cold caches slow down the next round; after a shorter sleep, this
-slow-down would take longer than the sleep itself.
-"""
+"""Shortest sleep. After a sleep, cold caches slow down the next round, by more than a shorter sleep would take."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Change of a knob's value, by the user or by the history rule."""
-
     name: KnobName
     value: float
-    """The new value. A value from the user is clamped to the knob's bounds when it is applied."""
+    """A value from the user is clamped to the knob's bounds when it is applied."""
     rules_name: RulesName | None = None
-    """Parameter set whose knob is changed; None for all parameter sets with a knob of this name."""
+    """None for all parameter sets with a knob of this name."""
     number: int = 0
     """Serial number of the user's change, counted from 1 in each run; 0 for a change by the history rule."""
     old: float | None = None
-    """The knob's value before the change; None until the change is applied."""
+    """The value before; None until the change is applied."""
 
     def __post_init__(self) -> None:
         require(not math.isnan(self.value), f"{self.name} cannot be set to NaN; give a number")
@@ -50,22 +46,20 @@ class Stage:
 
     name: StageName
     event: Round
-    """The round so far. At stage "drafted" it has the tree; at stage "verified" it also has the accepted nodes and the
-    committed tokens; at stage "committed" it has all fields of the round's final event."""
+    """The round so far: at "drafted" with the tree, at "verified" also with accepted nodes and committed tokens, at
+    "committed" with all fields.
+    """
 
 
 class Pause:
-    """One pause of the run, from the user's command to pause until the command to continue."""
-
     def __init__(self) -> None:
         self.steps_requested = 0
-        """Number of stages that the user has requested by single steps; written by the screen's thread."""
+        """Stages that the user has requested by single steps; written by the screen's thread."""
         self.steps_taken = 0
-        """Number of requested stages that the engine has entered; written by the engine's thread."""
+        """Requested stages that the engine has entered; written by the engine's thread."""
 
     @property
     def permits(self) -> bool:
-        """Whether the engine may enter another stage."""
         return self.steps_requested > self.steps_taken
 
 
@@ -81,21 +75,15 @@ class Steering:
         self.watched: str | None = None
         """Name of the method through which the user steps stage by stage; None stands for the run's first method."""
         self.stopped = False
-        """Whether the run is to end after the round in progress."""
         self.pause: Pause | None = None
-        """The current pause, or None. Each pause is a new object, so that steps in an earlier pause do not count."""
+        """Each pause is a new object, so that steps in an earlier pause do not count."""
         self.preparing = ""
-        """Progress of the work that the engine does before a method's first round and in idle time, in words; empty if
-        there is no such work.
-        """
+        """Progress of the work before a method's first round and in idle time, in words; empty without such work."""
         self.stage: Stage | None = None
-        """Stage at which the watched method is paused within a round; None while the method runs, and between
-        rounds.
-        """
+        """Stage at which the watched method is paused within a round, else None."""
 
     @property
     def paused(self) -> bool:
-        """Whether the run is paused; if so, the engine waits at the next stage until the pause ends."""
         return self.pause is not None
 
     @paused.setter
@@ -125,9 +113,7 @@ class Steering:
 
 
 def takes_step(steering: Steering) -> bool:
-    """Uses up one of the user's requested steps, if there is one. Returns True if the run must pause here, because it
-    is paused and no further step is requested.
-    """
+    """Uses up a requested step, if there is one; returns whether the run must pause here."""
     pause = steering.pause
     if pause is None:
         return False
@@ -137,7 +123,7 @@ def takes_step(steering: Steering) -> bool:
 
 
 def hold(steering: Steering, stage: Stage | None = None, idle: Idle = lambda: False) -> None:
-    """Waits while the run is paused and the user does not step; meanwhile calls `idle` to do work."""
+    """Waits while the run is paused and the user does not step; meanwhile calls `idle`."""
     pause = steering.pause
     if pause is None:
         return
@@ -160,12 +146,10 @@ class SlowMotion:
     def __init__(self, steering: Steering) -> None:
         self._steering = steering
         self._decoded_s = 0.0
-        """Decode time since the last sleep, in seconds."""
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding. If enough sleep is due, sleeps for this time; the sleep
-        ends early if a pause begins or the run is stopped. Meanwhile calls `idle`; as long as `idle` has work, the work
-        replaces the sleep.
+        """Called after `decoded_s` more seconds of decoding; sleeps if enough sleep is due, until a pause or stop. Work
+        of `idle` replaces sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s

@@ -7,13 +7,13 @@ from decoder.system.waiting import waited_here_s
 
 
 class ComputingClock:
-    """Clock that excludes the time in which this thread waited for a processor, for timing on a busy machine."""
+    """Excludes the time in which this thread waited for a processor, for timing on a busy machine."""
 
     def __init__(self, device: torch.device) -> None:
         self._clock = Stopwatch(device)
 
     def now(self) -> float:
-        """Seconds since an arbitrary moment, after the device has finished its work."""
+        """After the device has finished its work."""
         waited = waited_here_s()
         while True:
             before, now = waited, self._clock.now()

@@ -10,19 +10,18 @@ import torch
 from torch.nn import functional
 
 LARGEST = 1 << 28
-"""Largest number of bytes that are read; more than fit in a processor's caches."""
+"""Bytes that are read, at most; more than fit in a processor's caches."""
 LIMIT_S = 0.04
-"""After this number of seconds, repetitions end."""
+"""Repetitions end after this time."""
 FEWEST = 3
-"""Least number of repetitions, after the warm-up."""
+"""Repetitions after the warm-up."""
 ROWS, WIDTH = 64, 1024
-"""Sizes of the measured product: rows as in a wide verification, and a square matrix of this width."""
+"""Of the measured product: rows as in a wide verification, and a square matrix of this width."""
 
 
 def read_bytes_per_s(size: int, clock: Callable[[], float]) -> float:
-    """Bytes per second at which memory is read again and again, `size` bytes each time; `clock` gives seconds.
-
-    What fits in the caches is read faster. A sum is measured, since torch has no faster way to read memory.
+    """For `size` bytes read again and again; what fits in the caches is read faster. A sum is measured, since torch has
+    no faster way to read memory. `clock` gives seconds.
     """
     numbers = torch.zeros(max(1, min(size, LARGEST) // torch.float32.itemsize))
     return numbers.nbytes / _shortest_s(numbers.sum, clock)
@@ -30,13 +29,13 @@ def read_bytes_per_s(size: int, clock: Callable[[], float]) -> float:
 
 @torch.inference_mode()
 def flops_per_s(dtype: torch.dtype, clock: Callable[[], float]) -> float:
-    """Floating-point operations per second in products of matrices with weights in `dtype`; `clock` gives seconds."""
+    """In products of matrices with weights in `dtype`; `clock` gives seconds."""
     weight, rows = torch.full((WIDTH, WIDTH), 0.01, dtype=dtype), torch.ones(ROWS, WIDTH)
     return 2 * ROWS * WIDTH**2 / _shortest_s(lambda: functional.linear(rows.to(dtype), weight), clock)
 
 
 def _shortest_s(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Shortest time of the work in seconds, after a warm-up."""
+    """After a warm-up."""
     work()
     times = list[float]()
     while len(times) < FEWEST or sum(times) < LIMIT_S:

@@ -16,24 +16,22 @@ import torch
 
 Result = TypeVar("Result")
 AWAKE_S = 0.0002
-"""Approximate idle time after which torch's threads sleep, in seconds; see `decoder.system.openmp`."""
+"""About the idle time after which torch's threads sleep; see `decoder.system.openmp`."""
 WARMING_NUMBERS = 1 << 16
-"""Number of tensor elements per thread in the task that wakes threads; with fewer, torch would not use all threads."""
+"""Numbers per thread in the task that wakes threads; with fewer, torch would not use all."""
 REPEATS = 5
 LIMIT_S = 0.3
-"""Time limit for all trials of one number of threads, in seconds."""
+"""For all trials of one number of threads."""
 WORTH = 0.95
-"""More threads are used only if they cut the time to less than this fraction of the time with fewer threads."""
+"""More threads are used only if they cut the time to less than this share."""
 SWITCH_S = 0.0005
-"""Python's thread switch interval during rounds, in seconds; the default interval is about as long as a round."""
+"""Python's thread switch interval during rounds; the default is about as long as a round."""
 
 
 @contextmanager
 def quick_switches(device: torch.device) -> Iterator[None]:
-    """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon.
-
-    With the default interval, a busy screen thread would delay the waiting thread. For a CPU, the interval is
-    unchanged.
+    """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon beside a
+    busy screen thread. For a CPU, it is unchanged.
     """
     before = sys.getswitchinterval()
     if device.type != "cpu":
@@ -45,16 +43,15 @@ def quick_switches(device: torch.device) -> Iterator[None]:
 
 
 class WarmThreads:
-    """Runs work with torch's CPU threads awake, since waking them often takes longer than the next matrix product."""
+    """Runs work with torch's CPU threads awake, since waking them often takes longer than the next product."""
 
     def __init__(self, *, needed: bool) -> None:
         """If torch's CPU threads are not `needed`, they are left asleep."""
         self._needed = needed
         self._left_s = time.perf_counter()
-        """When the latest work ended, in seconds of `time.perf_counter`."""
+        """When the latest work ended, by `time.perf_counter`."""
 
     def run(self, work: Callable[[], Result]) -> Result:
-        """Runs the work, after waking torch's threads if they may be asleep."""
         if self._needed and time.perf_counter() - self._left_s > AWAKE_S:
             warm_threads()
         result = work()
@@ -63,17 +60,14 @@ class WarmThreads:
 
 
 def warm_threads() -> None:
-    """Wakes all of torch's CPU threads by a short task."""
     torch.empty(WARMING_NUMBERS * torch.get_num_threads()).zero_()
 
 
 def choose_threads(
     run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
 ) -> int:
-    """Sets torch's number of threads to the number with which `run` is fastest by `clock`; returns this number.
-
-    If the user has set OMP_NUM_THREADS, nothing is changed. At most `given` threads are tried; None stands for torch's
-    current number of threads.
+    """Sets and returns torch's number of threads with which `run` is fastest, of at most `given` (by default torch's
+    present number). If the user has set OMP_NUM_THREADS, nothing is changed.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
@@ -92,9 +86,7 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """Finds the number of threads to use. Starts from the smallest number, and takes a larger number only if it cuts
-    the time to less than `WORTH` times the time of the number taken before.
-    """
+    """Takes a larger number only if it cuts the time of the one taken before to less than `WORTH` of it."""
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:
@@ -110,10 +102,8 @@ def _timed(run: Callable[[], object], threads: int, clock: Callable[[], float]) 
 
 
 def usable_cores() -> int:
-    """Number of CPUs that this process may use, limited by the CPU quota of its container.
-
-    Every hardware thread of a core is counted here. In torch's default number of threads, each core is counted only
-    once where possible.
+    """CPUs that this process may use, limited by the CPU quota of its container. Every hardware thread counts, unlike
+    in torch's default number of threads.
     """
     import loky  # noqa: PLC0415 - importing takes 10 ms, wasted if OMP_NUM_THREADS is set
 

@@ -9,11 +9,7 @@ from decoder.errors import not_importable
 
 
 def imported(name: str) -> ModuleType:
-    """Imports a module of this package that imports transformers; `name` is the module's full name.
-
-    Raises:
-        ModelError: The module cannot be imported.
-    """
+    """Imports a module of this package that imports transformers. Raises ModelError if it cannot be imported."""
     try:
         return import_module(name)
     except (ImportError, OSError) as error:

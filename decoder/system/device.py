@@ -26,24 +26,19 @@ from decoder.system.host_memory import host_memory
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
-"""Number of warm-up runs before a capture; during these runs, libraries choose kernels and allocate workspace."""
+"""Runs before a capture, in which libraries choose kernels and allocate workspace."""
 HOPPER = 9
-"""Major number of the compute capability of H100 and H200 (CUDA C++ Programming Guide)."""
+"""Compute capability of H100 and H200 (CUDA C++ Programming Guide)."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
-"""Environment variable that sets the priority of cuDNN's attention in torch."""
+"""Sets the priority of cuDNN's attention in torch."""
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
-"""Environment variable that makes transformers pass shared keys and values to torch without copies per query head."""
+"""Makes transformers pass shared keys and values to torch without copies per query head."""
 _GROUPED_BY_USER = os.environ.get(GROUPED)
 
 
 def choose_device(name: str) -> torch.device:
-    """The device that `auto`, `cpu`, `cuda` or `cuda:N` names on this machine.
-
-    Raises:
-        ConfigError: The name has another form.
-        DeviceError: The named device does not exist.
-    """
+    """Named `auto`, `cpu`, `cuda` or `cuda:N`. Raises ConfigError for other names, DeviceError if there is none."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, index = name.partition(":")
@@ -68,14 +63,8 @@ def choose_device(name: str) -> torch.device:
 def choose_dtype(
     name: str, device: torch.device, checkpoint: torch.dtype | None, bfloat16_pays: Callable[[], bool] = lambda: True
 ) -> torch.dtype:
-    """The dtype that `name` means. The name `auto` means the checkpoint's dtype on CUDA, and bfloat16 or float32 on a
-    CPU.
-
-    `bfloat16_pays` measures whether bfloat16 is faster than float32; it is called only on a CPU with bfloat16
-    instructions.
-
-    Raises:
-        ConfigError: There is no dtype of this name.
+    """`auto` is the checkpoint's dtype on CUDA, and bfloat16 or float32 on a CPU: `bfloat16_pays` measures it, and is
+    called only if the CPU has instructions for bfloat16. Raises ConfigError for an unknown name.
     """
     if name != "auto":
         if name not in DTYPES:
@@ -87,11 +76,7 @@ def choose_dtype(
 
 
 def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
-    """The dtype that `name` means for a draft. The name `auto` means the target's dtype.
-
-    Raises:
-        ConfigError: There is no dtype of this name.
-    """
+    """`auto` is the target's dtype. Raises ConfigError for an unknown name."""
     if name == "auto":
         return target
     if name not in DTYPES:
@@ -100,10 +85,8 @@ def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
 
 
 def require_compilable(device: torch.device, *, exact: bool) -> None:
-    """Refuses --compile with --exact or without CUDA graphs, since only passes in CUDA graphs are compiled.
-
-    Raises:
-        ConfigError: No pass can be compiled.
+    """Raises ConfigError for --compile with --exact or without CUDA graphs, since only passes in CUDA graphs are
+    compiled.
     """
     if exact:
         raise ConfigError(
@@ -148,20 +131,16 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def make_current(device: torch.device) -> None:
-    """Makes an accelerator the current device of the calling thread; called in each thread that decodes.
-
-    Triton launches every kernel on the thread's current device, wherever the operands are.
+    """For the calling thread; called in each thread that decodes: Triton launches every kernel on the thread's current
+    device, wherever the operands are.
     """
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
 
 
 def require_working(device: torch.device) -> None:
-    """Refuses an accelerator on which an earlier call failed in such a way that every later call of this process fails
-    too (a sticky error of CUDA, such as an illegal memory access).
-
-    Raises:
-        LostDeviceError: The device cannot be used any more.
+    """Raises LostDeviceError after a sticky error of CUDA, such as an illegal memory access, after which every call of
+    this process fails.
     """
     if device.type != "cuda":
         return
@@ -176,9 +155,7 @@ def require_working(device: torch.device) -> None:
 
 @functools.cache
 def fuses_grouped_heads() -> bool:
-    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; in older releases, it does
-    not.
-    """
+    """Whether torch's fused attention on a CPU accepts a mask if query heads share keys; older releases do not."""
     queries, keys = torch.zeros(1, 2, 2, 8), torch.zeros(1, 1, 2, 8)
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(action="ignore"):
         try:
@@ -190,18 +167,15 @@ def fuses_grouped_heads() -> bool:
 
 @contextmanager
 def without_gradients() -> Iterator[None]:
-    """Runs code without gradients, but not in torch's inference mode.
-
-    Torch before 2.11 keeps the random-number tensors of the first capture. If the first capture was in inference mode,
-    every later capture outside of inference mode fails (pytorch #166792). So no work that a graph may capture runs in
-    inference mode.
+    """Without gradients, but not in inference mode: torch before 2.11 keeps the random-number tensors of the first
+    capture, and if that was in inference mode, every later capture outside of it fails (pytorch #166792).
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
 
 
 def cpu_computes_bf16() -> bool:
-    """Whether this CPU has instructions for bfloat16 products; False if this is unknown."""
+    """Whether this CPU has instructions for bfloat16 products; False if unknown."""
     cpuinfo = Path("/proc/cpuinfo")
     if not cpuinfo.exists():
         return False
@@ -210,41 +184,39 @@ def cpu_computes_bf16() -> bool:
 
 
 class Stopwatch:
-    """Clock that waits for the device before each reading."""
+    """Waits for the device before each reading."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left_out_s = 0.0
 
     def leave_out(self, seconds: float) -> None:
-        """Excludes the last `seconds` from the measured time."""
+        """Excludes the last `seconds`."""
         self._left_out_s += seconds
 
     def now(self) -> float:
-        """Time in seconds, from an arbitrary start."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         return time.perf_counter() - self._left_out_s
 
 
 class Mark:
-    """A mark in the device's stream, which records the time at which the device reaches it (a CUDA event)."""
+    """A mark in the device's stream, which records when the device reaches it (a CUDA event)."""
 
     def __init__(self, device: torch.device) -> None:
         self.host_s = time.perf_counter()
-        """Time at which the mark was queued, in seconds; on a CPU, the mark is reached at this time."""
+        """When the mark was queued; on a CPU, it is then reached."""
         self.event: Any = None
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
             self.event.record(torch.cuda.current_stream(device))
 
     def wait(self) -> None:
-        """Waits until the device has done all work before this mark."""
         if self.event is not None:
             self.event.synchronize()
 
     def seconds_since(self, earlier: "Mark") -> float:
-        """Seconds between an earlier mark and this mark; the device must have reached both marks."""
+        """The device must have reached both marks."""
         if self.event is None:
             return self.host_s - earlier.host_s
         milliseconds: float = earlier.event.elapsed_time(self.event)
@@ -252,55 +224,50 @@ class Mark:
 
 
 class Mailbox:
-    """Buffer for numbers that are copied from the device to the host. Sending does not wait for the copy, but
-    receiving does.
-    """
+    """Numbers that are copied from the device to the host: receiving waits for the copy, sending does not."""
 
     def __init__(self, device: torch.device, size: int) -> None:
         self._device = device
         self._host = torch.zeros(size, dtype=torch.float64, pin_memory=device.type == "cuda")
 
     def send(self, numbers: Float[Tensor, "R"]) -> Mark:
-        """Queues a copy of these numbers after all queued work; returns a mark at the end of the copy."""
+        """Returns a mark at the end of the copy."""
         self._host.copy_(numbers, non_blocking=True)
         return Mark(self._device)
 
     def receive(self, arrival: Mark) -> NDArray[np.float64]:
-        """Waits for the numbers; the returned array is valid until the next `send`."""
+        """The array is valid until the next `send`."""
         arrival.wait()
         numbers: NDArray[np.float64] = self._host.numpy()
         return numbers
 
 
 class Outbox:
-    """Buffer for integers that are copied from the host to the device. Sending does not wait for the copy. So before
-    the next `send`, the host must have waited for work that was queued after the last one.
+    """Integers that are copied from the host to the device. Sending does not wait: before the next `send`, the host
+    must have waited for work that was queued after the last one.
     """
 
     def __init__(self, device: torch.device, *shape: int) -> None:
         self._host = torch.zeros(shape, dtype=torch.int64, pin_memory=device.type == "cuda")
 
     def send(self, numbers: NDArray[np.int64], place: Int[Tensor, "..."]) -> None:
-        """Queues a copy of these numbers to a tensor on the device, after all queued work."""
+        """Queues a copy to a tensor on the device."""
         self._host.numpy()[:] = numbers
         place.copy_(self._host, non_blocking=True)
 
 
 class Graphs:
-    """Captures work on fixed-address tensors as CUDA graphs; on devices without CUDA, plain calls repeat the work."""
+    """Captures work on tensors with fixed addresses as CUDA graphs; without CUDA, plain calls repeat it."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._stream: Any = None
         self._pool: Any = None
-        """Memory pool of all graphs. They can share one pool, since graphs never run at the same time and leave no
-        results in the pool.
-        """
+        """All graphs can share one pool, since they never run at the same time and leave no results in it."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """A function that repeats `work`. The work uses tensors with fixed addresses and copies no numbers to the host.
-
-        The work runs a few times before it is captured; after each run, `undo` restores the state before the work.
+        """A function that repeats `work`, which copies no numbers to the host. It runs a few times before it is
+        captured; `undo` restores the state after each run.
         """
         if self._device.type != "cuda":
             return work
@@ -327,9 +294,7 @@ class Graphs:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """Runs code without garbage collection. A collection within a capture may free an old CUDA graph, which CUDA does
-    not permit during a capture (pytorch #161037).
-    """
+    """A collection within a capture may free an old CUDA graph, which CUDA does not permit then (pytorch #161037)."""
     collected = gc.isenabled()
     gc.disable()
     try:
@@ -340,23 +305,21 @@ def _without_collector() -> Iterator[None]:
 
 
 def device_count() -> int:
-    """Number of CUDA devices that torch sees."""
     return torch.cuda.device_count()
 
 
 def has_graphs(device: torch.device) -> bool:
-    """Whether a device has CUDA graphs, which repeat work without launching each kernel from the host."""
     return device.type == "cuda"
 
 
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has `needed_bytes` of free memory, after freeing torch's cache; True for a CPU."""
+    """Whether an accelerator has so much free memory, after freeing torch's cache; True for a CPU."""
     free = free_bytes(device) if device.type == "cuda" else None
     return free is None or free >= needed_bytes
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Free memory of the device, after freeing torch's cache on an accelerator; None if it is unknown."""
+    """After freeing torch's cache on an accelerator; None if unknown."""
     if device.type != "cuda":
         free, _ = host_memory() or (None, 0)
         return free
@@ -366,15 +329,13 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """Whether this error means that memory is full. On a CPU, torch has no error class for full memory, so the error's
-    text is tested.
-    """
+    """On a CPU, torch has no error class for full memory, so the text is tested."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 @dataclass(frozen=True)
 class Multiprocessors:
-    """The multiprocessors of a device, among which the programs of a kernel are divided."""
+    """Among which the programs of a kernel are divided."""
 
     count: int
     generation: int
@@ -382,7 +343,7 @@ class Multiprocessors:
 
 
 def multiprocessors_of(device: torch.device) -> Multiprocessors:
-    """The multiprocessors of a device; a CPU counts as one of generation 0."""
+    """A CPU counts as one of generation 0."""
     if device.type != "cuda":
         return Multiprocessors(1, 0)
     properties = torch.cuda.get_device_properties(device)
@@ -390,12 +351,12 @@ def multiprocessors_of(device: torch.device) -> Multiprocessors:
 
 
 def device_name(device: torch.device) -> str | None:
-    """Name of the accelerator; None on a CPU."""
+    """None on a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 
 def peak_bytes(device: torch.device) -> int:
-    """Peak memory so far, in bytes: on CUDA, the memory of the device; on a CPU, the memory of the process."""
+    """Peak memory so far: of the device on CUDA, else of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     unit = 1 if sys.platform == "darwin" else 1024
@@ -403,7 +364,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def release_memory(device: torch.device) -> None:
-    """Frees unused memory, and restarts the measurement of peak memory."""
+    """Also restarts the measurement of peak memory."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
@@ -411,6 +372,6 @@ def release_memory(device: torch.device) -> None:
 
 
 def restart_peak(device: torch.device) -> None:
-    """On CUDA, restarts the measurement of peak memory from the memory that is currently in use."""
+    """From the memory that is in use now; on CUDA alone."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def host_memory() -> tuple[int, int] | None:
-    """Free and total memory of the host, in bytes; None if the memory is unknown."""
+    """In bytes; None if unknown."""
     with suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}

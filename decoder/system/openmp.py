@@ -8,19 +8,18 @@ variable when torch is loaded, so it must be set before. This module imports no 
 import os
 
 VARIABLE = "GOMP_SPINCOUNT"
-"""Environment variable of GNU's OpenMP: how many times an idle thread looks for new work before it sleeps."""
+"""How many times an idle thread looks for new work before it sleeps."""
 SPIN_COUNT = 10_000
-"""About 0.2 ms: longer than the pauses within a forward pass, and shorter than a time slice of another process."""
+"""About 0.2 ms: longer than the pauses within a forward pass, and shorter than another process's time slice."""
 
 
 def spin_briefly() -> None:
-    """Sets `VARIABLE` for this process and its children, unless the user has decided how threads wait."""
+    """For this process and its children, unless the user has decided how threads wait."""
     if VARIABLE not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
         os.environ[VARIABLE] = str(SPIN_COUNT)
 
 
 def waiting_words() -> str:
-    """How idle threads wait, with the variable that decides it."""
     name = VARIABLE if VARIABLE in os.environ else "OMP_WAIT_POLICY"
     given = f"{name}={os.environ[name]}" if name in os.environ else f"{VARIABLE} is not set"
     return f"idle CPU threads of torch spin before they sleep: {given}"

@@ -14,33 +14,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 APART_S = 0.01
-"""Least time between two readings, in seconds; with this distance, readings take only a few thousandths of the run's
-time. If a period of work is shorter than `APART_S`, its waiting time may be counted in the next period.
+"""Least time between two readings, which then take a few thousandths of the run's time. A shorter period's waits may be
+counted in the next.
 """
 MOST_WAITED = 0.1
-"""The time of some work measures this work only if waits for a processor are at most this share of it. The share is
-below a hundredth on an idle machine, a few hundredths with a screen on two processors, and about a third beside as many
-busy processes as processors.
+"""The time of some work measures it only if waits are at most this share: it is below a hundredth on an idle machine, a
+few hundredths with a screen on two processors, and about a third beside as many busy processes as processors.
 """
 _LONGEST = 64
-"""Maximum number of bytes of a thread's schedstat file, which contains three numbers."""
+"""Of a schedstat file: three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""Errors in reading a schedstat file: the thread has ended, or the file has an unknown format."""
+"""The thread has ended, or the file has an unknown format."""
 
 
 class ThreadWaits:
-    """Waiting times of the threads that exist when this object is made. The schedstat files of these threads stay open,
-    since reading an open file takes only 1 us.
-
-    The process's main thread counts only if it makes this object. If the work is done by another thread, the main
-    thread draws the screen, and the work does not wait for it.
+    """Waiting times of the threads that exist now, whose schedstat files stay open, since reading an open file takes
+    only 1 us. The main thread counts only if it makes this object: otherwise it draws the screen, for which the work
+    does not wait.
     """
 
     def __init__(self) -> None:
         self._waited_ns: dict[int, int] = {}
-        """Waiting time of each thread at the last reading, in nanoseconds; keys are the descriptors of the threads'
-        open files.
-        """
+        """At the last reading, by the descriptors of the threads' open files."""
         drawing = str(os.getpid()) if threading.current_thread() is not threading.main_thread() else ""
         for path in Path("/proc/self/task").glob("*/schedstat"):
             if path.parent.name == drawing:
@@ -51,61 +46,49 @@ class ThreadWaits:
         """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Total waiting time of all threads so far, in seconds. A thread that has ended counts with its waiting time at
-        the last reading.
-        """
+        """Of all threads so far, in seconds; a thread that has ended counts with its last reading."""
         for file in self._waited_ns:
             with suppress(*_UNTOLD):
                 self._waited_ns[file] = _waited_ns(file)
         return sum(self._waited_ns.values()) / 1e9
 
     def close(self) -> None:
-        """Closes the files of all threads."""
         while self._waited_ns:
             os.close(self._waited_ns.popitem()[0])
 
 
 class Waited(NamedTuple):
-    """Waits in a period of work, in seconds."""
-
     queued_s: float
-    """Seconds that threads waited for a processor, summed over the threads; includes earlier periods that were too
-    short for a reading.
-    """
+    """Summed over the threads; includes earlier periods that were too short for a reading."""
     lost_s: float
-    """Seconds of this period in which threads waited for a processor or the process was stopped."""
+    """Of this period: threads waited for a processor, or the process was stopped."""
 
 
 class ProcessorWaits:
-    """Measures the waiting time in each of several periods of work."""
+    """Measures the waits in each of several periods of work."""
 
     def __init__(self) -> None:
         self._threads: ThreadWaits | None = None
-        """Waiting times of the threads that exist at the start of the first period."""
+        """Those that exist at the start of the first period."""
         self._waited_s = self._looked_s = self._used_s = 0.0
 
     def begin(self) -> None:
-        """Begins a period of work."""
         if self._threads is None:
             self._threads = ThreadWaits()
         self._look(self._threads)
         self._used_s = time.process_time()
 
     def end(self, took_s: float) -> Waited:
-        """Ends a period of `took_s` seconds."""
         stood_s = took_s - (time.process_time() - self._used_s)
         queued_s = self._look(self._threads) if self._threads else 0.0
         return Waited(queued_s, max(0.0, min(took_s, max(stood_s, queued_s))))
 
     def close(self) -> None:
-        """Ends the measurement."""
         if self._threads:
             self._threads.close()
 
     def _look(self, threads: ThreadWaits) -> float:
-        """Waiting time of all threads since the last reading, in seconds; 0 if the last reading was less than `APART_S`
-        ago.
-        """
+        """Waits since the last reading, in seconds; 0 if that was less than `APART_S` ago."""
         now = time.perf_counter()
         if now - self._looked_s < APART_S:
             return 0.0
@@ -114,13 +97,13 @@ class ProcessorWaits:
 
 
 def waited_s() -> float | None:
-    """Time that the threads of this process have waited for a processor, in seconds; None if unknown."""
+    """Of all threads of this process; None if unknown."""
     with closing(ThreadWaits()) as threads:
         return threads.look() if threads.known else None
 
 
 def waited_here_s() -> float:
-    """Time that the calling thread has waited for a processor, in seconds; 0 if unknown."""
+    """Of the calling thread; 0 if unknown."""
     try:
         return _waited_ns(_here.file.number) / 1e9
     except _UNTOLD:
@@ -128,7 +111,7 @@ def waited_here_s() -> float:
 
 
 class OpenFile:
-    """A file that is open while this object lives; `number` is its descriptor, -1 if it cannot be opened."""
+    """Open while this object lives; `number` is its descriptor, -1 if it cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self.number = -1
@@ -141,7 +124,7 @@ class OpenFile:
 
 
 class OwnFile(threading.local):
-    """A file of each thread that asks for it, which stays open until the thread ends."""
+    """A file of each thread that asks for it, open until the thread ends."""
 
     def __init__(self, path: str) -> None:
         self.file = OpenFile(path)
@@ -151,5 +134,5 @@ _here = OwnFile("/proc/thread-self/schedstat")
 
 
 def _waited_ns(file: int) -> int:
-    """Waiting time of a thread, in nanoseconds: the second number in schedstat (see the kernel's sched-stats.rst)."""
+    """The second number in schedstat (see the kernel's sched-stats.rst)."""
     return int(os.pread(file, _LONGEST, 0).split()[1])

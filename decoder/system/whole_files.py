@@ -7,11 +7,7 @@ from decoder.errors import ConfigError, shortened
 
 
 def made_folder(path: Path) -> Path:
-    """Makes a folder and its parents unless they exist.
-
-    Raises:
-        ConfigError: The folder cannot be made.
-    """
+    """With its parents. Raises ConfigError if it cannot be made."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -20,10 +16,8 @@ def made_folder(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes or replaces a file atomically: if the program is killed while it writes, the earlier contents remain.
-
-    Raises:
-        ConfigError: The file cannot be written.
+    """If the program is killed while it writes, the earlier contents remain. Raises ConfigError if it cannot be
+    written.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

@@ -23,12 +23,12 @@ from decoder.sampling.truncation import TRUNCATION_PENALTY
 from decoder.tree import TokenTree
 from decoder.verify.greedy import GreedyVerifier, accept
 from decoder.verify.statistics import token_statistics
-from decoder.verify.verifier import DeviceVerifier, Probabilities
+from decoder.verify.verifier import DeviceVerifier, Probabilities, Verifier
 
 
 @dataclass(frozen=True)
-class CoupledVerifier:
-    """`Verifier` of one text by coupled sampling; greedy at temperature 0."""
+class CoupledVerifier(Verifier):
+    """Coupled sampling; greedy at temperature 0."""
 
     noise: GumbelNoise
 
@@ -53,11 +53,11 @@ class CoupledVerifier:
 
 
 @dataclass(frozen=True)
-class CoupledDeviceVerifier:
-    """`DeviceVerifier` by coupled sampling. Its CUDA graphs read seed and sampling settings from device tensors."""
+class CoupledDeviceVerifier(DeviceVerifier):
+    """Coupled sampling; the CUDA graphs read seed and settings from device tensors."""
 
     truncates: bool
-    """Whether top-k or top-p may exclude tokens; if so, the graph truncates each row."""
+    """Whether top-k or top-p may exclude tokens."""
 
     def choose(
         self,
@@ -66,7 +66,7 @@ class CoupledDeviceVerifier:
         positions: Int[Tensor, "D"],
         levels: Int[Tensor, "N"],
     ) -> Int[Tensor, "N"]:
-        """See `DeviceVerifier`; computes in float32, as `GumbelNoise.choices` does."""
+        """Computes in float32, as `GumbelNoise.choices` does."""
         rows, depths = _at_most_float32(logits), (levels - 1).clamp(min=0)
         scores = rows + sampling.noise(positions, rows.shape[1]).index_select(0, depths)
         if self.truncates:
@@ -75,7 +75,7 @@ class CoupledDeviceVerifier:
         return scores.argmax(-1)
 
     def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> Probabilities:
-        """See `DeviceVerifier`, and `GumbelNoise.estimate`."""
+        """See `GumbelNoise.estimate`."""
         sharpness = sampling.sharpness(positions)[:, None]
         noise = sampling.noise(positions, vocabulary) * sharpness
         truncation = sampling.truncation(positions, vocabulary) if self.truncates else None
@@ -92,12 +92,12 @@ class CoupledDeviceVerifier:
 
 
 def _at_most_float32(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """Logits in float32 or half precision. Half precision stays, since sums with noise are in float32 anyway."""
+    """Half precision stays, since sums with noise are in float32 anyway."""
     return logits.float() if logits.dtype == torch.float64 else logits
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """The cheapest `DeviceVerifier` for the sampling settings of a position and all later positions."""
+    """The cheapest one for the settings from a position on."""
     if schedule.greedy_from(position):
         return GreedyVerifier()
     return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

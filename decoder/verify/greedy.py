@@ -4,7 +4,7 @@ Siblings have different tokens, so at most one child matches and the accepted pa
 3.1).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from jaxtyping import Float, Int
@@ -13,13 +13,12 @@ from torch import Tensor
 from decoder.forward.finite_logits import choices
 from decoder.sampling.on_device import DeviceSampling
 from decoder.tree import TokenTree
+from decoder.verify.verifier import DeviceVerifier, Verifier
 
 
 @dataclass(frozen=True)
-class GreedyVerifier:
-    """`Verifier` and `DeviceVerifier` that choose the most probable token; of equally probable tokens, the one with the
-    lowest id.
-    """
+class GreedyVerifier(Verifier, DeviceVerifier):
+    """Chooses the most probable token; of equally probable ones, the one with the lowest id."""
 
     def choose(
         self,
@@ -31,23 +30,15 @@ class GreedyVerifier:
         del sampling, positions, levels
         return logits.argmax(-1)
 
-    def probabilities(self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int) -> None:
-        """See `DeviceVerifier`."""
-
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """See `Verifier`; computes in float32, as transformers' generate does."""
+        """Computes in float32, as transformers' generate does."""
         del first
         return accept(tree, choices(logits).__getitem__)
 
-    def statistics(
-        self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
-    ) -> None:
-        """See `Verifier`."""
-
 
 def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], int]:
-    """Accepted nodes below the root, in path order, and the bonus token; `choice(node)` is the target's next token
-    after a node.
+    """Accepted nodes below the root, in path order, and the bonus token; `choice(node)` is the target's token after a
+    node.
     """
     children: dict[tuple[int, int], int] = {
         (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))

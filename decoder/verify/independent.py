@@ -21,43 +21,34 @@ from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.statistics import MOST_NUMBERS, tree_statistics
 from decoder.verify.lossless.verifiers import VERIFIERS
 from decoder.verify.statistics import token_statistics
-
-
-def ignore_round(_target_probs: Float[Tensor, "N V"], _node: int) -> None:
-    """Does nothing; the default of `IndependentVerifier.observe`."""
+from decoder.verify.verifier import Verifier
 
 
 @dataclass(frozen=True)
-class IndependentVerifier:
-    """`Verifier` of one text whose trees are sampled from the draft; applies a lossless verifier."""
+class IndependentVerifier(Verifier):
+    """Applies a lossless verifier to trees that were sampled from the draft."""
 
     verifier: Callable[[], str]
-    """Returns the name of the current verifier, which must be lossless for the round's kind of tree."""
+    """Names the current verifier, which must be lossless for the round's kind of tree."""
     schedule: Schedule
     generator: RandomGenerator
-    observe: Callable[[Float[Tensor, "N V"], int], None] = ignore_round
-    """Called in each round with two arguments: the target's probabilities after all nodes, and the last
-    accepted node.
-    """
+    observe: Callable[[Float[Tensor, "N V"], int], None] | None = None
+    """Called in each round with the target's probabilities after all nodes, and the last accepted node."""
 
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
-        """See `Verifier`.
-
-        Raises:
-            LogitsError: See `Verifier`.
-            ModelError: A probability is NaN.
-        """
+        """Raises LogitsError as `Verifier` does, and ModelError if a probability is NaN."""
         require_choices(logits)
         target_probs = self._target_probs(tree, logits, first)
         verify = VERIFIERS[self.verifier()].on_device
         path, token = verify(drawn_tree(tree), target_probs, draft_rows(tree, target_probs), self.generator)
-        self.observe(target_probs, path[-1] if path else 0)
+        if self.observe:
+            self.observe(target_probs, path[-1] if path else 0)
         return path, token
 
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """See `Verifier`; for large trees or vocabularies, the result has only statistics of the committed tokens."""
+        """For large trees or vocabularies, only of the committed tokens."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)

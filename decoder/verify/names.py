@@ -11,43 +11,33 @@ from enum import StrEnum
 from decoder.errors import quoted, require
 
 COUPLED = "coupled"
-"""Verifier by coupled sampling, which uses Gumbel noise that all methods share. All other verifiers use a random
-generator.
-"""
+"""Coupled sampling, by Gumbel noise that all methods share. All other verifiers use a random generator."""
 VERIFIER_NAMES = ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")
-"""Names of the verifiers in `decoder.verify.lossless`."""
 
 
 class Drafting(StrEnum):
-    """Kinds of drafting: how a round's tree is drafted."""
+    """How a round's tree is drafted."""
 
     TREE = "tree"
-    """Deterministic tree, in which each node's children are the most probable tokens."""
+    """Deterministic: each node's children are the most probable tokens."""
     IID = "iid"
     """Independent rollouts from the root."""
     DELAYED = "delayed"
     """One sampled path, then independent rollouts from its end."""
     SELECTOR = "selector"
-    """Like `DELAYED`, but a trained selector chooses the shape in each round, before the first token is sampled."""
+    """Like `DELAYED`, but a trained selector chooses each round's shape before its first token is sampled."""
 
 
 def lossless_with(name: str, drafting: Drafting, paths: int = 1) -> bool:
-    """Whether texts have the target's distribution with this verifier, kind of drafting and number of rollouts."""
+    """Whether texts have the target's distribution; `paths` is the number of rollouts."""
     if drafting is Drafting.TREE:
         return name in (COUPLED, "nss")
     return name != COUPLED and (paths == 1 or name != "block")
 
 
 def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
-    """Refuses a verifier that, with this kind of drafting, is biased or does not work at a temperature above 0.
-
-    Args:
-        name: Name of a verifier.
-        drafting: Value of a `Drafting`.
-        paths: Number of rollouts, K.
-
-    Raises:
-        ConfigError: The combination is refused, or a name is unknown.
+    """Raises ConfigError for an unknown name, or if verifier and drafting are biased or do not work above temperature
+    0. `paths` is the number of rollouts, K.
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
     for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):

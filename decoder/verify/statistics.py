@@ -14,13 +14,11 @@ from torch import Tensor
 from decoder.events import Verification
 
 _LEAST = 1e-30
-"""Smaller probabilities are replaced by this number before the logarithm, since the surprise of an impossible token
-would be infinite.
-"""
+"""The surprise of an impossible token would be infinite."""
 
 
 def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
-    """Statistics of committed tokens, from the target's distribution at each token's position."""
+    """From the target's distribution at each token's position."""
     rows = target_probs.double().cpu().numpy()
     logs = np.log(np.maximum(rows, _LEAST))
     entropies = -(rows * logs).sum(-1)

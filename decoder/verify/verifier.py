@@ -1,9 +1,10 @@
-"""Protocols of verifiers. From the target's logits after each node of a tree, a verifier decides which nodes are
+"""Base classes of verifiers. From the target's logits after each node of a tree, a verifier decides which nodes are
 accepted.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -18,9 +19,10 @@ target chooses each token.
 """
 
 
-class Verifier(Protocol):
-    """Interface of a verification rule on the host, for example greedy verification."""
+class Verifier(ABC):
+    """A verification rule on the host, for example greedy verification."""
 
+    @abstractmethod
     def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
         """Accepted nodes below the root, in path order, and the token after the last accepted node.
 
@@ -36,18 +38,16 @@ class Verifier(Protocol):
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
         """Statistics of a verified round; None if no token of the round was sampled, or if a logit divided by a low
-        temperature overflows.
-
-        `committed` are the tokens that the round appended to the text: the tokens of the accepted path and one more
-        token.
+        temperature overflows. `committed` are the tokens of the accepted path and one more.
         """
+        del tree, logits, first, path, committed
+        return None
 
 
-class DeviceVerifier(Protocol):
-    """Interface of a verification rule within CUDA graphs. Equal rules share captured graphs, so they must have equal
-    hashes.
-    """
+class DeviceVerifier(ABC):
+    """A verification rule within CUDA graphs. Equal rules share captured graphs, so they must have equal hashes."""
 
+    @abstractmethod
     def choose(
         self,
         logits: Float[Tensor, "N V"],
@@ -64,6 +64,6 @@ class DeviceVerifier(Protocol):
     def probabilities(
         self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
     ) -> Probabilities | None:
-        """Function that estimates the target's choice from the draft's logits; None if the draft's logits are used
-        unchanged.
-        """
+        """Estimates the target's choice from the draft's logits; None if these are used unchanged."""
+        del sampling, positions, vocabulary
+        return None

@@ -12,19 +12,19 @@ USUAL_VERIFIER = "traversal"
 
 @dataclass(frozen=True)
 class VerifierRules(Rules, ABC):
-    """Parameters of sampled trees, and the verifier and kind of drafting, which apply to all methods of a run."""
+    """The verifier and kind of drafting, which apply to all methods of a run."""
 
     verifier: str = COUPLED
     drafting: str = Drafting.TREE
 
     @property
     def draws(self) -> bool:
-        """Whether trees are sampled from the draft; otherwise trees are deterministic."""
+        """Whether trees are sampled from the draft; otherwise they are deterministic."""
         return self.drafting != Drafting.TREE
 
     def drawn(self) -> Self:
-        """These parameters if they sample trees; otherwise a copy with drafting `delayed`, and with `USUAL_VERIFIER` in
-        place of verifier `coupled`.
+        """These parameters if they sample trees; else with drafting `delayed`, and with `USUAL_VERIFIER` in place of
+        `coupled`.
         """
         if self.draws:
             return self

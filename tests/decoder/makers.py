@@ -22,6 +22,7 @@ from tests.reference import Oracle
 T = TypeVar("T")
 
 METHODS = tuple(methods.METHODS)
+PROMPT = "The tree grows"
 OF_ROTARY_MODELS = frozenset({"streaming"})
 """Methods that support only models with rotary embeddings and without attention windows."""
 
@@ -76,6 +77,10 @@ class TinyModels:
             ("loaded", pair, dtype),
             lambda: load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, report=lambda *_: None),
         )
+
+    def engine(self, name: str, dtype: str = "float32") -> Engine:
+        """The pair of this name as loaded by the engine."""
+        return self.loaded(self.pair(name), dtype)
 
     def play(self, pair: tiny.TinyPair, dtype: str, prompt: str, config: RunConfig) -> Played:
         """A run of the engine without knob changes; cached."""
@@ -148,6 +153,11 @@ class TinyModels:
         out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
         tokens: list[int] = out[0, len(prompt) :].tolist()
         return tokens
+
+
+def play(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> Played:
+    """A run without user actions."""
+    return Played(list(decode(engine, prompt, config)))
 
 
 def methods_of(pair: str) -> tuple[str, ...]:

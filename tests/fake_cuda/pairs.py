@@ -21,7 +21,7 @@ def on_fake_device(engine: Engine, *, by_module: bool = False) -> Engine:
     head = _moved_head(pair.head) if isinstance(pair.head, Head) else None
     moved = replace(pair, target=_moved(pair.target), draft=pair.draft and _moved(pair.draft), head=head)
     for model in moved.models.values():
-        slots.run(model, ModuleStatic(model.hf.module) if by_module else static_forward(model))
+        slots.forms[model] = ModuleStatic(model.hf.module) if by_module else static_forward(model)
     return replace(engine, pair=moved, slots=slots)
 
 

@@ -94,7 +94,7 @@ def engine_of(target: str, draft: str | None, dtype: torch.dtype, *, kernels: bo
     for model in models:
         form = static_forward(model)
         assert isinstance(form, NativeModel)
-        slots.run(model, _with_kernels(form) if kernels else form)
+        slots.forms[model] = _with_kernels(form) if kernels else form
     context = min(model.context for model in models)
     pair = Pair(
         models[0],

@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 BLOCK = 2048
-"""Number of tokens that a program reads at a time, and of lanes: token t is in lane t % BLOCK."""
+"""Tokens that a program reads at a time, and lanes: token t is in lane t % BLOCK."""
 BEST = 4
-"""Number of logits listed for each lane. In 27 of a million rows in random order, one has 4 of the 50 best tokens."""
+"""Logits listed for each lane. In 27 of a million rows in random order, one has 4 of the 50 best tokens."""
 WARPS = 16
 LEAST = tl.constexpr(-(2**31))
 LAST = tl.constexpr(2**31 - 1)
@@ -27,15 +27,15 @@ LAST = tl.constexpr(2**31 - 1)
 
 
 def row_passes(code_bits: int, *, top_k: bool, top_p: bool, listed: bool = True) -> int:
-    """Number of times that the kernel reads a row whose logits have this number of bits; `listed`: whether the lists
-    contain the results of all searches.
+    """How often the kernel reads a row whose logits have this number of bits; `listed`: the lists contain the results
+    of all searches.
     """
     total = top_p and not (top_k and listed)
     return 2 + total + (0 if listed else (top_k + top_p) * code_bits // 2)
 
 
 def blocks(vocabulary: int, code_bits: int, *, top_k: bool, top_p: bool, listed: bool = True) -> int:
-    """Number of blocks, of the row and of its lists, that a program reads one after the other; see `row_passes`."""
+    """Blocks, of the row and of its lists, that a program reads one after the other; see `row_passes`."""
     of_lists = (top_k + top_p) * code_bits // 2 + (top_k and top_p and listed)
     of_row = row_passes(code_bits, top_k=top_k, top_p=top_p, listed=listed)
     return BEST * of_lists + -(-vocabulary // BLOCK) * of_row
@@ -72,14 +72,13 @@ def _logit(code, example):
 
 @triton.jit
 def _in_order(a, b):
-    """The larger and the smaller of two codes."""
     return tl.maximum(a, b), tl.minimum(a, b)
 
 
 @triton.jit
 def _list_best(row, token_stride, vocabulary, lists, block: tl.constexpr):
-    """Writes the best logits of each lane to `lists`: the first of all lanes, then the second of all lanes, and so on.
-    Returns the row's largest code, and the largest code that may be missing in the lists.
+    """Writes the best logits of each lane to `lists`: the first of all lanes, then the second, and so on. Returns the
+    row's largest code, and the largest that may be missing in the lists.
     """
     lane = tl.arange(0, block)
     first, second = tl.full([block], LEAST, tl.int32), tl.full([block], LEAST, tl.int32)
@@ -101,7 +100,7 @@ def _list_best(row, token_stride, vocabulary, lists, block: tl.constexpr):
 
 @triton.jit
 def _weight(x, top, temperature):
-    """Probabilities of logits as multiples of that of the largest logit."""
+    """As multiples of the largest logit's probability."""
     return tl.exp((x - top) / temperature)
 
 
@@ -118,8 +117,8 @@ def _search(
     code_bits: tl.constexpr,
     block: tl.constexpr,
 ):
-    """The least code of the tokens, of at least `floor`, whose higher tokens weigh less than `limit`, and the weight of
-    these; `LEAST` if no code is low enough. A token weighs 1 unless `weighted`.
+    """The least code, of at least `floor`, whose higher tokens weigh less than `limit`, and the weight of these;
+    `LEAST` if no code is low enough. A token weighs 1 unless `weighted`.
     """
     dtype: tl.constexpr = tl.float64 if weighted else tl.int32
     low, last = tl.full([], LEAST, tl.int32), tl.full([], LAST, tl.int32)
@@ -178,8 +177,8 @@ def _search_lists_first(
     listed: tl.constexpr,
     block: tl.constexpr,
 ):
-    """See `_search`. The lists contain all codes above `missing`, so a result above it is that of the row; any other
-    may be too low.
+    """See `_search`. The lists contain all codes above `missing`: a result above it is the row's, any other may be too
+    low.
     """
     low, before = tl.full([], LEAST, tl.int32), tl.zeros([], tl.float64)
     for attempt in range(2):
@@ -202,7 +201,6 @@ def _search_lists_first(
 
 @triton.jit
 def _total(row, token_stride, vocabulary, least, top, temperature, block: tl.constexpr):
-    """Weight of all tokens whose codes are larger than `least`."""
     sums = tl.zeros([block], tl.float64)
     for start in range(0, vocabulary, block):
         tokens = start + tl.arange(0, block)
@@ -227,9 +225,7 @@ def exclude(
     best: tl.constexpr,
     block: tl.constexpr,
 ):
-    """The mask of one row. All tokens whose logits have codes above the search's result are kept; of those whose codes
-    are the result, the first.
-    """
+    """One row. All tokens with codes above the search's result are kept; of those with this code, the first."""
     number = tl.program_id(0)
     row, mask_row = logits + number.to(tl.int64) * row_stride, mask + number.to(tl.int64) * vocabulary
     own, lists = settings + number * settings_stride, lists + number.to(tl.int64) * (best * block)
@@ -291,10 +287,10 @@ def exclude(
 
 @dataclass(frozen=True)
 class SearchedTruncation:
-    """See `Truncation`; takes logits in float32 or half precision."""
+    """Takes logits in float32 or half precision."""
 
     settings: Float[Tensor, "N 3"]
-    """Settings of one row, or of each row; see `Truncating`."""
+    """Of one row, or of each row; see `Truncating`."""
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "SearchedTruncation":

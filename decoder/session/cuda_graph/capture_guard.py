@@ -17,10 +17,10 @@ from decoder.system.device import without_gradients
 
 BY_DATA = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 CHOSEN = torch.ops.aten.index.Tensor
-"""Operator for indexing by tensors. The size of the output depends on data only if an index is a Boolean mask."""
+"""Indexing by tensors: the output's size depends on data only if an index is a Boolean mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - torch names it so
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-"""Operators that torch runs after copying a constant from the host; the copy itself does not appear as an operator."""
+"""Run after a constant was copied from the host; the copy itself does not appear as an operator."""
 
 
 class NotCapturableError(RuntimeError):
@@ -28,11 +28,7 @@ class NotCapturableError(RuntimeError):
 
 
 def refuse_waits(work: Callable[[], object], device: torch.device) -> None:
-    """Runs the work once, and raises an error if the work cannot be captured.
-
-    Raises:
-        NotCapturableError: During the work, the host would wait for the device.
-    """
+    """Runs the work once; raises NotCapturableError if the host would wait for the device."""
     with without_gradients(), _Watch(device):
         work()
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.static_forward import StaticForward
-from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.pass_comparison import compared, example
 from decoder.session.cuda_graph.self_test import refusal
@@ -30,41 +29,26 @@ from decoder.tree_rules import Rules
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Compile = Callable[[Pass], Pass]
 MOST_COMPILED = 256
-"""Maximum number of compiled sizes of all models together; torch.compile's default of 8 is too low for a process with
-many pairs.
-"""
+"""Compiled sizes of all models together; torch.compile's default of 8 is too low for a process with many pairs."""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the two example passes, each with torch's stance for this pass. With its stance, the second pass
-fails if it would need a recompilation.
-"""
+"""Text lengths of the two example passes, each with torch's stance: the second pass fails if it would recompile."""
 Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """Compiles a whole pass by `torch.compile`. The compiled pass is only for inputs with the sizes of the example
-    inputs; sizes marked as dynamic may differ.
-    """
+    """The compiled pass is only for inputs of the example's sizes; those marked as dynamic may differ."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 class Compiled:
-    """A static forward form with compiled passes of some sizes; passes of other sizes run in the plain form."""
+    """A static form with compiled passes of some sizes; passes of other sizes run in the plain form."""
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
         self.plain = plain
+        self.windows, self.new_store, self.rotation = plain.windows, plain.new_store, plain.rotation
         readable = plain.for_a_compiler() if isinstance(plain, NativeModel) else plain
         self._pass = compile_pass(readable.computed)
         self._sizes: set[int] = set()
-
-    @property
-    def windows(self) -> Windows:
-        return self.plain.windows
-
-    def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        return self.plain.new_store(capacity)
-
-    def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        return self.plain.rotation(store, positions)
 
     def computed(
         self,
@@ -81,7 +65,6 @@ class Compiled:
             return self._pass(store, tokens, rotation, slots, bias)
 
     def compile(self, sizes: Collection[int]) -> None:
-        """Compiles passes with these numbers of rows."""
         from torch import _dynamo as dynamo  # noqa: PLC0415 - the import takes a second
 
         limits: dict[str, Any] = dict.fromkeys(("recompile_limit", "accumulated_recompile_limit"), MOST_COMPILED)
@@ -103,10 +86,9 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the passes of the draft, then the passes of the target. After that, the pair's slots use the faster form
-    of each model. For each model, the smallest and the largest pass are compiled and timed first; the other passes are
-    compiled only if the compiled form is faster. If rounds with the compiled forms write another text than the host's
-    rounds, both models keep their plain forms.
+    """Compiles the passes of draft and target; the slots use the faster form of each. The smallest and the largest pass
+    are timed first, and the others compiled only if that pays. If rounds with compiled forms write another text than
+    the host's, both models keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)
@@ -116,7 +98,7 @@ def compile_pair(
     refused = refusal(pair, graph_slots, tried)
     if refused:
         for model, form in before.items():
-            graph_slots.run(model, form)
+            graph_slots.forms[model] = form
         report(f"compiled passes are not kept: {refused}")
 
 
@@ -139,7 +121,7 @@ def _compile(
         result = compared(plain, form, tried, graph_slots)
         if result.pays:
             _quietly(form, sizes)
-            graph_slots.run(model, form)
+            graph_slots.forms[model] = form
         report(f"compiled {role}: {result}")
     except Exception as error:  # noqa: BLE001 - a compiler may fail in any way, without effect on texts
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

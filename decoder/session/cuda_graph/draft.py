@@ -25,10 +25,9 @@ from decoder.tree_rules import Growth, breadth, least_probability
 from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 PLACES = MOST_NODES - 1
-"""Maximum number of drafted nodes of a tree."""
 WHOLE, PART = 8000, 128
-"""CUDA's top-k takes one kernel for rows shorter than WHOLE, and 22 for longer rows. So longer rows are divided into
-parts of PART tokens. With 128 tokens, there are about as many parts as tokens in the best parts.
+"""CUDA's top-k takes one kernel for rows shorter than WHOLE, and 22 for longer ones, which are divided into parts of
+PART tokens: about as many parts as tokens in the best parts.
 """
 
 
@@ -36,64 +35,60 @@ class LevelPasses(Protocol):
     """The forward passes of one draft; tokens and logits have the target's token ids."""
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        """Reads the first rows, which are the text's last tokens; returns the logits after the last token."""
+        """The logits after the text's last token; `tokens` are the text's last ones."""
 
     def level(
         self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
     ) -> Float[Tensor, "W V"]:
-        """Logits of a level's rows; `rows` is the index range of these rows among the rows of all passes, and `parents`
-        are the indices of the parents' rows in the level above.
+        """Logits of a level. `rows` are its range among the rows of all passes; `parents` are indices of rows of the
+        level above.
         """
 
 
 class Part(ABC):
-    """A model's or drafting head's part of a `GraphSlot`: its store of keys and values, and its passes over the text.
-
-    The last cache slots of the store must be free: rows at positions outside the text write to these slots.
+    """A model's or head's part of a `GraphSlot`: its store of keys and values, and its passes over the text. The
+    store's last slots must be free: rows at positions outside the text write to them.
     """
 
     first: ClassVar[int]
-    """Number of rows of a draft's first pass, which reads the text's last tokens."""
+    """Rows of a draft's first pass, which reads the text's last tokens."""
     lag: ClassVar[int]
-    """A token's position in the text minus the position and cache slot of the token's row."""
+    """A token's position in the text minus the position and cache slot of its row."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int) -> None:
-        """`vocabulary` is the number of the target's token ids, `context` the pair's context length."""
+        """`vocabulary`: the target's token ids; `context`: the pair's."""
         self.store = store
         self.vocabulary = vocabulary
         self.context = context
         self.hidden: Float[Tensor, ""] = torch.full(
             (), torch.finfo(store.dtype).min, dtype=store.dtype, device=store.device
         )
-        """Bias on attention scores of slots to which a row may not attend: the least number of the dtype."""
+        """Bias on scores of slots to which a row may not attend."""
         self._seen = torch.zeros_like(self.hidden)
 
     def bias(self, visible: Bool[Tensor, "N M"]) -> Float[Tensor, "N M"]:
-        """Bias on attention scores: 0 if a row may attend to a slot, else `hidden`."""
         return torch.where(visible, self._seen, self.hidden)
 
     @abstractmethod
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
-        """Reads the text's rows with the consecutive positions `places`, which are those of the range `rows`."""
+        """Reads the text at the consecutive positions `places`, which are those of the range `rows`."""
 
     @abstractmethod
     def unread(self, committed: int) -> int:
-        """Number of tokens at the end of the text that the draft has not read, after a round with a draft has committed
-        `committed` tokens.
+        """Tokens at the text's end that the draft has not read after a round that drafted and committed `committed`
+        tokens.
         """
 
     @abstractmethod
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
-        """Moves an accepted path from the slots `sources`, which verification gives for this part, to `places`."""
+        """Moves an accepted path between cache slots."""
 
     @abstractmethod
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
-        """Passes of a draft whose rows have these positions and write to these cache slots."""
+        """The passes of a draft whose rows have these positions and write to these slots."""
 
 
 class Side(Part):
-    """One model's part of a `GraphSlot`: its static forward form and its store of keys and values."""
-
     first = FIRST_ROWS
     lag = 0
 
@@ -106,29 +101,25 @@ class Side(Part):
     def logits(
         self, tokens: Int[Tensor, "N"], places: Int[Tensor, "N"], slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """Logits of rows at the positions `places` of the text."""
         return self.rotated_logits(tokens, self.rotation(places.clamp(0, self.context - 1)), slots, bias)
 
     def rotation(self, places: Int[Tensor, "N"]) -> Tensor:
-        """Rotary embeddings of these positions of the text, as `rotated_logits` needs them."""
         return self.forward.rotation(self.store, places)
 
     def rotated_logits(
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """The same as `logits`, with the rotary embeddings computed in advance."""
         return self.forward.computed(self.store, tokens, rotation, slots, bias)
 
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
         self.logits(state.text[rows], places, places, bias)
 
     def unread(self, committed: int) -> int:
-        """See `Part`. A draft model has not read the bonus token, nor the last accepted node if this node is a leaf."""
+        """The bonus token, and the last accepted node if it is a leaf."""
         del committed
         return 2
 
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
-        """See `Part`; moves the path's keys and values."""
         self.store.index_copy_(3, places, self.store.index_select(3, sources))
 
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
@@ -152,15 +143,12 @@ class FittedSide(Side):
 
 
 def side_of(model: LanguageModel, form: StaticForward, store: Float[Tensor, "L 2 H S D"], pair: Pair) -> Side:
-    """The part of one of the pair's models, which `form` computes."""
     conversion, sizes = fit(model, pair.vocabulary), (pair.vocabulary, pair.context)
     return FittedSide(form, store, *sizes, conversion) if conversion else Side(form, store, *sizes)
 
 
 @dataclass(frozen=True)
 class _ModelPasses:
-    """`LevelPasses` of a draft model."""
-
     side: Side
     rotation: Tensor
     slots: Int[Tensor, "R"]
@@ -177,26 +165,22 @@ class _ModelPasses:
 
 
 class Layout:
-    """Index tables of rows and candidate nodes in drafts of one shape: constant device tensors, made before capture.
-
-    Rows are the nodes that may get children, the root first, level after level. Each row has the same number of
-    candidates for its children; candidates are in the order of their rows. After the rows of all levels there are
-    padding rows, so that the number of candidates exceeds the number of nodes of any tree.
+    """Index tables of the rows and candidates of drafts of one shape: constant tensors, made before capture. Rows are
+    the nodes that may get children, level after level; each has the same number of candidates, in the order of their
+    rows. Padding rows follow, so that there are more candidates than nodes of any tree.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, device: torch.device, first: int = FIRST_ROWS) -> None:
-        """`first`: see `Part`."""
-
         def whole(numbers: list[int]) -> Int[Tensor, "N"]:
             return torch.tensor(numbers, device=device)
 
         self.first, self.best, self.deepest, self.sharp = first, shape.best, shape.deepest, shape.sharp
         self.children = min(shape.widest, vocabulary)
-        """Number of candidates of each row."""
+        """Candidates of each row."""
         self.even = shape.even or self.children == 1
         self.parts = parts(vocabulary, self.children)
-        """Number of parts of `PART` tokens into which the vocabulary is divided for top-k; 0 if it is not divided. The
-        rest of the vocabulary is shorter than a part.
+        """Parts of `PART` tokens into which the vocabulary is divided for top-k, 0 if it is not; the rest is shorter
+        than a part.
         """
         self.rest = vocabulary - self.parts * PART
         self.in_part: Int[Tensor, S] = whole([*range(PART)])
@@ -213,9 +197,9 @@ class Layout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """For each row, index of the first candidate that has the same depth as the row."""
+        """Index of the first candidate that has the row's depth."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
-        """Text positions of the rows of all forward passes of a draft, relative to the first row's position."""
+        """Text positions of all rows, relative to the first row's."""
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [-1] * padding)
         rows[0] = -1
@@ -227,76 +211,65 @@ class Layout:
         self.no_candidate: Int[Tensor, ""] = whole([new_lines.shape[1] - 1])[0]
 
     def new(self) -> tuple[Int[Tensor, "3 C"], Int[Tensor, "4 R"]]:
-        """Initial values of the candidates' lines and of the rows' lines (see `Grown`), copied by one kernel. No
-        padding row has children. A level of as many rows as the level above has candidates keeps all candidates, in
-        their order.
+        """Initial lines of candidates and rows (see `Grown`), copied by one kernel. Padding rows have no children; a
+        level as wide as the candidates above it keeps them all, in order.
         """
         new, of_rows = self._new.clone(), 4 * len(self.depths)
         return new[of_rows:].view(3, -1), new[:of_rows].view(4, -1)
 
     def candidates(self, depth: int) -> slice:
-        """Index range of the candidates whose parents have this depth."""
+        """Range of the candidates whose parents have this depth."""
         level = self.level(depth)
         return slice(level.start * self.children, level.stop * self.children)
 
     def level(self, depth: int) -> slice:
-        """Index range of the rows of this depth."""
+        """Range of the rows of this depth."""
         first = sum(self.widths[:depth])
         return slice(first, first + self.widths[depth])
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Number of whole parts of a vocabulary whose `best` most probable tokens are searched for in parts; 0 if top-k is
-    faster for the undivided vocabulary.
+    """Whole parts of a vocabulary in which the `best` most probable tokens are searched for; 0 if top-k of the
+    undivided row is faster.
     """
     return vocabulary // PART if vocabulary >= WHOLE > (best + 1) * PART else 0
 
 
 @dataclass(frozen=True)
 class DraftRule:
-    """Growth rule of one draft, with logarithms of its probabilities."""
-
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes with children, for each depth, starting with depth 0. The values rise with
-    the depth, and are infinite at depths at which no node may have children.
+    """Least path log-probability of nodes with children by depth, from 0: rising, and infinite where no node may have
+    children.
     """
     breadths: Growth[Tensor] | None
-    """The numbers of children (`narrow`, `middle`, `wide`), each as a row of biases on a node's candidates by rank: 0
-    for ranks that become children, minus infinity for all other ranks. None if all nodes have the same number of
-    children.
+    """`narrow`, `middle` and `wide` as biases on a node's candidates by rank: 0 for those that become children, else
+    minus infinity. None if all nodes have as many.
     """
 
 
 @dataclass(frozen=True)
 class Grown:
-    """All rows and candidates of a draft."""
-
     lines: Int[Tensor, "3 C"]
-    """Lines of the candidates: token; path log-probability, as the bits of a float64; index of the parent's row among
-    the rows of the parent's level.
-    """
+    """Token; path log-probability, as the bits of a float64; index of the parent's row within its level."""
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
-    """The draft's own log-probabilities, if `logprobs` are sharpened or include sampling noise; else None."""
+    """The draft's own, if `logprobs` are sharpened or noisy."""
     rows: Int[Tensor, "4 R"]
-    """Lines of the rows: the three lines of the candidate that the row was, then this candidate's index among the
-    candidates of the same depth, which is -1 for the root and for padding rows.
+    """The three lines of the candidate that the row was, then its index among the candidates of its depth (-1: root or
+    padding).
     """
 
     @property
     def paths(self) -> Float[Tensor, "R"]:
-        """Path log-probabilities of the rows."""
         return self.rows[1].view(torch.float64)
 
 
 def best_tokens(
     logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
-    """Writes each row's most probable tokens and their log-probabilities. Tokens of equal probability may be in any
-    order; the softmax is in float32.
-
-    The B best tokens of a divided vocabulary are in the B parts with the largest maxima, or in the rest. Otherwise one
-    of them would be in another part, and each of the B parts would have a token that is at least as good.
+    """Writes each row's most probable tokens, in any order where equal, and their log-probabilities (softmax in
+    float32). The B best tokens of a divided vocabulary are in the rest or in the B parts with the largest maxima: each
+    such part has a token at least as good as any elsewhere.
     """
     logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
@@ -324,8 +297,8 @@ def add_children(
     lines: Int[Tensor, "3 K"],
     logprobs: Float[Tensor, "K"],
 ) -> None:
-    """Writes the candidates of a level's rows: their tokens and path log-probabilities to `lines` (see `Grown.lines`),
-    and their log-probabilities to `logprobs`. `paths` are the path log-probabilities of the rows.
+    """Writes a level's candidates: tokens and path log-probabilities to `lines` (see `Grown.lines`), their own to
+    `logprobs`. `paths` are those of the rows.
     """
     shape = len(logits), layout.children
     own = logprobs.view(shape)
@@ -345,13 +318,10 @@ def keep_level(
     *,
     best: bool,
 ) -> Float[Tensor, "W M"]:
-    """Chooses the candidates that become rows of the next level, in ascending order: all nodes that get children and,
-    to fill the level's fixed width, further candidates. Writes the rows' lines to `rows` (see `Grown.rows`), and
-    returns the rows' attention bias.
-
-    `lines` are the candidates of the level above, and `bias` is the attention bias of that level's rows. Each new row
-    attends to what its parent's row attends to, and to its own cache slot, which `slots` names. If `best`, the most
-    probable candidates are kept, otherwise the first candidates whose paths are as probable as `threshold`.
+    """Chooses the candidates that become rows of the next level, ascending: all nodes that get children, and further
+    ones to fill its width. Writes their lines to `rows` (see `Grown.rows`); returns their attention bias: what the
+    parent's row in `bias` attends to, and the own cache slot. If `best`, the most probable are kept, else the first
+    whose paths are as probable as `threshold`.
     """
     paths, width = lines[1].view(torch.float64), rows.shape[1]
     if len(paths) > width:
@@ -365,9 +335,7 @@ def keep_level(
 
 
 def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
-    """Writes the tree's nodes to the device state, in the tree's order, and the nodes' tokens to `places` of
-    `state.text`, after the text's own tokens.
-    """
+    """Writes the nodes to the state in the tree's order, and their tokens to `places` of `state.text`."""
     # If a node passes its threshold, so does its parent: the parent's path is at least as probable as the node's path,
     # and the parent's threshold is at most as high as the node's threshold.
     grows = grown.paths >= rule.thresholds.index_select(0, layout.depths)
@@ -395,28 +363,12 @@ def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown,
     state.text.index_copy_(0, places, tokens)
 
 
-class KeepLevel(Protocol):
-    """Type of `keep_level`."""
-
-    def __call__(
-        self,
-        lines: Int[Tensor, "3 K"],
-        rows: Int[Tensor, "4 W"],
-        threshold: Float[Tensor, ""],
-        bias: Float[Tensor, "U M"],
-        slots: Int[Tensor, "W"],
-        *,
-        best: bool,
-    ) -> Float[Tensor, "W M"]:
-        """See `keep_level`."""
-
-
 @dataclass(frozen=True)
 class DraftOperators:
-    """Parts of a draft that a kernel may replace; by default the plain functions."""
+    """The parts of a draft that a kernel may replace."""
 
     add_children: Callable[[Tensor, Layout, Growth[Tensor] | None, Tensor, Tensor, Tensor], None] = add_children
-    keep_level: KeepLevel = keep_level
+    keep_level: Callable[..., Tensor] = keep_level
     pack_tree: Callable[[DeviceState, Layout, DraftRule, Grown, Tensor], None] = pack_tree
 
 
@@ -431,9 +383,7 @@ def grow(
     verifier: DeviceVerifier,
     operators: DraftOperators = PLAIN,
 ) -> None:
-    """Drafts a tree after the text and writes the tree to the device state. The growth rule uses the probabilities that
-    `verifier` estimates.
-    """
+    """Drafts a tree after the text into the state; the growth rule uses the probabilities that `verifier` estimates."""
     first = layout.first
     around = state.length + state.steps(-first - part.lag, max(layout.rows, PLACES))
     after = around[first + part.lag :]
@@ -471,7 +421,6 @@ def grow(
 
 
 def draft_rule(part: Part, state: DeviceState, layout: Layout) -> DraftRule:
-    """Growth rule of the next draft."""
     growth = state.rule.logarithmic()
     growth = replace(growth, deepest=torch.minimum(growth.deepest, part.context - state.length))
     thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)
@@ -483,7 +432,6 @@ def draft_rule(part: Part, state: DeviceState, layout: Layout) -> DraftRule:
 
 
 def _sharpened(sharpness: Float[Tensor, ""]) -> Probabilities:
-    """Logits multiplied by the growth rule's exponent, at every depth."""
     return lambda logits, _: logits.float() * sharpness
 
 

@@ -29,7 +29,6 @@ class TappedTarget(Side):
         context: int,
         layers: tuple[int, ...],
     ) -> None:
-        """`layers` are the numbers of these layers; for the other arguments see `Side`."""
         super().__init__(forward, store, vocabulary, context)
         self.states: Float[Tensor, "S Y"] = store.new_zeros((store.shape[3], len(layers) * forward.width))
         """Inputs of the layers, side by side, for each cache slot."""
@@ -41,11 +40,9 @@ class TappedTarget(Side):
     def rotated_logits(
         self, tokens: Int[Tensor, "N"], rotation: Tensor, slots: Int[Tensor, "N"], bias: Float[Tensor, "N M"]
     ) -> Float[Tensor, "N V"]:
-        """See `Side`; the layers' inputs go to the same slots of `states` as the keys and values."""
         return self._tapped.computed(self.store, tokens, rotation, slots, bias)
 
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
-        """See `Part`; moves the path's states too."""
         super().move(sources, places)
         self.states.index_copy_(0, places, self.states.index_select(0, sources))
 
@@ -58,8 +55,8 @@ def _put(columns: Float[Tensor, "S X"], rows: Float[Tensor, "N X"], given: Pass,
 
 
 class HeadPart(Part):
-    """A drafting head's part of a `GraphSlot`. Its drafted rows are dropped after each round; the rows of accepted
-    nodes are computed again from the target's states.
+    """A head's part of a `GraphSlot`. Drafted rows are dropped after each round; those of accepted nodes are computed
+    again from the target's states.
     """
 
     first = HEAD_ROWS
@@ -73,7 +70,6 @@ class HeadPart(Part):
         context: int,
         states: Float[Tensor, "S Y"],
     ) -> None:
-        """`states` are those of `TappedTarget`; for the other arguments see `Part`."""
         super().__init__(store, vocabulary, context)
         self.forward = forward
         self.states = states
@@ -84,18 +80,18 @@ class HeadPart(Part):
         self.forward.outputs(self.store, tokens, hidden, self.forward.rotation(places), places, bias)
 
     def unread(self, committed: int) -> int:
-        """See `Part`; a head has read no accepted node with the target's states."""
+        """A head has read no accepted node with the target's states."""
         return committed
 
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
-        """See `Part`; does nothing, since drafted rows are dropped."""
+        """Nothing moves: drafted rows are dropped."""
 
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
         return _HeadPasses(self, places, slots)
 
 
 class _HeadPasses:
-    """`LevelPasses` of a head: the first rows read the target's states, and all other rows their parents' outputs."""
+    """The first rows read the target's states, all others their parents' outputs."""
 
     def __init__(self, part: HeadPart, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> None:
         self._part = part
@@ -115,7 +111,7 @@ class _HeadPasses:
     def _logits(
         self, tokens: Int[Tensor, "N"], hidden: Float[Tensor, "N X"], rows: slice, bias: Float[Tensor, "N M"], last: int
     ) -> Float[Tensor, "K V"]:
-        """Logits of the last rows, as many as `last`, whose children the next pass computes."""
+        """Logits of the last rows, whose children the next pass computes."""
         form, part = self._part.forward, self._part
         outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)[-last:]
         self._hidden = form.head.carried(outputs)

@@ -27,13 +27,10 @@ Words = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]*\Z", max_length=300)]
 
 
 class KeptVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Result of the trial of one kernel."""
-
     words: Words
     used: bool
-    """Whether the kernel is used."""
     rows: tuple[int, ...] = ()
-    """Numbers of rows of the passes in which a kernel of layers is used; empty for all passes."""
+    """Rows of the passes in which a kernel of layers is used; empty for all."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,13 +40,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class VerdictFile:
-    """The file of the verdicts under these circumstances, in this folder; None for verdicts that are not kept."""
+    """If `folder` is None, nothing is kept."""
 
     folder: Path | None
     circumstances: tuple[str, ...]
 
     def read(self) -> Mapping[str, KeptVerdict]:
-        """The verdicts by the names of the kernels; empty if there is no valid file."""
+        """By the names of the kernels; empty if there is no valid file."""
         if self.folder is None:
             return {}
         try:
@@ -59,7 +56,9 @@ class VerdictFile:
         return found.verdicts if found.circumstances == self.circumstances else {}
 
     def write(self, verdicts: Mapping[str, KeptVerdict]) -> None:
-        """Replaces the file; without verdicts, removes it. Where nothing can be written, the next start tries again."""
+        """Replaces the file, or removes it if there are no verdicts. Where nothing can be written, the next start tries
+        again.
+        """
         if self.folder is None:
             return
         path = self._path(self.folder)
@@ -77,14 +76,12 @@ class VerdictFile:
 
 
 def verdicts_folder() -> Path:
-    """Folder for verdicts in the user's cache."""
     from platformdirs import user_cache_path  # noqa: PLC0415 - not needed without a GPU
 
     return user_cache_path("dynatui") / "kernels"
 
 
 def releases() -> tuple[str, str]:
-    """The releases of torch and Triton."""
     try:
         triton = version("triton")
     except PackageNotFoundError:
@@ -94,7 +91,6 @@ def releases() -> tuple[str, str]:
 
 @cache
 def source_digest() -> str:
-    """Digest of the sources that decide what a trial finds."""
     package = Path(__file__).parents[2]
     files = sorted(path for folder in SOURCES for path in (package / folder).rglob("*.py"))
     return _digest(b"\0".join(path.read_bytes() for path in files))

@@ -50,22 +50,17 @@ FAR = 1e-4
 """Largest difference of log-probabilities: sums of float32 numbers in another order."""
 OTHER = "gives other results"
 TRUNCATIONS = Sampling(1.0, 50, 0.95), Sampling(0.7, top_p=0.9), Sampling(1.3, 40)
-"""Sampling settings of the trial's truncations."""
 LENGTH = 100
-"""Length of the text before each draft of the trial, in tokens."""
+"""Tokens of the text before each draft."""
 ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
-"""Numbers of rows of the passes in which kernels of layers are tried."""
+"""Rows of the passes in which kernels of layers are tried."""
 NOTHING: Mapping[str, KeptVerdict] = {}
 STATES = 64
-"""Number of rows of the table that takes the place of a model."""
+"""Rows of the table that takes the place of a model."""
 
 
 def kernels() -> Mapping[str, Callable[..., Any]]:
-    """All kernels, by the name of the part that they compute.
-
-    Raises:
-        ImportError: triton is not installed.
-    """
+    """By the name of the part that they compute. Raises ImportError without triton."""
     from decoder.sampling.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
     from decoder.session.cuda_graph.kernels import (  # noqa: PLC0415 - triton exists on devices with CUDA only
         best_tokens,
@@ -85,11 +80,8 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
 
 
 def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
-    """For each part of a model's layers that kernels can compute: a function that returns the same static form with the
-    kernels, or the form itself if they cannot compute the part in any of its layers.
-
-    Raises:
-        ImportError: triton is not installed.
+    """For each part of a model's layers: the same form with kernels, or the form itself if they can compute the part in
+    no layer. Raises ImportError without triton.
     """
     from decoder.forward.static.kernels import normed_product, tree_attention  # noqa: PLC0415 - as above
 
@@ -97,7 +89,7 @@ def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
 
 
 class Table:
-    """A static form without a model: the logits after a token are a row of a table. Keeps the biases of all passes."""
+    """A form without a model: the logits after a token are a row of a table. Keeps the biases of all passes."""
 
     windows = Windows({}, ())
 
@@ -108,12 +100,11 @@ class Table:
         self.biases: list[Tensor] = []
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """A store whose slots contain their own numbers."""
+        """Its slots contain their own numbers."""
         slot_numbers = torch.arange(capacity, device=self._table.device)
         return slot_numbers.to(self._table.dtype).view(1, 1, 1, -1, 1).repeat(1, 2, 1, 1, 1)
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """See `StaticForward`; no rotation is needed."""
         del store
         return positions
 
@@ -134,7 +125,7 @@ class Rehearsal:
     """A draft after a fixed text and its verification, without models."""
 
     def __init__(self, rule: TreeRule, tables: tuple[Tensor, Tensor], context: int) -> None:
-        """`tables` are the tables of target and draft; see `Table`."""
+        """Tables of target and draft; see `Table`."""
         device, vocabulary = tables[0].device, tables[0].shape[1]
         size = beam(rule, int(rule.growth.deepest)) if rule.budget.by_cost else shape(rule)
         self._layout = Layout(size, vocabulary, device)
@@ -152,23 +143,21 @@ class Rehearsal:
         )
 
     def draft(self, operators: Operators) -> None:
-        """Drafts a tree."""
         self._state.length.fill_(LENGTH)
         grow(self._draft, self._state, self._layout, self._slots, GreedyVerifier(), operators)
 
     def verification(self, operators: Operators) -> None:
-        """Verifies the drafted tree."""
         self._state.length.fill_(LENGTH)
         choose = GreedyVerifier().choose
         sizes = self._nodes, levels(self._nodes, self._layout.deepest), self._slots
         verify(self._target, self._draft, self._state, *sizes, choose, operators)
 
     def truncation(self, operators: Operators) -> list[Bool[Tensor, "N V"]]:
-        """Excludes tokens after as many nodes as one verification has, and as the widest level of a draft has."""
+        """For as many rows as one verification has, and as the widest level of a draft has."""
         return [operators.truncating(each, rows.shape[1]).excluded(rows) for rows, each in self._truncated]
 
     def results(self, operators: Operators) -> list[Tensor]:
-        """All that a draft and its verification leave, starting from the same state, and the masks of truncation."""
+        """All that a draft and its verification leave, from the same state, and the masks of truncation."""
         restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
         for form in self._forms:
             form.biases.clear()
@@ -198,7 +187,6 @@ PARTS: Mapping[type, Callable[[Rehearsal, Operators], object]] = {
 
 
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
-    """Rehearsals of the pair's sizes under these rules; None stands for rounds without a draft."""
     rules = dict.fromkeys(rule for rule in map(tree_rule, tried) if rule is not None and fits(rule))
     drafting = pair.head or pair.draft or pair.target
     device, widest = pair.target.device, max((int(rule.growth.wide) for rule in rules), default=1)
@@ -211,7 +199,7 @@ def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
 
 
 def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
-    """Logits whose largest values differ in every dtype, so that the order of the best tokens is certain."""
+    """Their largest values differ in every dtype, so that the order of the best tokens is certain."""
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(STATES, vocabulary, generator=random).clamp(max=4)
     best = min(vocabulary, widest + 8)
@@ -221,7 +209,7 @@ def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
 
 
 def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict]) -> list[str]:
-    """Names of the parts for which there is a kernel without a verdict in `known`; none if kernels cannot be made."""
+    """Parts with a kernel and without a verdict in `known`; none if kernels cannot be made."""
     try:
         layers = layer_kernels()
         parts = [*_kernels_for(pair)]
@@ -237,8 +225,8 @@ def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict
 def chosen_operators(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], known: Mapping[str, KeptVerdict] = NOTHING
 ) -> Iterator[Operators]:
-    """The plain functions, then the same after each trial of a kernel: with each kernel so far that gives equal results
-    and is faster, and the verdicts. Kernels with a verdict in `known` are not tried.
+    """The plain functions, then the operators after each trial of a kernel that has no verdict in `known`: with the
+    kernels so far whose results are equal and that are faster, and all verdicts.
     """
     operators = replace(PLAIN, earlier=frozenset(known))
     yield operators
@@ -266,9 +254,8 @@ def chosen_operators(
 def with_layer_kernels(
     pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict] = NOTHING
 ) -> Iterator[Operators]:
-    """The slots' operators, then the same after each trial of a kernel that replaces plain operators in the layers of a
-    model, in passes of those numbers of rows that it makes faster, with equal logits. At the end, the slots have forms
-    of both models with these kernels. For `known` see `chosen_operators`.
+    """The same for kernels in the models' layers, for the numbers of rows that they make faster. At the end, the slots'
+    forms have them.
     """
     operators = graph_slots.operators
     yield operators
@@ -298,17 +285,17 @@ def with_layer_kernels(
                     rows = () if len(found.faster) == len(ROWS) else tuple(found.faster)
                     operators = replace(operators, in_layers={**operators.in_layers, name: rows})
             yield operators
-        graph_slots.run(model, plain.by_size(forms))
+        graph_slots.forms[model] = plain.by_size(forms)
 
 
 def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
-    """The kernels of `kernels`, without those of drafts if no model drafts."""
+    """All but those of drafts if no model drafts."""
     return {name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))}
 
 
 @without_gradients()
 def _rehearsed(pair: Pair, tried: Sequence[Rules | None]) -> tuple[list[Rehearsal], list[list[Tensor]]]:
-    """The rehearsals, and the results of each with the plain functions."""
+    """And the results of each with the plain functions."""
     examples = rehearsals(pair, tried)
     return examples, [example.results(PLAIN) for example in examples]
 
@@ -319,20 +306,16 @@ def _all_plain(operators: Operators, error: Exception) -> Operators:
 
 @dataclass(frozen=True)
 class _InLayers:
-    """Result of the trial of a kernel in a model's layers."""
-
     verdict: str
     faster: Mapping[int, NativeModel]
-    """The form with the kernel, for each number of rows of the passes that the kernel makes faster."""
+    """The form with the kernel, by the numbers of rows that it makes faster."""
 
 
 @without_gradients()
 def _possible(
     forms: Mapping[int, NativeModel], with_kernels: Callable[[NativeModel], NativeModel]
 ) -> Mapping[int, NativeModel]:
-    """Forms of a model with a kernel in its layers, for each number of rows, without those in which the kernel can
-    compute nothing.
-    """
+    """Forms with a kernel by numbers of rows, without those in which it can compute nothing."""
     made = {form: with_kernels(form) for form in dict.fromkeys(forms.values())}
     return {rows: made[form] for rows, form in forms.items() if made[form] is not form}
 
@@ -346,7 +329,6 @@ def _earlier(verdict: KeptVerdict, possible: Mapping[int, NativeModel]) -> _InLa
 def _in_layers(
     forms: Mapping[int, NativeModel], possible: Mapping[int, NativeModel], graph_slots: GraphSlots, context: int
 ) -> _InLayers:
-    """Tries a kernel in the layers of these forms, which are for passes of these numbers of rows."""
     texts = (TEXT, LONG_TEXT) if context > LONG_TEXT else (TEXT,)
     found = {
         rows: [compared(forms[rows], form, [rows], graph_slots, text) for text in texts]
@@ -361,7 +343,7 @@ def _in_layers(
 
 
 def _used(shares: Sequence[Share]) -> bool:
-    """Whether a kernel with these times is used: somewhere it is faster, and nowhere slower."""
+    """Faster somewhere, and slower nowhere."""
     return any(share.pays for share in shares) and not any(share.costs for share in shares)
 
 
@@ -377,7 +359,7 @@ def _shares(
     examples: Sequence[Rehearsal],
     plain: Sequence[Sequence[Tensor]],
 ) -> list[Share]:
-    """Time with one kernel as a share of the time without, for each example; empty if any results differ."""
+    """Time with the kernel as a share of the time without, by example; empty if any results differ."""
     for example, expected in zip(examples, plain, strict=True):
         if not all(map(_equal, example.results(operators), expected)):
             return []
@@ -394,18 +376,17 @@ def _shares(
 
 
 def _truncations(device: torch.device) -> Float[Tensor, "N 3"]:
-    """Settings of `TRUNCATIONS`; see `Truncating`."""
     numbers = [[sampling.temperature, sampling.ranks, sampling.share] for sampling in TRUNCATIONS]
     return torch.tensor(numbers, dtype=torch.float64, device=device)
 
 
 def _of_as_many(lines: Tensor, rows: int) -> Tensor:
-    """The first `rows` lines; after the last line, the first line comes again."""
+    """The first `rows` lines, again from the first after the last."""
     return lines.index_select(0, torch.arange(rows, device=lines.device).remainder(len(lines)))
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:
-    """Whether numbers are the same; log-probabilities and path log-probabilities may differ by `FAR`."""
+    """(Path) log-probabilities may differ by `FAR`."""
     if found.dtype is torch.float64 and found.dim() > 1:
         return torch.allclose(found, expected, rtol=0, atol=FAR, equal_nan=True)
     return torch.equal(found, expected)

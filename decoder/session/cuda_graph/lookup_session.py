@@ -23,8 +23,8 @@ from decoder.verify.coupled import device_verifier
 
 
 class LookupSession(GraphSession):
-    """Linear, fixed-tree and DynaTree decoding of a pair without a draft model, as in `GraphSession`, except that the
-    host drafts each tree, after the round before it. A round's time includes the draft of its tree.
+    """`GraphSession` of a pair without a draft model: the host drafts each tree after the round before it, and a
+    round's time includes the draft of its tree.
     """
 
     _knobs: KnobState
@@ -39,22 +39,19 @@ class LookupSession(GraphSession):
         return Outbox(self._pair.target.device, LEVEL + 1, MOST_NODES)
 
     def prefill(self) -> float:
-        """See `GraphSession`; the seconds include those for the index of the prompt."""
+        """Includes the seconds for the index of the prompt."""
         begun_s = time.perf_counter()
-        self._drafter.read(self._text[:-1])
+        self._drafter.read(self.text[:-1])
         indexed_s = time.perf_counter() - begun_s
         return indexed_s + super().prefill()
 
     def _draft_again(self, draft: object) -> None:
-        """Drafts the next tree. The host first waits for the copy of an earlier tree, which may still be in progress if
-        the user has turned a knob.
-        """
+        """Waits first for the copy of an earlier tree, which may be in progress if the user has turned a knob."""
         del draft
         self._pending.wait(self._pending.report())
         self._propose()
 
     def _launch(self, outcome: Outcome) -> None:
-        """Verifies and commits the tree, waits once, drafts the next tree, and queues its verification."""
         pending = self._verification or self._verify()
         self._commit(outcome, self._pending.wait(self._pending.report()))
         outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
@@ -62,32 +59,28 @@ class LookupSession(GraphSession):
         outcome.turned_after = learnt(self._knobs, outcome)
         self._draft_s, self._verification = 0.0, None
         if not outcome.finished:
-            self._slot.verifier = device_verifier(self._sampling, len(self._text))
+            self._slot.verifier = device_verifier(self._sampling, len(self.text))
             # The host has waited for the verification of the tree before, so the copy of that tree has ended.
             self._propose()
             self._verification = self._verify()
-            self._slots.ahead = self._text, self._verification.done
+            self._slots.ahead = self.text, self._verification.done
 
     def _propose(self) -> None:
-        """Drafts the next tree on the host, and queues its copy to the device."""
         begun_s = self._pending.clock.seconds()
-        self._tree = self._drafter.propose(self._text, self._knobs.rule, self._pair.context - len(self._text)).tree
+        self._tree = self._drafter.propose(self.text, self._knobs.rule, self._pair.context - len(self.text)).tree
         self._outbox.send(node_lines(self._tree), self._slot.state.nodes[: LEVEL + 1])
         self._draft_s += self._pending.clock.seconds() - begun_s
 
     def _verify(self) -> PendingRound:
-        return self._pending.verification(len(self._tree), len(self._text), self._deepest)
+        return self._pending.verification(len(self._tree), len(self.text), self._deepest)
 
 
 def session_class(pair: Pair, knobs: KnobState | None) -> type[GraphSession]:
-    """Class of sessions that decode texts of this pair on the device; `knobs` is None for rounds without a draft."""
     return LookupSession if pair.looks_up and knobs else GraphSession
 
 
 def runs_on_device(pair: Pair, rule: TreeRule | None) -> bool:
-    """Whether rounds of this pair under this rule can run on the device; None stands for rounds without a draft.
-
-    If costs choose the trees' sizes and there is no draft model, they cannot: these trees may be deeper than tensors of
-    fixed shapes allow, and the costs are those of rounds that the host drives.
+    """Not if costs choose the trees' sizes without a draft model: those trees may be deeper than fixed shapes allow,
+    and the costs are those of rounds that the host drives. None stands for rounds without a draft.
     """
     return fits(rule) and not (pair.looks_up and rule and rule.budget.by_cost)

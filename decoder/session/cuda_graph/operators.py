@@ -18,41 +18,34 @@ ABOUT = frozenset({"in_layers", "verdicts", "earlier", "unsettled"})
 
 @dataclass(frozen=True)
 class Operators(VerificationOperators, DraftOperators):
-    """The functions that rounds on the device use."""
-
     truncating: Truncating = DeviceTruncation.of
-    """Makes the truncation of both drafts and verifications."""
     in_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """For each part of the models' layers that kernels compute (see `part_of`): the numbers of rows of the passes in
-    which they do; empty for all passes.
-    """
+    """Rows of the passes in which kernels compute a part of layers (see `part_of`); empty for all passes."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
-    """For each part that was tried as a kernel: the result in words."""
+    """The result in words for each part that was tried as a kernel."""
     earlier: frozenset[str] = frozenset()
     """Parts whose verdict is that of an earlier start."""
     unsettled: frozenset[str] = frozenset()
-    """Parts whose trial gave no result, so that the next start tries them again."""
+    """Parts whose trial gave no result: the next start tries them again."""
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """Names of the parts that kernels compute."""
+        """Parts that kernels compute."""
         names = (part.name for part in fields(self) if part.name not in ABOUT)
         parts = (name for name in names if getattr(self, name) is not getattr(PLAIN, name))
         return *parts, *self.in_layers
 
     def told(self, name: str, verdict: str, *, settled: bool = True) -> "Operators":
-        """The same functions, with the verdict on a part; `settled`: whether the next start needs no trial."""
+        """`settled`: the next start needs no trial."""
         unsettled = self.unsettled if settled else self.unsettled | {name}
         return replace(self, verdicts={**self.verdicts, name: verdict}, unsettled=unsettled)
 
     def with_part(self, name: str, kernel: Callable[..., object]) -> "Operators":
-        """The same functions, but for one part."""
         part: dict[str, Any] = {name: kernel}
         return replace(self, **part)
 
     @property
     def settled(self) -> dict[str, KeptVerdict]:
-        """The verdicts that the next start needs no trial for."""
         return {
             name: KeptVerdict(verdict, name in self.kernels, self.in_layers.get(name, ()))
             for name, verdict in self.verdicts.items()
@@ -60,12 +53,11 @@ class Operators(VerificationOperators, DraftOperators):
         }
 
     def without_kernels(self, reason: str) -> "Operators":
-        """The plain functions, because of this reason."""
         dropped = dict.fromkeys(self.kernels, f"not kept, since {reason}")
         return Operators(verdicts={**self.verdicts, **dropped})
 
     def __str__(self) -> str:
-        """The parts that kernels compute, and why kernels do not compute the other parts; empty if none was tried."""
+        """The parts that kernels compute, and why they do not compute others; empty if none was tried."""
         if not self.verdicts:
             return ""
         some = {name: f"{name} ({', '.join(map(str, rows))} rows)" for name, rows in self.in_layers.items() if rows}
@@ -76,7 +68,6 @@ class Operators(VerificationOperators, DraftOperators):
 
 
 def part_of(role: str, part: str) -> str:
-    """Name of a part of a model's layers as a part of rounds."""
     return f"{part} of the {role}"
 
 

@@ -16,13 +16,13 @@ from decoder.system.device import without_gradients
 TEXT, LONG_TEXT = 100, 1900
 """Lengths of a short and of a long text before the timed passes, in tokens."""
 ROUNDING = 32.0
-"""Largest allowed error of another form's logits, as a multiple of the dtype's epsilon times the largest logit."""
+"""Allowed error of logits, as a multiple of the dtype's epsilon times the largest logit."""
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 """Arguments of `StaticForward.computed`."""
 
 
 def example(forward: StaticForward, rows: int, length: int) -> Inputs:
-    """Inputs of a pass of `rows` rows after a text of `length` tokens."""
+    """A pass of `rows` rows after a text of `length` tokens."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
@@ -32,22 +32,18 @@ def example(forward: StaticForward, rows: int, length: int) -> Inputs:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Time and error of another form relative to the plain form."""
-
     share: Share
-    """Time of the other form as a share of the plain form's time."""
+    """Of the plain form's time."""
     difference: float
     """Largest error of the logits, as a share of the largest logit."""
     allowed: float
 
     @property
     def right(self) -> bool:
-        """Whether the logits' error is within `ROUNDING`."""
         return self.difference <= self.allowed
 
     @property
     def pays(self) -> bool:
-        """Whether the other form is correct, and so much faster that it is used."""
         return self.right and self.share.pays
 
     def __str__(self) -> str:
@@ -60,9 +56,7 @@ class Comparison:
 def compared(
     plain: StaticForward, form: StaticForward, sizes: Sequence[int], graph_slots: GraphSlots, text: int = TEXT
 ) -> Comparison:
-    """Compares another form of a model with its plain form, by time and logits, in passes of these sizes after a text
-    of `text` tokens.
-    """
+    """Compares another form of a model with its plain form, in passes of these sizes after a text of `text` tokens."""
     # Both forms write the same keys and values to the same slots, so one store is enough.
     inputs = [example(plain, rows, text) for rows in sizes]
     both = [_Passes(model_form, inputs) for model_form in (plain, form)]

@@ -19,7 +19,7 @@ from decoder.system.device import Mark
 
 
 class Clock:
-    """Decode time of a text, on the host; the clock is stopped between rounds, and does not wait for the device."""
+    """Decode time of a text on the host; stopped between rounds, and never waits for the device."""
 
     def __init__(self) -> None:
         self._start_s = self._stopped_s = time.perf_counter()
@@ -30,73 +30,65 @@ class Clock:
         return self.seconds()
 
     def stop(self) -> None:
-        """Stops the clock until `resume`."""
         self._stopped_s = time.perf_counter()
 
     def leave_out(self, seconds: float) -> None:
-        """Excludes the last `seconds` from the measured time."""
         self._start_s += seconds
 
     def advance_to(self, reading_s: float) -> None:
-        """Sets the clock to a reading if it shows less."""
         self._start_s -= max(0.0, reading_s - self.seconds())
 
     def seconds(self) -> float:
-        """Decode time in seconds, without excluded times."""
         return time.perf_counter() - self._start_s
 
 
 @dataclass(frozen=True)
 class PendingRound:
-    """Draft or verification that is queued on the device, between two marks in the device's stream."""
+    """A draft or verification that is queued between two marks in the device's stream."""
 
     begun: Mark
     done: Mark
     queued_s: float
-    """Reading of the session's clock when the work was queued, in seconds."""
+    """Reading of the session's clock when the work was queued."""
 
     @property
     def seconds(self) -> float:
-        """Duration on the device, in seconds; only known after the host has waited for this work or later work."""
+        """Known only after the host has waited for this work or later work."""
         return self.done.seconds_since(self.begun)
 
 
 class PendingRounds:
-    """Queue of one session's drafts and verifications on the device; copies their reports to the host."""
+    """One session's drafts and verifications on the device; copies their reports to the host."""
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
         self.clock = Clock()
         self._slot = slot
         self._queued: list[PendingRound] = []
-        """Work that was queued after the last report."""
+        """After the last report."""
         self._reported: list[PendingRound] = []
-        """Work before the last report, until the host has waited for this report."""
+        """Before the last report, until the host has waited for it."""
         self._device_s = 0.0
-        """Reading of the clock at which the device ended the last work that the host has waited for, in seconds."""
+        """Reading of the clock at which the device ended the last work that the host has waited for."""
 
     def draft(self, shape: Shape, length: int, most: int | None = None) -> PendingRound:
-        """Queues the draft of a tree after a text of at most `length` tokens; `most`, if given, limits the number of
-        drafted nodes.
-        """
+        """After at most `length` tokens; `most` limits the drafted nodes."""
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length))
 
     def verification(self, nodes: int, length: int, deepest: int = 0) -> PendingRound:
-        """Queues the verification of a tree of at most `nodes` nodes, in at most `deepest` levels below the root, after
-        a text of at most `length` tokens.
-        """
+        """Of at most `nodes` nodes in at most `deepest` levels below the root, after at most `length` tokens."""
         return self._ask(lambda: self._slot.verification(bucket(nodes), length, deepest))
 
     def report(self) -> Mark:
-        """Queues a copy of the report after all queued work; the next verification overwrites the device's report."""
+        """Queues a copy of the report; the next verification overwrites the device's."""
         self._reported += self._queued
         self._queued = []
         return self._slot.mailbox.send(self._slot.state.report)
 
     def wait(self, arrival: Mark) -> NDArray[np.float64]:
-        """Waits for a report and all work before it; the returned array is valid until the next copy is queued."""
+        """Waits for a report and all work before it; the array is valid until the next copy is queued."""
         self.waits += 1
         numbers = self._slot.mailbox.receive(arrival)
         for pending in self._reported:

@@ -18,14 +18,14 @@ from decoder.system.device import Mark
 PAYS = 0.97
 """Another form is used if it takes less than this share of the plain form's time."""
 LEAST, MOST, AT_ONCE = 12, 60, 4
-"""Least and largest number of repeats, and number of repeats between two looks at the interval."""
+"""Least and largest number of repeats, and repeats between two looks at the interval."""
 DOUBT = 0.01
 """Probability that the interval does not contain the true median."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Median time of some work as a share of the time of other work, and the interval of this share."""
+    """Median time of some work as a share of other work's, and its interval."""
 
     low: float
     median: float
@@ -33,22 +33,19 @@ class Share:
 
     @property
     def pays(self) -> bool:
-        """Whether the work is so much faster than the other work that it is used."""
         return self.high < PAYS
 
     @property
     def costs(self) -> bool:
-        """Whether the work is so much slower than the other work that the other work is used."""
         return self.low > 1 / PAYS
 
     @property
     def decided(self) -> bool:
-        """Whether more repeats would hardly change that the work pays, costs, or takes about as long."""
+        """More repeats would hardly change whether the work pays, costs, or takes about as long."""
         return self.pays or self.costs or (self.low >= PAYS and self.high <= 1 / PAYS)
 
 
 def relative_time(work: Work, plain: Work, device: torch.device) -> Share:
-    """Time of `work` as a share of the time of `plain`; both run in turn."""
     ratios: list[float] = []
     while True:
         plain_s, work_s = _seconds(plain, device), _seconds(work, device)
@@ -61,18 +58,14 @@ def relative_time(work: Work, plain: Work, device: torch.device) -> Share:
 
 
 def interval(ratios: list[float]) -> Share:
-    """Median of at least `LEAST` ratios, with its interval by order statistics, for which no law of the times is
-    assumed.
-    """
+    """By order statistics, for which no law of the times is assumed."""
     ordered, rank = sorted(ratios), _rank(len(ratios))
     return Share(ordered[rank], median(ordered), ordered[-1 - rank])
 
 
 @cache
 def _rank(count: int) -> int:
-    """Index of the interval's lower end in ascending order: the number of ratios below the true median has a binomial
-    law.
-    """
+    """Index of the interval's lower end: the number of ratios below the true median has a binomial law."""
     outside = 0.0
     for rank in range(count):
         outside += 2 * math.comb(count, rank) / 2**count

@@ -45,41 +45,36 @@ from decoder.verify.coupled import CoupledVerifier
 from decoder.verify.greedy import GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
-"""Prompts of the test. If a text differs from the reference at a near tie, the text of the next prompt is compared."""
+"""If a text differs from the reference at a near tie, the text of the next prompt is compared."""
 REPEATED = 3
-"""How many times the test repeats each prompt if there is no draft model."""
+"""Times that each prompt is repeated without a draft model."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""Sampling settings of the sampled texts; these settings need all operations on logits that graphs may contain."""
+"""They need all operations on logits that graphs may contain."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
-"""Largest allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
+"""Allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
 TESTING = "testing rounds with kernels"
 LATER = PLAIN.told("all parts", "are plain functions until kernels have been tried, between prompts", settled=False)
-"""Operators until the trial of kernels that was left for later."""
+"""Until the trial of kernels that was left for later."""
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A prompt, the text that the host's rounds decode after it, and the models' logits after the tokens of prompt and
-    text.
-    """
+    """A prompt, the text of the host's rounds after it, and the models' logits after their tokens."""
 
     prompt: Sequence[int]
     text: Sequence[int]
     target: Float[Tensor, "P V"]
-    """The target's logits after each of `tokens`."""
+    """After each of `tokens`."""
     draft: Float[Tensor, "P W"] | None
-    """The draft model's logits after each of `tokens`, over the ids that it shares with the target; None if no draft
-    model drafts.
-    """
+    """The same, over the ids that it shares with the target; None if no draft model drafts."""
     sampling: Sampling
-    """Sampling settings of the text's tokens."""
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Tokens of prompt and text, except the text's last token, after which no logits were computed."""
+        """Prompt and text without its last token, after which no logits were computed."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, text: Sequence[int], error: float) -> bool:
@@ -115,8 +110,8 @@ def prepare_rounds(
     try:
         right = references(pair)
         for model in pair.models.values():
-            if graph_slots.form(model) is None:
-                graph_slots.run(model, static_in_place(model))
+            if graph_slots.forms.get(model) is None:
+                graph_slots.forms[model] = static_in_place(model)
         reasons = (uncaptured(graph_slots.forward(model).windows) for model in pair.models.values())
         refused = next(filter(None, reasons), None) or _refusal_with_kernels(
             pair, graph_slots, tried, right, report, _verdict_file(pair, tried, folder)
@@ -145,8 +140,8 @@ def _refusal_with_kernels(
     report: Report,
     file: VerdictFile,
 ) -> str | None:
-    """`refusal` of rounds with kernels that a trial has chosen, now or at an earlier start; if rounds fail with
-    kernels, or the trial is left for later, rounds without kernels.
+    """`refusal` of rounds with kernels that a trial has chosen, now or earlier; without kernels if rounds fail with
+    them, or the trial is left for later.
     """
     if not graph_slots.kernels:
         return refusal(pair, graph_slots, tried, right)
@@ -168,11 +163,9 @@ def _trial(
     right: Sequence[Reference],
     file: VerdictFile,
 ) -> Iterator[str]:
-    """Tries kernels, and tests rounds with those that are chosen, in slots of their own, which `graph_slots` takes over
-    at the end if rounds are right. Each step does a small part of it, and gives the progress in words.
-
-    Raises:
-        LostDeviceError: The device has failed.
+    """Tries kernels and tests rounds with those chosen, in slots of their own, which `graph_slots` takes over if rounds
+    are right. Each step does a small part, and gives the progress in words. Raises LostDeviceError if the device has
+    failed.
     """
     own, known, refused = graph_slots.beside(), file.read(), None
     total, count = len(untried(pair, own, known)), 0
@@ -198,7 +191,6 @@ def _trial(
 
 
 def _verdict_file(pair: Pair, tried: Sequence[Rules | None], folder: Path | None) -> VerdictFile:
-    """The file of verdicts on kernels for this pair on this device and with these libraries."""
     models = (
         f"{role}: {model.architecture}, {model.layers} layers, {model.width} tokens, {model.context} positions, "
         f"{model.precision}, {model.dtype}"
@@ -211,7 +203,7 @@ def _verdict_file(pair: Pair, tried: Sequence[Rules | None], folder: Path | None
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """Reference texts and logits from rounds of the host, with the current forward forms of both models."""
+    """From rounds of the host, with the current forms of both models."""
     # Lookups find nothing in a short prompt without repetitions.
     times = REPEATED if pair.looks_up else 1
     return [_reference(pair, prompt * times, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
@@ -227,10 +219,8 @@ def _reference(pair: Pair, prompt: Sequence[int], sampling: Sampling) -> Referen
 def refusal(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> str | None:
-    """Reason why rounds cannot run on this pair's device; None if rounds can run there.
-
-    `tried` are the rules under which rounds are tested; the entry None stands for rounds without a draft. `right` are
-    the references; without this argument, the references are decoded first.
+    """Why rounds cannot run on this pair's device; None if they can. `tried` are the tested rules, None for rounds
+    without a draft; without `right`, references are decoded first.
     """
     return next(filter(None, refusals(pair, graph_slots, tried, right)), None)
 
@@ -238,7 +228,7 @@ def refusal(
 def refusals(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> Iterator[str | None]:
-    """The result of each part of the test whose first reason is `refusal`: of the logits, then of each text's rules."""
+    """The result of each part of the test: of the logits, then of each text's rules."""
     try:
         right = right or references(pair)
         errors = {}
@@ -262,8 +252,8 @@ def refusals(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Message if a text of device rounds differs from its reference at a position without a near tie; otherwise None.
-    After a difference at a near tie, the text of the next prompt is compared.
+    """Tells of a text that differs from its reference without a near tie; after a near tie, the next prompt's text is
+    compared.
     """
     for reference in right:
         knobs = KnobState(rules) if rules else None
@@ -288,7 +278,7 @@ def _error(
     right: Sequence[Reference],
     expected: Sequence[Float[Tensor, "P V"]],
 ) -> tuple[float, float]:
-    """Largest error of the logits that the static form computes, and the largest logit in the references."""
+    """Largest error of the static form's logits, and the largest logit in the references."""
     form = graph_slots.forward(model)
     errors = []
     for tokens in (reference.tokens for reference in right):
@@ -299,7 +289,7 @@ def _error(
 
 
 def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P W"]:
-    """Logits of the ids that both the model and the target have: the constant of other ids would hide all errors."""
+    """Of the ids that both the model and the target have: the constant of other ids would hide all errors."""
     form, rows, visible = fitted(model, vocabulary), range(len(tokens)), np.tri(len(tokens), dtype=np.bool_)
     return form.forward(form.new_cache(len(tokens)), tokens, rows, visible)[:, : model.width].float()
 

@@ -37,29 +37,27 @@ Open = Callable[[Sequence[int], int, KnobState | None], Session]
 class _Draft:
     shape: Shape
     plan: Plan | None
-    """Size of the tree, if costs determined it for this round; otherwise None."""
+    """Size of the tree, if costs determined it for this round."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
     """(report, root) -> the drafted tree."""
 
     @property
     def most(self) -> int | None:
-        """Maximum number of nodes below the root, if costs chose this number for the round; else None."""
+        """Nodes below the root, if costs chose their number."""
         return self.plan.nodes - 1 if self.plan else None
 
     def rows(self, nodes: int) -> int:
-        """Least number of rows of the verification of a tree of `nodes` nodes. If costs chose the size, it is this size
-        even for a smaller tree, so that few graphs are captured.
+        """Rows of the verification of a tree of `nodes` nodes: the size that costs chose even for a smaller tree, so
+        that few graphs are captured.
         """
         return self.plan.nodes if self.plan else nodes
 
 
-class GraphSession:
-    """Autoregressive, linear, fixed-tree and DynaTree decoding, as in `HostSession`, but with rounds on the device. A
-    round's time includes the draft of its tree, even if the draft ran during the previous round; the commit is part of
-    the verification. The session keeps a slot until the text ends. The rules must fit tensors of fixed shapes. If the
-    user turns a knob and the rules no longer fit, `reopen` opens a session driven by the host for the rest of the text.
-    `sizes` chooses the size of each tree; if `sizes` is None, the rules alone determine the size. `sampling` has the
-    sampling settings for each position; if `sampling` is None, decoding is greedy.
+class GraphSession(Session):
+    """Decoding as in `HostSession`, with rounds on the device. A round's time includes the draft of its tree, even if
+    that ran during the round before; the commit is part of the verification. The session keeps a slot until the text
+    ends. The rules must fit tensors of fixed shapes; if the user turns a knob and they no longer do, `reopen` opens a
+    session of the host for the rest of the text. If `sizes` is None, the rules alone determine the trees' sizes.
     """
 
     def __init__(
@@ -74,7 +72,7 @@ class GraphSession:
         sampling: Schedule | None = None,
         seed: int = 0,
     ) -> None:
-        self._text = list(prompt_ids)
+        self.text = list(prompt_ids)
         self._pair = pair
         self._slots = graph_slots
         self._reopen = reopen
@@ -83,52 +81,44 @@ class GraphSession:
         self._sampling = sampling or Schedule()
         self._seed = seed
         self._followed: int | None = None
-        """Value of `Schedule.turns` (number of changes of the sampling settings) when the settings were last copied to
-        the device; None before the first copy.
-        """
+        """`Schedule.turns` when the sampling settings were last copied to the device."""
         self._limit = TokenLimit(pair.eos, max_new_tokens)
         self._longest = len(prompt_ids) + max_new_tokens
         self._slot = graph_slots.take(pair, self._longest)
         self._has_slot = True
         self._pending = PendingRounds(self._slot)
-        self._tree = TokenTree([self._text[-1]])
+        self._tree = TokenTree([self.text[-1]])
         self._draft: _Draft | None = None
-        """Draft of the current tree; None if the tree has only its root."""
+        """None if the tree has only its root."""
         self._verification: PendingRound | None = None
-        """Verification of the current tree, if it is already queued; else None."""
+        """Verification of the current tree, if it is already queued."""
         self._read = len(prompt_ids) - 1
-        """Number of the text's tokens that the draft model has read."""
+        """Tokens of the text that the draft model has read."""
         self._observation: tuple[Plan, list[int]] | None = None
-        """Size of the last tree, and ranks of its accepted nodes; None once the acceptance model has learned from them.
-        """
+        """Size of the last tree, and ranks of its accepted nodes, until the acceptance model has learned from them."""
         self._untaught: tuple[Plan | None, Outcome] | None = None
         """Size and outcome of the latest round whose times `_sizes` has not learnt yet."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Seconds and number of forward passes of the drafts that no round's figures include yet."""
+        """Of the drafts that no round's figures include yet."""
         self._instead: Session | None = None
 
     @property
-    def text(self) -> Sequence[int]:
-        """Token ids of the prompt and of all committed tokens."""
-        return self._instead.text if self._instead else self._text
-
-    @property
     def waits(self) -> int:
-        """How many times the host has waited for the device in the rounds so far."""
+        """How many times the host has waited for the device."""
         return self._pending.waits
 
     @without_gradients()
     def prefill(self) -> float:
-        """Reads the prompt without its last token, then drafts the first tree. Returns the seconds for the prompt; the
-        seconds for the draft are part of the first round.
+        """Reads the prompt without its last token, then drafts the first tree, whose seconds are part of the first
+        round.
         """
         self._pending.clock.resume()
         begun = self._slot.mark()
-        self._slot.begin(self._text, self._knobs.rule if self._knobs else None)
+        self._slot.begin(self.text, self._knobs.rule if self._knobs else None)
         self._follow()
         done = self._slot.mark()
         done.wait()
-        self._draft = self._next_draft() if self._slot.drafts_after(len(self._text)) else None
+        self._draft = self._next_draft() if self._slot.drafts_after(len(self.text)) else None
         if self._draft:
             self._draft_again(self._draft)
         self._pending.waits = 0
@@ -137,10 +127,9 @@ class GraphSession:
 
     @without_gradients()
     def step(self, turns: tuple[Turn, ...], at_stage: AtStage = go_on) -> Outcome:
-        """Verifies and commits the current tree; queues the next draft or verification while the device verifies."""
         if self._instead:
             return self._instead.step(turns, at_stage)
-        self._slots.settle(self._text)
+        self._slots.settle(self.text)
         clock = self._pending.clock
         begun_s = clock.resume() - self._draft_s
         self._teach_times()
@@ -156,7 +145,7 @@ class GraphSession:
             draft_forwards=self._draft_forwards,
             knobs=self._knobs.adaptive if self._knobs else None,
             rules=self._knobs.rules if self._knobs else None,
-            room=self._pair.context - len(self._text),
+            room=self._pair.context - len(self.text),
             turned_before=turned,
             round_s=clock.seconds() - begun_s,
         )
@@ -178,23 +167,20 @@ class GraphSession:
 
     @without_gradients()
     def prepare(self) -> str:
-        """Captures one CUDA graph that the text needs now or will need as it grows; see `Prepares`."""
+        """Captures one CUDA graph that the text needs now or as it grows."""
         if not self._has_slot:
             return ""
         expected = sizes_of_rounds(self._knobs.rule if self._knobs else None, drafts=not self._pair.looks_up)
-        return self._slot.capture_one(expected, (len(self._text), min(len(self._text) + AHEAD, self._longest)))
+        return self._slot.capture_one(expected, (len(self.text), min(len(self.text) + AHEAD, self._longest)))
 
     def close(self) -> None:
-        """Releases the slot for another text."""
         self._teach_times()
         if self._has_slot:
             self._slots.give_back(self._slot)
             self._has_slot = False
 
     def _teach_times(self) -> None:
-        """Lets the choice of sizes learn the latest round's times, once the caller of `step` has told that the round
-        has not stalled.
-        """
+        """Once the caller of `step` has told whether the round stalled."""
         if self._untaught and self._sizes:
             plan, outcome = self._untaught
             if not outcome.stalled_s:
@@ -202,34 +188,33 @@ class GraphSession:
         self._untaught = None
 
     def _follow(self) -> None:
-        """If the sampling settings have changed, copies them to the device for the positions after the text.
-
-        For positions whose tokens are already being computed on the device, settings never change.
+        """Copies changed sampling settings for the positions after the text; those of positions that are being computed
+        never change.
         """
-        end = len(self._text)
+        end = len(self.text)
         if self._followed != self._sampling.turns:
             self._slot.state.sampling.follow(self._seed, self._sampling, end)
             self._followed = self._sampling.turns
         self._slot.verifier = device_verifier(self._sampling, end)
 
     def _turn(self) -> None:
-        """Copies the knobs' new values to the device; a tree that was drafted with the old values is drafted again."""
+        """Copies the knobs to the device; a tree that was drafted with the old values is drafted again."""
         if self._knobs:
             self._slot.state.rule.turn(self._knobs.rule)
         if self._draft:
             if self._verification:
-                self._slot.state.withdraw(len(self._text), drafted=self._draft.rows(len(self._tree)) > 1)
+                self._slot.state.withdraw(len(self.text), drafted=self._draft.rows(len(self._tree)) > 1)
                 self._verification = None
-            self._tree, self._draft = TokenTree([self._text[-1]]), self._next_draft()
+            self._tree, self._draft = TokenTree([self.text[-1]]), self._next_draft()
             if self._draft:
                 self._draft_again(self._draft)
 
     def _next_draft(self) -> _Draft | None:
-        """The next draft, or None for a round without a draft."""
+        """None for a round without a draft."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
-        greedy = self._sampling.greedy_from(len(self._text))
+        greedy = self._sampling.greedy_from(len(self.text))
         read = drafted if greedy and rule.growth.sharpness == 1 else drafted_with_own
         if self._sizes is None:
             return _Draft(shape(rule), None, read)
@@ -240,10 +225,9 @@ class GraphSession:
         return _Draft(beam(rule, plan.depth), plan, read) if plan else None
 
     def _draft_again(self, draft: _Draft) -> None:
-        """Drafts the next tree and waits for it."""
-        pending = self._pending.draft(draft.shape, len(self._text), draft.most)
-        self._tree = draft.read(self._pending.wait(self._pending.report()), self._text[-1])
-        self._read = len(self._text)
+        pending = self._pending.draft(draft.shape, len(self.text), draft.most)
+        self._tree = draft.read(self._pending.wait(self._pending.report()), self.text[-1])
+        self._read = len(self.text)
         self._draft_s += pending.seconds
         self._draft_forwards += draft.shape.deepest
 
@@ -251,15 +235,15 @@ class GraphSession:
         """Verifies and commits the tree, queues the next draft, waits once, and queues the next verification."""
         tree, draft = outcome.tree, self._draft
         rows, deepest = draft.rows(len(tree)) if draft else 1, self._deepest
-        pending = self._verification or self._pending.verification(rows, len(self._text), deepest)
-        length = len(self._text) + max(tree.depths) + 1
-        follows, drafting, ahead, caught_up, goes_on = None, None, None, False, len(self._text) + 1 < self._longest
+        pending = self._verification or self._pending.verification(rows, len(self.text), deepest)
+        length = len(self.text) + max(tree.depths) + 1
+        follows, drafting, ahead, caught_up, goes_on = None, None, None, False, len(self.text) + 1 < self._longest
         if goes_on:
             follows = self._next_draft()
         if follows:
             caught_up = not draft and length - self._read > self._slot.draft.first
             if caught_up:
-                self._slot.catch_up(self._read, len(self._text))
+                self._slot.catch_up(self._read, len(self.text))
             drafting = self._pending.draft(follows.shape, length, follows.most)
         # Draft and verification write different parts of the report, so one copy to the host has both results.
         arrival = self._pending.report()
@@ -268,18 +252,18 @@ class GraphSession:
         report = self._pending.wait(arrival)
         bonus = self._commit(outcome, report)
         if follows and not outcome.finished:
-            self._slot.verifier = device_verifier(self._sampling, len(self._text))
-            ahead = self._pending.verification(follows.rows(drafted_nodes(report)), len(self._text), deepest)
+            self._slot.verifier = device_verifier(self._sampling, len(self.text))
+            ahead = self._pending.verification(follows.rows(drafted_nodes(report)), len(self.text), deepest)
         self._verification = ahead
         # The host's work below overlaps with the next verification.
         if ahead:
-            self._slots.ahead = self._text, ahead.done
+            self._slots.ahead = self.text, ahead.done
         outcome.target_forwards, outcome.verify_s, outcome.commit_s = 1, pending.seconds, 0.0
         if draft:
-            self._read = len(self._text) - self._slot.draft.unread(len(outcome.committed))
+            self._read = len(self.text) - self._slot.draft.unread(len(outcome.committed))
             self._observation = (draft.plan, ranks(tree.path_logprobs, outcome.accepted)) if draft.plan else None
         if follows:
-            self._read = len(self._text)
+            self._read = len(self.text)
         self._draft, self._tree = follows, follows.read(report, bonus) if follows else TokenTree([bonus])
         self._draft_s = drafting.seconds if drafting else 0.0
         self._draft_forwards = follows.shape.deepest + caught_up if follows else 0
@@ -287,32 +271,28 @@ class GraphSession:
 
     @property
     def _deepest(self) -> int:
-        """Maximum number of levels below the root."""
         return int(self._knobs.rule.growth.deepest) if self._knobs else 0
 
     def _commit(self, outcome: Outcome, report: NDArray[np.float64]) -> int:
-        """Appends the tokens of a verified tree to the text; returns the token after the last accepted node."""
+        """Returns the token after the last accepted node."""
         outcome.accepted, bonus = verified(report, len(outcome.tree))
         outcome.committed, outcome.finished = self._limit.cut(
             [*(outcome.tree.tokens[node] for node in outcome.accepted), bonus]
         )
-        self._text.extend(outcome.committed)
+        self.text.extend(outcome.committed)
         return bonus
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Counts all drafts that no round includes yet as part of this round, with their time and forward passes, even
-        if a draft's tree is never verified.
-        """
+        """Counts the drafts that no round includes yet as part of this one, even if their trees are never verified."""
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0
 
     def _hand_over(self, turns: tuple[Turn, ...], turned: list[Turn], at_stage: AtStage) -> Outcome:
-        """Opens a session driven by the host for the rest of the text, lets it read the whole text so far, and decodes
-        this round with it.
-        """
+        """Decodes this round and the rest of the text with a session of the host."""
         self.close()
-        self._instead = self._reopen(self._text, self._longest - len(self._text), self._knobs)
+        self._instead = self._reopen(self.text, self._longest - len(self.text), self._knobs)
+        self.text = self._instead.text
         read_s = self._instead.prefill()
         outcome = self._instead.step(turns, at_stage)
         outcome.turned_before = turned

@@ -45,21 +45,19 @@ from decoder.verify.greedy import GreedyVerifier
 from decoder.verify.verifier import DeviceVerifier
 
 CHUNK = 512
-"""Maximum number of prompt tokens in one forward pass."""
+"""Prompt tokens in one forward pass."""
 BEYOND = 40
-"""Number of cache slots at the end of a KV store that no attention reads; at least `HEAD_ROWS`, since that many rows of
-a head's first pass may be at positions before the text.
+"""Slots at the end of a KV store that no attention reads; at least `HEAD_ROWS`, since so many rows of a head's first
+pass may be at positions before the text.
 """
 MOST = MOST_NODES, MOST_ROWS
-"""Maximum numbers of rows after the text: of the target, and of the draft."""
+"""Rows after the text: of the target, and of the draft."""
 AHEAD = 64
-"""During idle time, graphs are captured in advance for a text that is up to this number of tokens longer than the
-current text.
-"""
+"""In idle time, graphs are captured for a text that is up to this number of tokens longer."""
 Work = Callable[[], None]
 Form = StaticForward | StaticHead
 Forms = tuple[StaticForward] | tuple[StaticForward, Form]
-"""Static forms of the target and, if a model or head drafts, of the draft."""
+"""Of the target and, if a model or head drafts, of the draft."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +72,9 @@ class _Repeatable:
 
 
 class GraphSlot:
-    """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory.
-
-    `draft` is None for a pair with neither a draft model nor a head. If `graphs` is None, all work runs by plain calls.
-    `capturable` is the set of kinds of work that are known to be capturable; all slots with the same forward forms of
-    both models share this set. `operators` are the functions of drafts and verifications.
+    """Keys and values of target and draft, one device state, and the CUDA graphs that use this memory; without
+    `graphs`, work runs by plain calls. All slots with the same forms of both models share `capturable`, the kinds of
+    work known to be capturable.
     """
 
     def __init__(
@@ -98,11 +94,9 @@ class GraphSlot:
         self.capturing_s = 0.0
         free = [side.store.shape[3] - padded(rows) for side, rows in zip(self._sides, MOST, strict=False)]
         self._room = min(free) - BEYOND
-        """Number of cache slots for a text."""
+        """Cache slots for a text."""
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """Verifier for all work that is queued later; it also estimates the probabilities that the growth of draft
-        trees uses.
-        """
+        """For all work that is queued later; it also estimates the probabilities by which drafts grow."""
         self._graphs = graphs
         self._operators = operators
         self._capturable = capturable
@@ -113,25 +107,22 @@ class GraphSlot:
 
     @property
     def draft(self) -> Side | HeadPart:
-        """The draft model's or the head's part; must only be used for a pair with either."""
+        """Must only be used for a pair with a draft model or head."""
         assert self._draft is not None, "only slots with a draft model or a head draft"  # noqa: S101 - a programmer's mistake
         return self._draft
 
     def drafts_after(self, length: int) -> bool:
-        """Whether trees can be drafted after `length` tokens: a head drafts from what the target has read."""
+        """A head drafts from what the target has read."""
         return self._draft is None or length > self._draft.lag
 
     def mark(self) -> Mark:
-        """A mark at the current end of the device's stream."""
         return Mark(self.target.store.device)
 
     def fits(self, models: Forms, longest: int, *, graphs: bool, operators: Operators = PLAIN) -> bool:
-        """Whether the slot belongs to these models and operators, and has room for a text of `longest` tokens."""
         alike = tuple(side.forward for side in self._sides) == models and self._operators is operators
         return alike and graphs == (self._graphs is not None) and self._room - DEEPEST - 1 >= longest
 
     def begin(self, text: Sequence[int], rule: TreeRule | None) -> None:
-        """Reads a new text without its last token."""
         self._in_use.clear()
         self.state.begin(text, rule)
         for side in self._sides if rule else self._sides[:1]:
@@ -140,27 +131,25 @@ class GraphSlot:
             _read_all(side, self.state, 0, len(text) - 1)
 
     def catch_up(self, start: int, end: int) -> None:
-        """Lets the draft model read the text from position `start` to `end`, exclusive. This is needed before a draft
-        if more tokens are unread than the draft's first pass reads. The host does not wait for the device.
-        """
+        """Lets the draft read more unread tokens than its first pass reads; the host does not wait."""
         _read_all(self.draft, self.state, start, end)
 
     def drafting(self, shape: Shape, length: int) -> Work:
-        """A function that drafts a tree after a text of at most `length` tokens and writes it to the report."""
+        """Drafts a tree after at most `length` tokens into the report."""
         self._in_use[shape] = None
         return self._repeated(self._draft_of(shape, length))
 
     def verification(self, nodes: int, length: int, deepest: int) -> Work:
-        """A function that verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after
-        a text of at most `length` tokens.
+        """Verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after at most
+        `length` tokens.
         """
         size = nodes, levels(nodes, deepest)
         self._in_use[size] = None
         return self._repeated(self._verification_of(*size, length))
 
     def capture_one(self, expected: Sequence[Size], lengths: Sequence[int]) -> str:
-        """Captures one CUDA graph, if any graph is missing of the sizes that are expected or that this text has used,
-        for texts of these lengths. Returns how many graphs there are, in words, or nothing if no graph was missing.
+        """Captures one graph, if any is missing of the sizes that are expected or in use, for texts of these lengths.
+        Returns how many there are, in words, or nothing if none was missing.
         """
         if self._graphs is None:
             return ""
@@ -218,9 +207,8 @@ class GraphSlot:
         self.capturing_s += time.perf_counter() - started
 
     def _undo(self) -> Work:
-        """A function that restores the current contents of the device state and of the draft's store, after some work
-        has changed them. The target's store is not restored, since the rows that the work overwrites are computed
-        again.
+        """Restores the device state and the draft's store after some work. The rows of the target's store that it
+        overwrites are computed again.
         """
         restore = self.state.saved()
         if self._draft is None:
@@ -237,11 +225,7 @@ class GraphSlot:
 
 
 def tried(work: Work, undo: Work, device: torch.device) -> None:
-    """Runs the work once to check that it can be captured, then undoes the work.
-
-    Raises:
-        NotCapturableError: A CUDA graph cannot contain the work.
-    """
+    """Runs and undoes the work. Raises NotCapturableError if a CUDA graph cannot contain it."""
     try:
         refuse_waits(work, device)
     finally:
@@ -249,9 +233,7 @@ def tried(work: Work, undo: Work, device: torch.device) -> None:
 
 
 def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
-    """Captures work, which must be capturable, as a CUDA graph. Replays the graph once, since the first replay uploads
-    the graph to the device.
-    """
+    """Replays the graph once too, since the first replay uploads it to the device."""
     replay = graphs.capture(work, undo)
     replay()
     undo()
@@ -259,16 +241,14 @@ def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
 
 
 def new_store(forward: Form, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-    """A KV store, created outside of inference mode, since compiled passes treat inference tensors differently."""
+    """Created outside of inference mode, since compiled passes treat inference tensors differently."""
     with torch.inference_mode(mode=False):
         return forward.new_store(capacity)
 
 
 def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart | None]:
-    """Parts of target and draft for a text of up to `most` cache slots; None without a draft model and a head.
-
-    Raises:
-        PairError: A head drafts, and the target runs as a Hugging Face module.
+    """For a text of up to `most` cache slots. Raises PairError if a head drafts and the target runs as a Hugging Face
+    module.
     """
     sizes, target = (pair.vocabulary, pair.context), forms[0]
     store, *others = (new_store(form, most + padded(rows) + BEYOND) for form, rows in zip(forms, MOST, strict=False))
@@ -284,14 +264,13 @@ def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart |
 
 
 def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
-    """Reads the first tokens of a text; returns the logits after each token."""
+    """Logits after each token of a text's beginning."""
     ids = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(len(ids), device=ids.device)
     return side.logits(ids, places, places, causal_bias(side.store, len(ids), 0))
 
 
 def _read_all(part: Part, state: DeviceState, start: int, end: int) -> None:
-    """Reads the text from position `start` to `end`, exclusive."""
     last = end - part.lag
     for first in range(max(0, start - part.lag), last, CHUNK):
         places = state.steps(first, min(first + CHUNK, last))
@@ -300,41 +279,39 @@ def _read_all(part: Part, state: DeviceState, start: int, end: int) -> None:
 
 
 def causal_bias(store: Float[Tensor, "L 2 H S D"], rows: int, first: int) -> Float[Tensor, "N M"]:
-    """Causal attention bias of `rows` tokens of a text, starting at position `first`."""
     causal = torch.ones((rows, rows), dtype=torch.bool, device=store.device).tril()
     return visibility(torch.full((), first, device=store.device), causal, padded(first + rows), store.dtype)
 
 
 @dataclass
 class GraphSlots:
-    """Free slots of a pair, and the state that all slots of the pair share."""
+    """Free slots of a pair, and what all its slots share."""
 
     graphs: bool = True
-    """Whether new slots use CUDA graphs; otherwise they do the same work by plain calls."""
+    """Without graphs, slots do the same work by plain calls."""
     kernels: bool = False
-    """Whether a trial may choose kernels for small parts of rounds (`kernel_trial.py`)."""
+    """Whether a trial may choose kernels (`kernel_trial.py`)."""
     kernels_later: bool = False
     """Whether the trial of a pair's first start is left in `pending`, for idle time between texts."""
     pending: Iterator[str] = field(default_factory=lambda: iter(()))
-    """The trial that was left for later: each step does a small part of it and gives the progress in words."""
+    """Each step does a small part of the trial and gives the progress in words."""
     operators: Operators = PLAIN
-    """Functions of drafts and verifications in new slots."""
+    """Of new slots."""
     refused: str | None = None
-    """Reason why the host drives rounds; None if rounds run on the device."""
+    """Why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """The text whose session has already queued work for its next round, and the mark at the end of this work; None if
-    no session has queued such work.
-    """
+    """The text whose session has already queued work for its next round, and the mark at its end."""
     costs: PlanCosts = field(default_factory=PlanCosts)
+    forms: dict[LanguageModel, StaticForward] = field(default_factory=dict)
+    """Static forms of the models, for slots that are taken later; see `forward`."""
     _free: list[GraphSlot] = field(default_factory=list)
-    _forwards: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     _capturable: dict[Forms, set[Hashable]] = field(default_factory=dict)
-    """Kinds of work that are known to be capturable; keys are the forward forms of both models."""
+    """Kinds of work that are known to be capturable, by the forms of both models."""
     _captures: Graphs | None = None
 
     @without_gradients()
     def take(self, pair: Pair, longest: int) -> GraphSlot:
-        """A free slot with room for a text of `longest` tokens; if no free slot is large enough, a new slot."""
+        """A free slot with room for `longest` tokens, or a new one."""
         models = self._forms(pair)
         # Slots that are too small are dropped: their memory is needed for a larger slot.
         self._free = [
@@ -351,64 +328,46 @@ class GraphSlots:
         return (target, drafts) if drafts else (target,)
 
     def settle(self, text: object) -> None:
-        """Waits for work that another text's session has already queued for its next round, so that this work does not
-        distort timings.
+        """Waits for work that another text's session has queued for its next round, so that it does not distort
+        timings.
         """
         if self.ahead and self.ahead[0] is not text:
             self.ahead[1].wait()
             self.ahead = None
 
     def give_back(self, slot: GraphSlot) -> None:
-        """Frees a slot for another text."""
         self._free.append(slot)
 
     def forward(self, model: LanguageModel) -> StaticForward:
-        """Static forward form of a model, made on first use."""
-        if model not in self._forwards:
-            self._forwards[model] = static_forward(model)
-        return self._forwards[model]
+        if model not in self.forms:
+            self.forms[model] = static_forward(model)
+        return self.forms[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair that contains `model`; the new slots use the existing static form of this model, but
-        with its own layers, since kernels are tried anew.
-        """
-        form = self._forwards.get(model)
+        """Slots for another pair that contains `model`, with its form without kernels, which are tried anew."""
+        form = self.forms.get(model)
         forms = {model: form.plain if isinstance(form, NativeModel) else form} if form else {}
-        return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, _forwards=forms)
+        return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, forms=forms)
 
     def beside(self) -> "GraphSlots":
-        """Slots of the same pair, none of them free, in which other operators and static forms can be tested."""
-        return GraphSlots(self.graphs, self.kernels, _forwards=dict(self._forwards), _captures=self._captures)
+        """Slots of the same pair in which other operators and forms can be tested."""
+        return GraphSlots(self.graphs, self.kernels, forms=dict(self.forms), _captures=self._captures)
 
     def take_over(self, tested: "GraphSlots") -> None:
-        """Uses the operators and static forms that were tested in slots `beside`, and drops the free slots, whose
-        graphs have others. No text may be open.
+        """Uses what was tested in slots `beside`, and drops the free slots, whose graphs have others. No text may be
+        open.
         """
         self.operators, self.costs = tested.operators, tested.costs
-        self._forwards = {model: tested.forward(model) for model in self._forwards}
+        self.forms = {model: tested.forward(model) for model in self.forms}
         self._free.clear()
 
-    def form(self, model: LanguageModel) -> StaticForward | None:
-        """Static forward form of a model; None if it has not been made yet."""
-        return self._forwards.get(model)
-
     def forget(self) -> None:
-        """Drops all slots and static forms."""
         self._free, self._captures = [], None
-        self._forwards.clear()
+        self.forms.clear()
         self._capturable.clear()
 
-    def run(self, model: LanguageModel, forward: StaticForward) -> None:
-        """Sets the static form of a model, for all slots that are taken later."""
-        self._forwards[model] = forward
-
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """A function that repeats the work, as a CUDA graph if slots use graphs. Making the graph also runs the work,
-        and does not undo it.
-
-        Raises:
-            NotCapturableError: A CUDA graph cannot contain the work.
-        """
+        """The work, as a CUDA graph if slots use graphs; making it also runs the work. Raises NotCapturableError."""
         if not self.graphs:
             return work
         tried(work, lambda: None, device)

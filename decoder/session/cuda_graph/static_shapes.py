@@ -16,84 +16,74 @@ from decoder.forward.windows import SLIDING, Windows
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
-"""Maximum number of rows of one draft."""
+"""Rows of one draft."""
 BUCKETS = (1, 8, 32, 64, 128, 264)
-"""Possible numbers of rows of a verification; the last number is enough for 256 drafted nodes and their root. Fewer
-than 8 rows would not be faster: a GPU multiplies at least 8 rows at once, and in small verifications most time goes
-into reading the weights."""
+"""Rows of a verification; the last is enough for 256 drafted nodes and their root. Fewer than 8 would not be faster: a
+GPU multiplies at least 8 rows at once, and most time goes into reading the weights.
+"""
 MOST_NODES = BUCKETS[-1]
-"""Maximum number of nodes of a tree, including its root."""
+"""With the root."""
 DEEPEST = 32
 WINDOW = 63
-"""Largest window of the history rule, in rounds; the depth acceptances of this number of rounds can be added in 64 bits
-without rounding.
-"""
+"""Largest window of the history rule: so many depth acceptances can be added in 64 bits without rounding."""
 SLACK = 1e-4
-"""The path probabilities of a level may sum to 1 + SLACK, due to float32 rounding."""
+"""The path probabilities of a level may sum to 1 + SLACK, by rounding in float32."""
 FIRST_ROWS = 2
-"""Number of rows of a draft model's first pass, which reads the text's last tokens. After rounds without a draft, it
-reads the tokens before them in a pass of its own."""
-HEAD_ROWS = DEEPEST + 1
-"""Number of rows of a drafting head's first pass, which reads a round's accepted nodes and its bonus token, all of them
-with the target's states."""
-SHORTEST = 256
-"""Number of cache slots for the shortest texts."""
-ROUNDED = 512
-"""The number of cache slots for a text is a multiple of this number."""
-GRAIN = 64
-"""Numbers of rows and slots are rounded up to a multiple of this number, since attention kernels read keys in blocks of
-at most 64."""
-BEAM = 16
-"""Number of nodes of a level that get children if costs decide the size of each round's tree."""
-MOST_USUAL = SIZES[-1]
-"""For rules with trees of varying size, verifications are compiled in advance up to this number of rows; larger
-verifications are rare.
+"""Rows of a draft model's first pass, which reads the text's last tokens; after rounds without a draft, a pass before
+it reads the others.
 """
+HEAD_ROWS = DEEPEST + 1
+"""Rows of a head's first pass, which reads a round's accepted nodes and its bonus token with the target's states."""
+SHORTEST = 256
+"""Cache slots for the shortest texts."""
+ROUNDED = 512
+"""The cache slots of a text are a multiple of this number."""
+GRAIN = 64
+"""Rows and slots are rounded up to a multiple, since attention kernels read keys in blocks of at most 64."""
+BEAM = 16
+"""Nodes of a level that get children if costs decide the size of each round's tree."""
+MOST_USUAL = SIZES[-1]
+"""For trees of varying size, verifications are compiled in advance up to this number of rows."""
 
 CHUNKED = "chunks of attention may end within a draft tree, but in a CUDA graph each node attends to all its ancestors"
 SHORT = (
     f"attention windows of at most {DEEPEST} tokens may end within a draft tree, but in a CUDA graph each node attends "
     "to all its ancestors"
 )
-"""Reasons why passes with attention windows are not captured as CUDA graphs."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of a draft's tensors; all growth rules of the same shape share one captured graph."""
+    """Sizes of a draft's tensors; all rules of the same shape share one captured graph."""
 
     widest: int
-    """Maximum number of children of a node."""
+    """Children of a node, at most."""
     widths: tuple[int, ...]
-    """Maximum number of nodes with children at each depth, starting with depth 0."""
+    """Nodes with children at each depth from 0, at most."""
     best: bool
-    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
-    breadth-first order.
-    """
+    """Whether a tree keeps its most probable nodes within the budget, or the first in breadth-first order."""
     even: bool = False
-    """Whether all nodes with children have the same number of children."""
+    """Whether all nodes with children have as many."""
     sharp: bool = False
-    """Whether greedy drafts sharpen the draft's probabilities, and so also compute the draft's own ones."""
+    """Whether greedy drafts sharpen the draft's probabilities, and so compute its own ones too."""
 
     @property
     def deepest(self) -> int:
-        """Depth of the deepest nodes."""
         return len(self.widths)
 
     @cached_property
     def rows(self) -> int:
-        """Number of rows of all passes after the first: one row for each node below the root that may get children."""
+        """Rows of all passes after the first: one for each node below the root that may get children."""
         return sum(self.widths[1:])
 
 
 Size = Shape | tuple[int, int]
-"""Size of work in a round: the shape of a draft, or the numbers of rows and of levels below the root of a verification.
-"""
+"""Work in a round: the shape of a draft, or a verification's rows and levels below the root."""
 
 
 def sizes_of_rounds(rule: TreeRule | None, *, drafts: bool = True) -> list[Size]:
-    """Sizes of the work in rounds under this rule, those with most rows first; None stands for rounds without a draft.
-    Verifications of more than `MOST_USUAL` rows are left out. `drafts`: whether trees are drafted on the device.
+    """Sizes of the work under this rule, those with most rows first, without verifications of more than `MOST_USUAL`
+    rows; None stands for rounds without a draft. `drafts`: trees are drafted on the device.
     """
     if rule is None:
         return [(1, 0)]
@@ -108,12 +98,12 @@ def _rows(size: Size) -> int:
 
 
 def shape(rule: TreeRule) -> Shape:
-    """Shape of drafts under this rule; a knob change that keeps the shape needs no new capture."""
+    """A knob change that keeps the shape needs no new capture."""
     return _shape(rule, int(rule.growth.deepest), 1 << (_growing(rule) - 1).bit_length(), best=rule.budget.best)
 
 
 def beam(rule: TreeRule, depth: int) -> Shape:
-    """Shape of a draft with `depth` levels; the tree keeps its most probable nodes."""
+    """A draft of `depth` levels that keeps its most probable nodes."""
     return _shape(rule, depth, BEAM, best=True)
 
 
@@ -126,13 +116,13 @@ def _shape(rule: TreeRule, depth: int, limit: int, *, best: bool) -> Shape:
 
 
 def _growing(rule: TreeRule) -> int:
-    """Largest number of nodes of one level that get children."""
+    """Nodes of one level that get children, at most."""
     n_max, stop = rule.budget.n_max, rule.growth.stop
     return n_max if stop == 0 else min(n_max, math.floor((1 + SLACK) / stop))
 
 
 def most_nodes(rule: TreeRule) -> int:
-    """Number of nodes of the largest tree under this rule, including the root."""
+    """Of the largest tree under this rule, with the root."""
     width, nodes = 1, 0
     for _ in range(int(rule.growth.deepest)):
         nodes += width * int(rule.growth.wide)
@@ -150,67 +140,66 @@ def fits(rule: TreeRule | None) -> bool:
 
 
 def uncaptured(windows: Windows) -> str:
-    """Reason why passes with these windows are not captured as CUDA graphs; empty if they can be captured."""
+    """Why passes with these windows are not captured; empty if they can be."""
     if windows.sizes.keys() - {SLIDING}:
         return CHUNKED
     return SHORT if any(size <= DEEPEST for size in windows.sizes.values()) else ""
 
 
 def bucket(nodes: int) -> int:
-    """Number of rows of the verification of `nodes` nodes, from `BUCKETS`."""
+    """Rows of the verification of `nodes` nodes."""
     return next(size for size in BUCKETS if size >= nodes)
 
 
 def levels(nodes: int, deepest: int) -> int:
-    """Largest number of levels below the root of a tree of `nodes` nodes that is at most `deepest` levels deep."""
+    """Levels below the root that a tree of `nodes` nodes may have, at most `deepest`."""
     return min(deepest, nodes - 1)
 
 
 def slots(length: int) -> int:
-    """Number of cache slots that attention reads for a text of at most `length` tokens: a power of two from `SHORTEST`.
-
-    Each further number would need as many graphs as the text has sizes of rounds. The price of the coarse numbers is
-    attention to empty slots: in each layer, about 0.6 microseconds per 64 slots.
+    """Cache slots that attention reads for at most `length` tokens: a power of two, since each further number would
+    need as many graphs as the text has sizes of rounds. The price is attention to empty slots: about 0.6 us a layer per
+    64 slots.
     """
     return max(SHORTEST, 1 << (length - 1).bit_length())
 
 
 def padded(rows: int) -> int:
-    """A number of rows or slots, rounded up to a multiple of `GRAIN`."""
+    """Rounded up to a multiple of `GRAIN`."""
     return -(-rows // GRAIN) * GRAIN
 
 
 def room(longest: int) -> int:
-    """Number of cache slots for a text of up to `longest` tokens. It is rounded up, so that a slightly longer text fits
-    into the same memory, and can use the graphs that were captured for it.
+    """Cache slots for a text of up to `longest` tokens, rounded up, so that a slightly longer text fits into the same
+    memory and uses the same graphs.
     """
     return -(-(longest + DEEPEST + 1) // ROUNDED) * ROUNDED
 
 
 def visible(length: int, rows: int, most: int) -> int:
-    """Number of cache slots that attention reads for a text of at most `length` tokens and `rows` rows after it, if the
-    cache has room for a text of `most` tokens.
+    """Cache slots that attention reads for at most `length` tokens and `rows` rows after them, in a cache for a text of
+    `most` tokens.
     """
     return min(slots(length), most) + padded(rows)
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Numbers of rows of the forward passes in rounds, in ascending order, for each model."""
+    """Rows of the forward passes in rounds, ascending."""
 
     draft: tuple[int, ...]
     target: tuple[int, ...]
 
 
 def passes(rules: Iterable[TreeRule | None]) -> Passes:
-    """Sizes of the passes in rounds on the device under these rules; None stands for rounds without a draft."""
+    """Under these rules; None stands for rounds without a draft."""
     fitting = [rule for rule in rules if rule is not None and fits(rule)]
     return of_sizes(fitting, (rows for rule in fitting for rows in _verified(rule)))
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """Sizes of the draft's passes under these rules, and of the target's passes. The target's passes are verifications
-    of one node, and of the numbers of nodes in `verified`, rounded up to sizes in `BUCKETS`.
+    """The draft's passes under these rules, and the target's: of one node, and of the numbers in `verified`, rounded up
+    to `BUCKETS`.
     """
     drafted = {rows for rule in rules for size in _shapes(rule) for rows in (FIRST_ROWS, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
@@ -225,7 +214,7 @@ def _shapes(rule: TreeRule) -> Iterator[Shape]:
 
 
 def _verified(rule: TreeRule) -> Iterator[int]:
-    """Numbers of rows that verifications may have if trees grow under this rule."""
+    """Rows that verifications may have under this rule."""
     if rule.budget.by_cost:
         yield from SIZES
     elif rule.growth.wide == 1:

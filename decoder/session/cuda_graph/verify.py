@@ -18,13 +18,14 @@ from decoder.session.cuda_graph.draft import Part, Side
 from decoder.tree_rules import adapted
 
 Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
-"""See `DeviceVerifier.choose`. A node is accepted if its parent is accepted and its token is the target's choice after
-the parent. At most one of several siblings is accepted, since siblings have different tokens."""
+"""See `DeviceVerifier.choose`. A node is accepted if its parent is and its token is the target's choice after the
+parent; of siblings at most one is, since their tokens differ.
+"""
 
 
 @dataclass(frozen=True)
 class TreeRows:
-    """Inputs of a verification's pass, one row for each node, and the places of the tokens after the nodes."""
+    """Inputs of a verification's pass, one row for each node."""
 
     tokens: Int[Tensor, "N"]
     positions: Int[Tensor, "N"]
@@ -34,19 +35,19 @@ class TreeRows:
     above: Bool[Tensor, "N N"]
     """See `ancestors`."""
     after: Int[Tensor, "N"]
-    """Consecutive places of the text, from the first place after the root."""
+    """Consecutive places of the text, from the first after the root."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Cache slots from which the accepted path's keys and values move, in the order of the path without its root."""
+    """Cache slots from which the accepted path's keys and values move, in the path's order without its root."""
 
     target: Int[Tensor, "D"]
     draft: Int[Tensor, "D"]
 
 
 def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
-    """Rows of the state's tree in a pass of `nodes` rows over `slots` cache slots."""
+    """In a pass of `nodes` rows over `slots` cache slots."""
     around = state.length + state.steps(-2, nodes)
     row_slots = around[1:-1]
     above = ancestors(state.nodes[PARENT, :nodes], deepest, state.identity)
@@ -62,9 +63,7 @@ def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots:
 
 def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], deepest: int) -> Moves | None:
     """Accepts the nodes that the target has chosen, commits their path, and applies the history rule; returns the moves
-    of keys and values that the commit needs, None for a tree without levels below the root.
-
-    `choices` are the target's choices after each node.
+    that the commit needs, None for a tree without levels below the root.
     """
     nodes = len(choices)
     parents, levels = state.nodes[PARENT, :nodes], state.nodes[LEVEL, :nodes]
@@ -88,7 +87,7 @@ def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], d
 
 @dataclass(frozen=True)
 class VerificationOperators:
-    """Parts of a verification that a kernel may replace; by default the plain functions."""
+    """The parts of a verification that a kernel may replace."""
 
     tree_rows: Callable[[Side, DeviceState, int, int, int], TreeRows] = tree_rows
     accept_path: Callable[[DeviceState, TreeRows, Tensor, int], Moves | None] = accept_path
@@ -107,10 +106,8 @@ def verify(
     choose: Choose,
     operators: VerificationOperators = PLAIN,
 ) -> None:
-    """Verifies the state's tree in a pass of `nodes` rows over `slots` cache slots, and commits the accepted path.
-
-    If `draft` is given, the accepted path's keys and values move in the draft model's store too. No node may be deeper
-    than `deepest`.
+    """Verifies the state's tree in a pass of `nodes` rows over `slots` cache slots, and commits the accepted path, in
+    the draft's store too. No node may be deeper than `deepest`.
     """
     rows = operators.tree_rows(target, state, nodes, deepest, slots)
     logits = target.rotated_logits(rows.tokens, target.rotation(rows.positions), rows.slots, rows.bias)
@@ -124,9 +121,7 @@ def verify(
 
 
 def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "M M"]) -> Bool[Tensor, "N N"]:
-    """Mask with one row for each node; the row marks the node and its ancestors. In `parents`, the parent of the root
-    is the root itself.
-    """
+    """Each row marks a node and its ancestors. In `parents`, the root's parent is the root."""
     count, reach = len(parents), 1
     ways = identity[:count, :count].scatter(1, parents[:, None], 1.0)
     while reach < deepest:
@@ -138,16 +133,14 @@ def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "
 def tree_bias(
     side: Side, columns: Int[Tensor, "S"], row_slots: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
 ) -> Float[Tensor, "N S"]:
-    """Attention bias of a tree's rows: each row attends to all slots before the tree and, within the tree, to itself
-    and its ancestors.
-    """
+    """Each row attends to all slots before the tree and, within the tree, to itself and its ancestors."""
     before = (columns < row_slots[0]).expand(len(row_slots), -1)
     return side.bias(before.index_copy(1, row_slots, above))
 
 
 def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:
-    """Appends the committed tokens to the text. The entries of `tokens` beyond the path's end are written too, but the
-    text's length does not include them, and later tokens overwrite them.
+    """Entries of `tokens` beyond the path's end are written too, but the text's length excludes them, and later tokens
+    overwrite them.
     """
     state.text.index_copy_(0, after[: len(path)], tokens)
     state.length.add_(state.committed)
@@ -155,9 +148,7 @@ def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"]
 
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
-    """Applies the history rule after a tree whose deepest node has this level. The result is bit-identical to the
-    result of the host's rounds.
-    """
+    """Applies the history rule after a tree whose deepest node has this level; bit-identical to the host's."""
     growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
     state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)

@@ -15,27 +15,21 @@ from decoder.verify.lossless.random_generator import RandomGenerator
 
 @dataclass(frozen=True)
 class Stop:
-    """A node at which the accepted path may end; it is accepted or refused as the path's end."""
-
     node: int
     probability: float
-    """Probability that the path ends at this node, given that all earlier stops were refused."""
+    """Given that all earlier stops were refused."""
     removed: float
-    """Factor on q in the next token's distribution, (p - removed q)+ normalised; with factor 0 the distribution
-    is p.
-    """
+    """Factor on q in the next token's distribution, (p - removed q)+ normalised."""
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """The stop at which the path ends. Stops are tried in order, and each is accepted with its probability. If no other
-    stop is accepted, the path ends at the last stop, the root.
-    """
+    """Where the path ends: stops are tried in order, each accepted with its probability; the last one is the root."""
     *above_root, root = stops
     return next((stop for stop in above_root if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
-    """Probability that the verifier accepts each node, given the tree; 1 for the root."""
+    """How probably each node is accepted, given the tree; 1 for the root."""
     probabilities, left = [0.0] * len(tree), 1.0
     for stop in stops:
         probabilities[stop.node] += stop.probability * left

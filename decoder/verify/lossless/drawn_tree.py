@@ -15,41 +15,37 @@ from decoder.tree import TokenTree, depths
 
 @dataclass(frozen=True)
 class DrawnTree:
-    """Parallel tuples with one entry for each node; node 0 is the root, and a parent comes before its children."""
+    """One entry for each node; node 0 is the root, and a parent comes before its children."""
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
-    """Index of each node's parent; -1 for the root."""
+    """-1 for the root."""
     children: tuple[tuple[int, ...], ...]
-    """Child nodes of each node, in the order of sampling; a child that was sampled several times is listed as many
-    times.
-    """
+    """In the order of sampling; a child that was sampled several times is listed as many times."""
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @cached_property
     def depths(self) -> list[int]:
-        """Number of drafted tokens from the root to each node."""
         return depths(self.parents)
 
     def drawn(self, node: int) -> list[int]:
-        """The tokens sampled after a node, in the order of sampling, with duplicates."""
+        """In the order of sampling, with duplicates."""
         return [self.tokens[child] for child in self.children[node]]
 
     def child(self, node: int, token: int) -> int | None:
-        """The node's child with this token; None if the token was not drafted after the node."""
         return next((child for child in self.children[node] if self.tokens[child] == token), None)
 
     def slots(self, node: int) -> Iterator[tuple[int, int, bool]]:
-        """For each token sampled after a node: its index, its child node, and whether the child was sampled for the
-        first time.
+        """For each token sampled after a node: its index, its child, and whether the child was sampled for the first
+        time.
         """
         for index, child in enumerate(self.children[node]):
             yield index, child, child not in self.children[node][:index]
 
     def path(self, node: int) -> list[int]:
-        """The nodes on the path to a node, without the root."""
+        """Nodes on the path to a node, without the root."""
         path = []
         while node:
             path.append(node)
@@ -57,26 +53,18 @@ class DrawnTree:
         return path[::-1]
 
     def first_path(self) -> "DrawnTree":
-        """The tree with only the first sampled token after each node, so that a single path remains; nodes keep their
-        numbers.
-        """
+        """Only the first sampled token after each node, so that one path remains; nodes keep their numbers."""
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
     def chain(self) -> list[int]:
-        """All nodes of a tree that is a chain, in order, the root first.
-
-        Raises:
-            ValueError: The tree is not a chain: more than one token was sampled after a node.
-        """
+        """All nodes in order, the root first. Raises ValueError if more than one token was sampled after a node."""
         if any(len(drawn) > 1 for drawn in self.children):
             raise ValueError("the tree is not a chain")
         return list(range(len(self)))
 
 
 def drawn_tree(tree: TokenTree) -> DrawnTree:
-    """Converts a drafted tree for lossless verifiers; if a node has no recorded samples, each of its children counts as
-    sampled once.
-    """
+    """If a node has no recorded samples, each of its children counts as sampled once."""
     children: list[list[int]] = [[] for _ in tree.tokens]
     for node, parent in enumerate(tree.parents[1:], 1):
         children[parent].append(node)
@@ -86,8 +74,8 @@ def drawn_tree(tree: TokenTree) -> DrawnTree:
 
 
 def draft_rows(tree: TokenTree, like: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The draft's rows from which tokens were sampled, as a tensor of the shape, device and dtype of `like`. The rows
-    of nodes without samples are zeros.
+    """The draft's rows from which tokens were sampled, zeros for nodes without samples, of the shape, device and dtype
+    of `like`.
     """
     rows = torch.zeros_like(like)
     for node, draws in (tree.draws or {}).items():

@@ -27,22 +27,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Match:
-    """A match of two independent candidate tokens: win probabilities, and the winner's distribution."""
+    """Of two independent candidate tokens."""
 
     law: Row
-    """Distribution of the winner, shape (V,)."""
+    """The winner's."""
     place: Int[np.ndarray, "V"]
-    """Rank of each token in ascending order of p - q1 q2."""
+    """Rank in ascending order of p - q1 q2."""
     share: Float[np.ndarray, "V"]
-    """Probability with which a token wins against a token of higher rank."""
+    """How probably a token wins against one of higher rank."""
 
     def beats(self, one: int, other: int) -> float:
-        """The probability that token `one` wins against a different token `other`."""
+        """How probably token `one` wins against another one."""
         return float(self.share[one] if self.place[one] < self.place[other] else 1 - self.share[other])
 
 
 def match(target_probs: Row, one: Row, other: Row) -> Match:
-    """The match of candidates with distributions `one` and `other`, shape (V,). Takes O(V log V) time on the host."""
+    """Of candidates with distributions `one` and `other`. Takes O(V log V) time on the host."""
     order = np.argsort(target_probs - one * other, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -71,12 +71,11 @@ def match(target_probs: Row, one: Row, other: Row) -> Match:
 
 
 def _sums_after(row: Row) -> Row:
-    """For each index, the sum of all later entries."""
     return np.concatenate([np.cumsum(row[:0:-1])[::-1], [0.0]]) if len(row) else row
 
 
 def tournament(entries: Sequence[T], meet: Callable[[T, T], T]) -> T:
-    """Winner of a knock-out tournament: in each round, adjacent entries meet; an entry without an opponent advances."""
+    """Knock-out: in each round, adjacent entries meet; an entry without an opponent advances."""
     while len(entries) > 1:
         odd = entries[len(entries) - len(entries) % 2 :]
         entries = [*(meet(one, other) for one, other in zip(entries[::2], entries[1::2], strict=False)), *odd]
@@ -84,8 +83,6 @@ def tournament(entries: Sequence[T], meet: Callable[[T, T], T]) -> T:
 
 
 def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
-    """See `Solve`."""
-
     def meet(one: tuple[Row, int], other: tuple[Row, int]) -> tuple[Row, int]:
         pairing = match(target_probs, one[0], other[0])
         first = one[1] == other[1] or generator.bernoulli(pairing.beats(one[1], other[1]))
@@ -96,17 +93,17 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
 
 
 def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
-    """Distribution r of the winner among `draws` i.i.d. sampled tokens; shape (V,)."""
+    """Distribution r of the winner among `draws` i.i.d. sampled tokens."""
     return tournament([draft_probs] * draws, lambda one, other: match(target_probs, one, other).law)
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`. This is a lower bound, since a token from the residual may also equal a sampled token."""
+    """A lower bound, since a token from the residual may also equal a sampled token."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; includes the case that a token from the residual equals a sampled token."""
+    """Includes that a token from the residual equals a sampled token."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
     tokens = reduce(
         np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
@@ -117,7 +114,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """One match. Returns the winner's distribution for random tokens, and the win probabilities of the given tokens."""
+    """The winner's distribution for random tokens, and the win probabilities of the given ones."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

@@ -16,7 +16,7 @@ from decoder.verify.lossless.top_down import Solver
 
 
 def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: RandomGenerator) -> int:
-    """See `Solve`; tries only the first sampled token."""
+    """Tries only the first sampled token."""
     first = drawn[0]
     if generator.bernoulli(ratio(target_probs[first], draft_probs[first])):
         return first
@@ -24,7 +24,7 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
 
 
 def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:
-    """Distribution of the token that `solve` chooses, given the first sampled token; shape (V,)."""
+    """Of the token that `solve` chooses, given the first sampled one."""
     accepted = ratio(target_probs[first], draft_probs[first])
     law = (1 - accepted) * residual(target_probs, draft_probs)
     law[first] += accepted
@@ -32,13 +32,11 @@ def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`."""
     any_later_draw = 1 - (1 - draft_probs) ** (draws - 1)
     return float((np.minimum(target_probs, draft_probs) + positive(target_probs - draft_probs) * any_later_draw).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`."""
     law = token_law(target_probs, draft_probs, drawn[0])
     return {token: float(law[token]) for token in drawn}
 

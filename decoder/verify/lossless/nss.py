@@ -12,12 +12,10 @@ from decoder.verify.lossless.top_down import Solver
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`."""
     return float((target_probs * (1 - (1 - draft_probs) ** draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`."""
     del draft_probs
     return {token: float(target_probs[token]) for token in drawn}
 

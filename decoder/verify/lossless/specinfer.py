@@ -16,14 +16,14 @@ from decoder.verify.lossless.top_down import Solver
 
 
 def refused(target_probs: Row, draft_probs: Row, removed: float, total: float) -> tuple[float, float, Row]:
-    """State after one more refusal: `removed`, the sum S of (p - removed q)+, and the residual distribution."""
+    """After one more refusal: `removed`, the sum S of (p - removed q)+, and the residual distribution."""
     removed += total
     left = positive(target_probs - removed * draft_probs)
     return removed, float(left.sum()), residual(target_probs, draft_probs, removed)
 
 
 def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
-    """Residual distributions after 0, 1, ..., `draws` refusals."""
+    """After 0, 1, ..., `draws` refusals."""
     rows, removed, total = [target_probs], 0.0, 1.0
     for _ in range(draws):
         removed, total, residual_row = refused(target_probs, draft_probs, removed, total)
@@ -32,7 +32,6 @@ def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`."""
     none, missed = 1.0, np.ones_like(draft_probs)
     *residual_rows, last = residuals(target_probs, draft_probs, draws)
     for residual_row in residual_rows:
@@ -45,7 +44,7 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`; recursive over the subsets of the sampled tokens, of which there are at most 2^k."""
+    """Recursive over the subsets of the sampled tokens, of which there are at most 2^k."""
     residual_rows, distinct = residuals(target_probs, draft_probs, len(drawn)), sorted(set(drawn))
 
     @cache

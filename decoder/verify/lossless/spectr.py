@@ -13,31 +13,27 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Number of bisection steps on [1, k] for rho; with fewer steps, the acceptance rate would be lower, but verification
-would still be lossless.
-"""
+"""Bisection steps on [1, k] for rho; with fewer, less would be accepted, still without loss."""
 
 
 @dataclass(frozen=True)
 class Division:
-    """Acceptance rule for k sampled tokens, computed from one pair of rows."""
+    """Acceptance rule for k sampled tokens, from one pair of rows."""
 
     factor: float
     """Division factor rho."""
     single: float
-    """Probability that a single sampled token is accepted (beta)."""
+    """How probably one sampled token is accepted (beta)."""
     any: float
-    """Probability that one of the k sampled tokens is accepted."""
+    """How probably one of the k is accepted."""
     residual: Row
-    """Distribution of the token if no sampled token is accepted; shape (V,)."""
+    """Of the token if no sampled one is accepted."""
 
     def probability(self, target_prob: float, draft_prob: float) -> float:
-        """Probability of accepting a sampled token, from its probabilities in target and draft."""
         return ratio(target_prob, self.factor * draft_prob)
 
 
 def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
-    """Acceptance rule for `draws` sampled tokens, from the target's and the draft's row."""
     factor = division_factor(target_probs, draft_probs, draws)
     overlap = np.minimum(target_probs / factor, draft_probs)
     single = min(1.0, float(overlap.sum()))
@@ -47,8 +43,8 @@ def divide(target_probs: Row, draft_probs: Row, draws: int) -> Division:
 
 
 def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q). The root is rounded up, since
-    the residual has no negative entries if rho is at or above the root. For k = 1, rho is 1.
+    """Root rho of 1 - (1 - beta)^k = rho beta on [1, k], with beta = sum min(p / rho, q); rounded up, since the
+    residual has no negative entries at or above the root.
     """
     low, high = 1.0, float(draws)
     for _ in range(STEPS if draws > 1 else 0):
@@ -62,7 +58,6 @@ def division_factor(target_probs: Row, draft_probs: Row, draws: int) -> float:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """See `Solver`."""
     division = divide(target_probs, draft_probs, draws)
     if division.single >= 1:
         return 1.0
@@ -72,7 +67,6 @@ def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """See `Solver`."""
     division = divide(target_probs, draft_probs, len(drawn))
     probabilities, left = dict.fromkeys(drawn, 0.0), 1.0
     for token in drawn:

@@ -11,18 +11,14 @@ from decoder.verify.lossless.rows import Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 MOST_NUMBERS = 1 << 20
-"""Statistics of all nodes are computed only if the number of nodes times the size of the vocabulary is at most this
-number; otherwise, they would take too long.
-"""
+"""With more nodes times tokens of the vocabulary, statistics of all nodes would take too long."""
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 
 
 def tree_statistics(
     name: str, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, path: Sequence[int]
 ) -> tuple[list[float], list[Draws]]:
-    """Acceptance probability of every node, and statistics of the tokens sampled after each node of the
-    accepted path.
-    """
+    """Acceptance probability of every node, and statistics of the tokens sampled after each accepted node."""
     solver = _SOLVERS.get(name)
     reach = VERIFIERS[name].reach(tree, target_probs, draft_probs)
     judged_tree = tree.first_path() if name == "naive" else tree

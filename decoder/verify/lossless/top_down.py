@@ -17,28 +17,25 @@ from decoder.verify.lossless.rows import Row, Rows
 Accepted: TypeAlias = tuple[list[int], int]
 """The accepted nodes below the root, in path order, and the token after them."""
 Solve: TypeAlias = Callable[[Row, Row, Sequence[int], RandomGenerator], int]
-"""(target row, draft row, sampled tokens, random generator) -> the token chosen after a node. If the sampled tokens are
-i.i.d. samples from the draft row, the chosen token has the target's distribution.
+"""(target row, draft row, sampled tokens, generator) -> the token after a node, with the target's distribution if the
+sampled tokens are i.i.d. from the draft's row.
 """
 
 
 @dataclass(frozen=True)
 class Solver:
-    """Closed-form acceptance probabilities of a rule that chooses the token after a node with k sampled tokens.
-
-    Arguments are the target's row (V,), the draft's row (V,), and the sampled tokens or their number k >= 1.
+    """Closed forms of a rule that chooses the token after a node with k >= 1 sampled tokens, of target's row, draft's
+    row, and the sampled tokens or their number.
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """Probability that the chosen token is one of k i.i.d. sampled tokens (Thomas et al. 2026, appendix C)."""
+    """That the chosen token is one of k i.i.d. sampled ones (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """Probability that each distinct sampled token is chosen, given all sampled tokens (Thomas et al. 2026, appendix
-    D).
-    """
+    """That each distinct sampled token is chosen, given all of them (Thomas et al. 2026, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
-    """Walks from the root until the token chosen after a node is none of the tokens drafted after the node."""
+    """Walks from the root until the token chosen after a node was not drafted after it."""
     node, path = 0, []
     while (child := tree.child(node, token := choose(node))) is not None:
         path.append(child)
@@ -47,7 +44,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """Probability that the verifier accepts each node, given the tree. The rows have shape (N, V)."""
+    """How probably each node is accepted, given the tree."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:

@@ -16,18 +16,18 @@ from decoder.verify.lossless.rows import Row, Rows, positive, ratio, share
 
 @dataclass(frozen=True)
 class NodeSplit:
-    """Division of a node's probability between the tokens sampled after the node and a stop at the node."""
+    """How a node's probability is divided between the tokens sampled after it and a stop."""
 
     slots: Sequence[float]
-    """Probability that is passed to each sampled token, in the order of sampling."""
+    """Passed to each sampled token, in the order of sampling."""
     probability: float
-    """Probability of stopping at the node once all sampled tokens are refused."""
+    """Of a stop once all sampled tokens are refused."""
     removed: float
     """See `Stop`."""
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """Stops in post-order, the root last, without subtrees of probability 0. The rows have shape (N, V)."""
+    """In post-order, the root last, without subtrees of probability 0."""
 
     def judge(node: int, probability: float) -> NodeSplit:
         return split_node(target_probs[node], draft_probs[node], tree.drawn(node), probability)
@@ -36,9 +36,7 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """Divides a node's probability between the sampled tokens, one by one, and a stop. The probability must be above 0.
-    The rows have shape (V,).
-    """
+    """`probability` must be above 0."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
@@ -52,7 +50,7 @@ def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probab
 
 
 def post_order(tree: DrawnTree, judge: Callable[[int, float], NodeSplit]) -> Iterator[Stop]:
-    """Stops of a tree in post-order; `judge` divides a node's probability: (node, probability) -> division."""
+    """`judge`: (node, probability) -> division."""
 
     def visit(node: int, probability: float) -> Iterator[Stop]:
         division = judge(node, probability)

@@ -26,14 +26,10 @@ Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 
 @dataclass(frozen=True)
 class LosslessVerifier:
-    """A lossless verifier, as functions: verification of a tree, and the acceptance probabilities of the tree's
-    nodes.
-    """
-
     on_device: VerifyOnDevice
-    """Verifies a tree on tensors, with one copy of a few numbers to the host; for large vocabularies."""
+    """On tensors, with one copy of a few numbers to the host."""
     reach: Reach
-    """Probability that the verifier accepts each node, given the tree; 1 for the root."""
+    """How probably each node is accepted, given the tree; 1 for the root."""
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:
@@ -48,7 +44,7 @@ def _bottom_up(stops: Callable[[DrawnTree, Rows, Rows], list[Stop]], on_device: 
 
 
 def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
-    """A verifier that applies `whole` to one path only: the path that follows each node's first sampled token."""
+    """`whole`, applied only to the path that follows each node's first sampled token."""
 
     def reach(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
         return whole.reach(tree.first_path(), target_probs, draft_probs)
@@ -59,7 +55,7 @@ def _first_path(whole: LosslessVerifier) -> LosslessVerifier:
 _NAIVE_TREE = _top_down(NAIVE, partial(batched_top_down.verify, plans.NAIVE))
 
 SOLVERS = {"nss": NSS, "naive_tree": NAIVE, "spectr": SPECTR, "specinfer": SPECINFER, "khisti": khisti.KHISTI}
-"""Solvers of the top-down verifiers, by name; statistics use the solvers' acceptance rates."""
+"""By name; statistics use their acceptance rates."""
 VERIFIERS = {
     "nss": _top_down(NSS, partial(batched_top_down.verify, plans.NSS)),
     "naive": _first_path(_NAIVE_TREE),
@@ -70,4 +66,4 @@ VERIFIERS = {
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }
-"""Verifiers by name, in the order of Thomas et al. 2026; verifiers that use a larger part of the tree come later."""
+"""In the order of Thomas et al. 2026: later ones use a larger part of the tree."""

@@ -15,7 +15,7 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.sampling.draft_probabilities import DraftProbabilities, OwnProbabilities
+from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.tree import TokenTree
@@ -143,7 +143,7 @@ def test_noise_counts_from_where_the_user_turns_it_on_and_to_where_it_is_turned_
 
 
 def test_who_does_not_know_the_noise_goes_by_shares() -> None:
-    text, own = [6, 7, 1, 6, 7, 1, 6, 7, 2, 6, 7], OwnProbabilities(Schedule(Sampling(0.7)))
+    text, own = [6, 7, 1, 6, 7, 1, 6, 7, 2, 6, 7], DraftProbabilities(Schedule(Sampling(0.7)))
     rule = Fixed(1, 2, 0.0).rule()
     assert LookupDrafter(own).propose(text, rule, 9) == LookupDrafter().propose(text, rule, 9)
 

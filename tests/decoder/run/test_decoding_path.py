@@ -96,7 +96,7 @@ def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel]
     loaded: Engine = tiny_models.loaded(tiny_models.pair(family), "float32")
     engine = replace(loaded, slots=GraphSlots())
     for model in (engine.pair.target, engine.pair.draft_model):
-        graph_slots(engine).run(model, form(model))
+        graph_slots(engine).forms[model] = form(model)
     return engine
 
 
@@ -153,7 +153,7 @@ def test_heads_of_eagle_3_are_captured_with_native_targets(
     engine = replace(tiny_models.loaded(saved, "float32"), slots=GraphSlots(refused=UNTAPPED))
     if family == "llama":
         graph_slots(engine).refused = None
-        graph_slots(engine).run(engine.pair.target, static_forward(engine.pair.target))
+        graph_slots(engine).forms[engine.pair.target] = static_forward(engine.pair.target)
     assert decoding_path(engine) == expected
 
 
@@ -169,8 +169,8 @@ def test_kernels_are_told_and_why_others_are_not_used(tiny_models: TinyModels) -
 @pytest.mark.usefixtures("_graphs")
 def test_what_was_compiled_is_told(tiny_models: TinyModels) -> None:
     engine = settled(tiny_models, "neox")
-    graph_slots(engine).run(
-        engine.pair.draft_model, Compiled(static_forward(engine.pair.draft_model), lambda function: function)
+    graph_slots(engine).forms[engine.pair.draft_model] = Compiled(
+        static_forward(engine.pair.draft_model), lambda function: function
     )
     assert decoding_path(engine) == DecodingPath("cuda graphs", "target: native model; draft: compiled")
 
@@ -184,7 +184,7 @@ def test_graphs_of_modules_are_told_with_the_reason_of_each(tiny_models: TinyMod
     form = ModuleStatic(
         engine.pair.draft_model.hf.module, "44.0 GiB more memory would be needed to make the native model of draft"
     )
-    graph_slots(engine).run(engine.pair.draft_model, Compiled(form, lambda function: function))
+    graph_slots(engine).forms[engine.pair.draft_model] = Compiled(form, lambda function: function)
     assert decoding_path(engine) == DecodingPath("static module", f"draft: {form.reason}")
 
 

@@ -25,16 +25,15 @@ from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, writ
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row
 from decoder.verify.names import VERIFIER_NAMES
-from tests.decoder.makers import Played, TinyModels
+from tests.decoder.makers import PROMPT, TinyModels, play
 
-PROMPT = "The tree grows"
 FIRST = DelayedTree(1, 0, 2)
 CHOSEN = DelayedTree(3, 1, 2)
 
 
 @pytest.fixture(scope="module")
 def engine(tiny_models: TinyModels) -> Engine:
-    return tiny_models.loaded(tiny_models.pair("neox"), "float64")
+    return tiny_models.engine("neox", "float64")
 
 
 @pytest.fixture(scope="module")
@@ -71,10 +70,6 @@ def config(file: Path | str, verifier: str = "specinfer", **more: Any) -> RunCon
     return RunConfig(("delayed", "ar"), 40, **{"temperature": 0.8, **more}, delayed=own)
 
 
-def played(engine: Engine, run: RunConfig) -> Played:
-    return Played(list(decode(engine, PROMPT, run)))
-
-
 @pytest.fixture
 def shapes(monkeypatch: pytest.MonkeyPatch) -> list[DelayedTree]:
     """Shapes of all proposals."""
@@ -95,7 +90,7 @@ def shapes(monkeypatch: pytest.MonkeyPatch) -> list[DelayedTree]:
 def test_at_temperature_0_it_writes_the_text_of_ar(
     engine: Engine, random_file: Path, verifier: str, shapes: list[DelayedTree]
 ) -> None:
-    run = played(engine, config(random_file, verifier, temperature=0))
+    run = play(engine, config(random_file, verifier, temperature=0))
     assert run.tokens("delayed") == run.tokens("ar")
     if verifier == "block":
         assert all(shape.canonical().k == 1 for shape in shapes)
@@ -106,13 +101,13 @@ def test_at_temperature_0_it_writes_the_text_of_ar(
 def test_the_first_round_has_the_given_shape_and_the_others_the_chosen_one(
     engine: Engine, steady_file: Path, shapes: list[DelayedTree]
 ) -> None:
-    rounds = played(engine, config(steady_file)).rounds("delayed")
+    rounds = play(engine, config(steady_file)).rounds("delayed")
     assert shapes == [FIRST] + [CHOSEN] * (len(rounds) - 1)
     assert max(len(event.tokens) for event in rounds) <= 1 + CHOSEN.most_nodes
 
 
 def test_a_verifier_of_one_path_is_given_one(engine: Engine, random_file: Path, shapes: list[DelayedTree]) -> None:
-    played(engine, config(random_file, "block"))
+    play(engine, config(random_file, "block"))
     assert len(set(shapes)) > 1
     assert all(ONE_PATH[number(shape)] for shape in shapes)
 
@@ -140,7 +135,7 @@ def test_a_shape_is_chosen_before_anything_is_drawn(engine: Engine) -> None:
 
 
 def test_one_seed_is_one_text(engine: Engine, random_file: Path) -> None:
-    texts = [played(engine, config(random_file, seed=seed)).tokens("delayed") for seed in (1, 1, 2)]
+    texts = [play(engine, config(random_file, seed=seed)).tokens("delayed") for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -178,7 +173,7 @@ def test_under_a_verifier_of_one_path_it_is_not_turned_off_into_several() -> Non
 
 
 def test_a_selector_of_another_verifier_serves_too(engine: Engine, steady_file: Path) -> None:
-    run = played(engine, config(steady_file, "traversal", temperature=0))
+    run = play(engine, config(steady_file, "traversal", temperature=0))
     assert run.tokens("delayed") == run.tokens("ar")
 
 
@@ -198,7 +193,7 @@ def test_a_selector_of_another_pair_is_refused(
     file = kept(tmp_path, Policy(pair.hidden), pair)
     line = line.replace("target", own.target).replace("draft", own.draft)
     with pytest.raises(ConfigError, match=line) as refused:
-        played(engine, config(file))
+        play(engine, config(file))
     assert refused.value.exit_code == 2
     assert "dynatui selector collect" in str(refused.value)
 
@@ -207,7 +202,7 @@ def test_a_pair_without_a_selector_is_told_how_to_make_one(engine: Engine) -> No
     with pytest.raises(
         ConfigError, match=r"dynatui comes without a selector for .*dynatui selector collect and dynatui"
     ):
-        played(engine, config("shipped"))
+        play(engine, config("shipped"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"x" * 99])

@@ -52,7 +52,7 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(tiny_models: TinyModels) 
 def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
     tiny_models: TinyModels, name: str
 ) -> None:
-    model = tiny_models.loaded(tiny_models.pair(name), "bfloat16").pair.target
+    model = tiny_models.engine(name, "bfloat16").pair.target
     prefix = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
     exact = copy.deepcopy(model.hf.module).float()(torch.tensor([prefix])).logits[0]
     rows = range(len(prefix))
@@ -72,5 +72,5 @@ def test_the_gap_of_two_tokens_is_the_higher_float32_score_minus_the_other(tiny_
     prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     scores = tiny_models.oracle(tiny_models.pair("neox"), "float32").target_scores(tuple(prefix))
     first, second = (3, 250)[::order]
-    verdict = Judge(tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.target)(prefix, (first, second))
+    verdict = Judge(tiny_models.engine("neox").pair.target)(prefix, (first, second))
     assert verdict.gap == pytest.approx(abs(scores[3] - scores[250]), abs=1e-4)

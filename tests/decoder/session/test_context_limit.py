@@ -72,19 +72,19 @@ def test_the_length_limit_shortens_what_is_told_of_a_tree_and_not_what_is_drafte
 def test_a_prompt_that_leaves_too_little_room_names_the_largest_number_that_fits(tiny_models: TinyModels) -> None:
     prompt = long_prompt(tiny_models, "neox", CONTEXT - 12)
     with pytest.raises(PromptError, match=r"\b12\b"):
-        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), prompt, RunConfig(("ar",), 13)))
+        next(decode(tiny_models.engine("neox"), prompt, RunConfig(("ar",), 13)))
 
 
 @pytest.mark.parametrize("tokens", [CONTEXT, CONTEXT + 1, 3 * CONTEXT])
 def test_a_prompt_as_long_as_the_context_is_refused(tiny_models: TinyModels, tokens: int) -> None:
     prompt = long_prompt(tiny_models, "neox", tokens)
     with pytest.raises(PromptError, match=f"{tokens} tokens"):
-        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), prompt, RunConfig(("ar",), 1)))
+        next(decode(tiny_models.engine("neox"), prompt, RunConfig(("ar",), 1)))
 
 
 def test_an_empty_prompt_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="empty") as refusal:
-        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "", RunConfig(("ar",), 1)))
+        next(decode(tiny_models.engine("neox"), "", RunConfig(("ar",), 1)))
     assert refusal.value.exit_code == 2
 
 
@@ -100,13 +100,13 @@ def test_lone_surrogates_of_a_prompt_are_replaced(tiny_models: TinyModels) -> No
 
 def test_an_unknown_method_is_refused_with_the_known_ones(tiny_models: TinyModels) -> None:
     with pytest.raises(ConfigError, match=f"warp.*{', '.join(METHODS)}"):
-        next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("ar", "warp"), 1)))
+        next(decode(tiny_models.engine("neox"), PROMPT, RunConfig(("ar", "warp"), 1)))
 
 
 def test_models_that_transformers_refuses_are_refused_in_one_line(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
+    engine = tiny_models.engine("neox", "float64")
     monkeypatch.setattr(type(engine.pair.target.hf.module), "_is_stateful", True)
     with pytest.raises(
         ModelError, match=r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"

@@ -46,7 +46,7 @@ def test_the_target_runs_once_a_round_and_twice_in_algorithm_1(played: Played) -
 
 @pytest.mark.parametrize("method", ["ar", *TREES])
 def test_the_forward_passes_told_are_those_that_were_run(tiny_models: TinyModels, method: str) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("llama"), "float32")
+    engine = tiny_models.engine("llama")
     with counted(engine.pair.target) as target, counted(engine.pair.draft_model) as draft:
         seen = (0, 0)
         for event in decode(engine, PROMPT, replace(CONFIG, methods=(method,))):
@@ -90,7 +90,7 @@ def test_growing_for_the_best_nodes_takes_one_forward_a_grown_level(tiny_models:
 @pytest.mark.parametrize("n_max", [1, 3, 8, 20])
 def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(tiny_models: TinyModels, n_max: int) -> None:
     tree = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=4096, selection="best")
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float64")
+    pair = tiny_models.engine("neox", "float64")
     trees = []
     for rules in (tree, replace(tree, n_max=n_max)):
         session = host_session(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 8, rules)
@@ -103,7 +103,7 @@ def test_the_best_nodes_are_those_of_a_tree_that_grows_without_a_limit(tiny_mode
 
 def test_the_largest_rules_need_no_more_room_than_a_tree_has(tiny_models: TinyModels) -> None:
     largest = DynaTree(d0=1, d_max=MOST, branching=(3, 3, 3), n_max=MOST, rho_stop=0, tau=0, selection="best")
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    pair = tiny_models.engine("neox")
     session = host_session(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 8, largest)
     assert isinstance(session.proposer, ModelDrafter)
     rows: Any = session.proposer.passes.cache
@@ -135,7 +135,7 @@ def test_a_full_memory_is_one_line_on_a_cpu_too(
 
     monkeypatch.setattr(HostSession, "_reserve", full)
     with pytest.raises(DeviceError, match="the memory of cpu is full; choose smaller models"):
-        list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("ar",), 4)))
+        list(decode(tiny_models.engine("neox"), PROMPT, RunConfig(("ar",), 4)))
 
 
 def test_ar_never_runs_the_draft(played: Played) -> None:

@@ -11,7 +11,7 @@ from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
 from decoder.events import Knob, Round, Run
 from decoder.sampling.settings import SAMPLING, Sampling
 from tests import tiny
-from tests.decoder.makers import TinyModels
+from tests.decoder.makers import Played, TinyModels, play
 from tests.decoder.property_settings import examples
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.reference import greedy, simulate
@@ -29,16 +29,8 @@ def oracle(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig) ->
     return SampledOracle(*modules, tiny.CONTEXT, sampling=config.sampling, seed=config.seed)
 
 
-def rounds(events: Sequence[Any], method: str) -> list[Round]:
-    return [event for event in events if isinstance(event, Round) and event.method == method]
-
-
-def tokens(events: Sequence[Any], method: str) -> list[int]:
-    return [token for event in rounds(events, method) for token in event.committed]
-
-
-def play(tiny_models: TinyModels, config: RunConfig, name: str = "neox", dtype: str = "float32") -> list[Any]:
-    return list(decode(tiny_models.loaded(tiny_models.pair(name), dtype), PROMPT, config))
+def played(tiny_models: TinyModels, config: RunConfig, name: str = "neox", dtype: str = "float32") -> Played:
+    return play(tiny_models.engine(name, dtype), config, PROMPT)
 
 
 @pytest.mark.parametrize(
@@ -57,40 +49,32 @@ def test_all_methods_write_what_plain_sampling_does(
     config = RunConfig(COUPLED, TEXT, seed, parameters={SAMPLING: sampling})
     prompt = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
     expected = greedy(oracle(tiny_models, name, "float32", config), prompt, TEXT)
-    events = play(tiny_models, config, name)
-    assert {method: tokens(events, method) for method in COUPLED} == dict.fromkeys(COUPLED, expected)
+    race = played(tiny_models, config, name)
+    assert {method: race.tokens(method) for method in COUPLED} == dict.fromkeys(COUPLED, expected)
 
 
 def test_seeds_and_temperatures_make_other_texts(tiny_models: TinyModels) -> None:
     texts = {
-        tuple(tokens(play(tiny_models, RunConfig(("ar",), TEXT, seed, temperature=heat)), "ar"))
+        tuple(played(tiny_models, RunConfig(("ar",), TEXT, seed, temperature=heat)).tokens("ar"))
         for seed in range(3)
         for heat in (0.7, 1.1)
     }
     assert len(texts) == 6
 
 
-@pytest.mark.parametrize("method", COUPLED)
 @pytest.mark.parametrize("limit", [1, 2, 3])
-def test_a_short_text_ends_where_it_must(tiny_models: TinyModels, method: str, limit: int) -> None:
-    whole = play(tiny_models, RunConfig(("ar",), 8, temperature=0.9))
-    assert (
-        tokens(play(tiny_models, RunConfig((method,), limit, temperature=0.9)), method) == tokens(whole, "ar")[:limit]
-    )
+def test_a_short_text_ends_where_it_must(tiny_models: TinyModels, limit: int) -> None:
+    whole = played(tiny_models, RunConfig(("ar",), 8, temperature=0.9)).tokens("ar")
+    race = played(tiny_models, RunConfig(COUPLED, limit, temperature=0.9))
+    assert {method: race.tokens(method) for method in COUPLED} == dict.fromkeys(COUPLED, whole[:limit])
 
 
-@pytest.mark.parametrize("method", COUPLED)
-def test_an_end_of_text_token_within_a_block_ends_the_text(tiny_models: TinyModels, method: str) -> None:
-    config = RunConfig((method,), TEXT, temperature=0.9)
-    text = tokens(play(tiny_models, replace_methods(config, "ar")), "ar")
-    end = text[11]
-    ending = tiny_models.ending("neox", eos_token_id=end)
-    found = list(decode(tiny_models.loaded(ending, "float32"), PROMPT, config))
-    assert tokens(found, method) == text[: text.index(end) + 1]
-
-
-def replace_methods(config: RunConfig, *methods: str) -> RunConfig:
-    return RunConfig(methods, config.max_new_tokens, config.seed, parameters=config.parameters)
+def test_an_end_of_text_token_within_a_block_ends_the_text(tiny_models: TinyModels) -> None:
+    text = played(tiny_models, RunConfig(("ar",), TEXT, temperature=0.9)).tokens("ar")
+    ending = tiny_models.loaded(tiny_models.ending("neox", eos_token_id=text[11]), "float32")
+    race = play(ending, RunConfig(COUPLED, TEXT, temperature=0.9), PROMPT)
+    expected = text[: text.index(text[11]) + 1]
+    assert {method: race.tokens(method) for method in COUPLED} == dict.fromkeys(COUPLED, expected)
 
 
 @pytest.mark.parametrize(("name", "value"), [("temperature", 1.4), ("temperature", 0.0), ("top_p", 0.5)])
@@ -101,13 +85,13 @@ def test_a_turn_changes_the_texts_of_all_methods_at_one_position(
     config = RunConfig(COUPLED, 32, temperature=begun)
     before = tiny_models.play(tiny_models.pair("neox"), "float32", PROMPT, config)
     steering, events = Steering(), list[Any]()
-    engine, turned_at = tiny_models.loaded(tiny_models.pair("neox"), "float32"), 0
+    engine, turned_at = tiny_models.engine("neox"), 0
     for event in decode(engine, PROMPT, config, steering):
         events.append(event)
         if len(events) == 12:
             steering.turn(name, value, SAMPLING)
-            turned_at = max(len(tokens(events, method)) for method in COUPLED)
-    texts = {method: tokens(events, method) for method in COUPLED}
+            turned_at = max(len(Played(events).tokens(method)) for method in COUPLED)
+    texts = {method: Played(events).tokens(method) for method in COUPLED}
     assert texts == dict.fromkeys(COUPLED, texts["ar"])
     assert texts["ar"][:turned_at] == before.tokens("ar")[:turned_at]
     changed = {
@@ -120,12 +104,12 @@ def test_a_turn_changes_the_texts_of_all_methods_at_one_position(
 
 
 def test_a_recording_says_how_tokens_were_chosen_and_what_the_draft_thought(tiny_models: TinyModels) -> None:
-    events = play(tiny_models, RunConfig(("dynatree",), 20, 9, temperature=0.7, top_k=40, top_p=0.9))
-    (run,) = [event for event in events if isinstance(event, Run)]
+    race = played(tiny_models, RunConfig(("dynatree",), 20, 9, temperature=0.7, top_k=40, top_p=0.9))
+    (run,) = [event for event in race.events if isinstance(event, Run)]
     assert (run.temperature, run.top_k, run.top_p, run.seed) == (0.7, 40, 0.9, 9)
     plain = oracle(tiny_models, "neox", "float32", RunConfig())
     text = tuple(run.prompt_tokens)
-    for event in rounds(events, "dynatree"):
+    for event in race.rounds("dynatree"):
         assert event.draft_logprobs[1:] == pytest.approx(in_tree(event, text, plain.draft_logprobs), abs=1e-4)
         text += tuple(event.committed)
 
@@ -143,11 +127,11 @@ def in_tree(event: Round, text: tuple[int, ...], logprobs: Callable[[tuple[int, 
 def test_a_greedy_recording_says_what_the_draft_thought_and_its_sharpened_probabilities(
     tiny_models: TinyModels,
 ) -> None:
-    events = play(tiny_models, RunConfig(("dynatree",), 20, dynatree=DynaTree(sharpness=2)))
-    (run,) = [event for event in events if isinstance(event, Run)]
+    race = played(tiny_models, RunConfig(("dynatree",), 20, dynatree=DynaTree(sharpness=2)))
+    (run,) = [event for event in race.events if isinstance(event, Run)]
     plain = oracle(tiny_models, "neox", "float32", RunConfig())
     text = tuple(run.prompt_tokens)
-    for event in rounds(events, "dynatree"):
+    for event in race.rounds("dynatree"):
         expected = in_tree(event, text, lambda before: plain.draft_logprobs(before, sharpness=2))
         assert event.logprobs[1:] == pytest.approx(expected, abs=1e-4)
         assert event.draft_logprobs[1:] == pytest.approx(in_tree(event, text, plain.draft_logprobs), abs=1e-4)
@@ -155,16 +139,16 @@ def test_a_greedy_recording_says_what_the_draft_thought_and_its_sharpened_probab
 
 
 def test_greedy_rounds_say_nothing_more_than_before(tiny_models: TinyModels) -> None:
-    events = play(tiny_models, RunConfig(("dynatree",), 20, dynatree=DynaTree()))
-    assert not any(event.draft_logprobs for event in rounds(events, "dynatree"))
+    race = played(tiny_models, RunConfig(("dynatree",), 20, dynatree=DynaTree()))
+    assert not any(event.draft_logprobs for event in race.rounds("dynatree"))
 
 
 def test_a_method_that_draws_by_itself_is_not_compared(tiny_models: TinyModels) -> None:
-    sampled = play(tiny_models, RunConfig(("ar", "hf", "linear"), 20, temperature=1.0))[-1].methods
-    assert (sampled["hf"].identical_to_ar, sampled["hf"].first_difference) == (None, None)
-    assert sampled["hf"].tokens_per_second is not None
-    assert sampled["linear"].identical_to_ar
-    assert play(tiny_models, RunConfig(("ar", "hf"), 20))[-1].methods["hf"].identical_to_ar
+    sampled = played(tiny_models, RunConfig(("ar", "hf", "linear"), 20, temperature=1.0))
+    assert (sampled.figures("hf").identical_to_ar, sampled.figures("hf").first_difference) == (None, None)
+    assert sampled.figures("hf").tokens_per_second is not None
+    assert sampled.figures("linear").identical_to_ar
+    assert played(tiny_models, RunConfig(("ar", "hf"), 20)).figures("hf").identical_to_ar
 
 
 TREES = st.sampled_from(
@@ -202,7 +186,7 @@ def compare_any(
 ) -> None:
     run = RunConfig(config.methods, config.max_new_tokens, seed, parameters={**config.parameters, SAMPLING: sampling})
     (method,) = run.methods
-    found = rounds(play(tiny_models, run, name, dtype), method)
+    found = played(tiny_models, run, name, dtype).rounds(method)
     rules: dict[str, DynaTree | Fixed | Linear] = {
         "dynatree": run.of(DynaTree),
         "alg1": run.of(DynaTree),

@@ -11,9 +11,8 @@ import pytest
 
 from decoder import DynaTree, RunConfig, Stage, Steering, decode
 from decoder.events import End, Event, Round, Start, Summary, decode_line, encode
-from tests.decoder.makers import METHODS, Played, TinyModels
+from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels
 
-PROMPT = "The tree grows"
 LONG_S = 1000.0
 """Duration of a fake sleep in seconds; longer than all decoding of a test."""
 STAGED = [method for method in METHODS if method != "hf"]

@@ -14,12 +14,10 @@ from decoder.session import host
 from decoder.session.host import HostSession
 from decoder.system import computing_clock
 from decoder.system.device import Stopwatch
-from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import graph_session, recorded
 from tests.decoder.session.cuda_graph.scripted_models import WIDE
 from tests.decoder.session.made_costs import FREE, priced
-
-PROMPT = "The tree grows"
 
 
 class Taught:
@@ -99,6 +97,6 @@ def test_costs_are_measured_without_waits(tiny_models: TinyModels, monkeypatch: 
     times, waits = (count / 100 for count in itertools.count()), (0.009 * (count // 2) for count in itertools.count())
     monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
     monkeypatch.setattr(computing_clock, "waited_here_s", lambda: next(waits))
-    costs = measure_costs(tiny_models.loaded(tiny_models.pair("neox"), "float32").pair, 8)
+    costs = measure_costs(tiny_models.engine("neox").pair, 8)
     assert costs.plain_s() == pytest.approx(0.001)
     assert [costs.draft.seconds(rows) for rows in (1, 2, 4)] == pytest.approx([0.001] * 3)

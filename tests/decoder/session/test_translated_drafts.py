@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedTokenizerFast
 
-from decoder import Linear, RunConfig, decode, load_pair
+from decoder import Linear, RunConfig, load_pair
 from decoder.draft.translated_choice import TokenChoice
 from decoder.draft.translated_drafter import OwnPasses, TranslatedDrafter
 from decoder.engine import Engine
@@ -21,7 +21,7 @@ from decoder.events import Event, Run, decode_line, encode
 from decoder.methods import METHODS
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from tests import tiny
-from tests.decoder.makers import Played, TinyModels, host_session
+from tests.decoder.makers import Played, TinyModels, host_session, play
 from tests.decoder.other_tokenizers import TOKENIZERS, byte_level
 from tests.decoder.session.made_costs import FREE, priced
 
@@ -48,10 +48,10 @@ def pair_of(home: Path, draft: PreTrainedTokenizerFast, draft_context: int = CON
     return loaded(target, tiny.save(home / "draft", tiny_model(draft, 2, draft_context), draft))
 
 
-def play(
+def raced(
     engine: Engine, prompt: str, methods: Sequence[str] = DRAFTING, length: int = LENGTH, **settings: Any
 ) -> Played:
-    return Played(list(decode(engine, prompt, RunConfig(("ar", *methods), length, **settings))))
+    return play(engine, RunConfig(("ar", *methods), length, **settings), prompt)
 
 
 def assert_all_alike(played: Played, methods: Sequence[str], length: int = LENGTH) -> None:
@@ -69,7 +69,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize(("prompt", "temperature"), zip(TEXTS, (0.0, 0.7, 0.0, 0.7), strict=True))
 def test_every_method_writes_the_text_of_plain_decoding(engine: Engine, prompt: str, temperature: float) -> None:
     free = priced(engine, FREE)
-    assert_all_alike(play(free, prompt, length=16, temperature=temperature, seed=3), DRAFTING, 16)
+    assert_all_alike(raced(free, prompt, length=16, temperature=temperature, seed=3), DRAFTING, 16)
 
 
 def permuted(source: Path, home: Path) -> Path:
@@ -112,7 +112,7 @@ PROSE = "It was late, and the house"
 
 @pytest.mark.parametrize(("temperature", "least"), [(0.0, 0.98), (0.7, 0.85)])
 def test_the_same_model_with_other_token_ids_is_accepted(twins: Engine, temperature: float, least: float) -> None:
-    played = play(twins, PROSE, ("linear",), length=120, temperature=temperature, seed=7)
+    played = raced(twins, PROSE, ("linear",), length=120, temperature=temperature, seed=7)
     assert_all_alike(played, ("linear",), 120)
     accepted = played.figures("linear").acceptance_rate
     assert accepted is not None
@@ -157,7 +157,7 @@ def shorter(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 def test_a_draft_of_shorter_tokens_helps_the_embedded_target(
     shorter: Engine, temperature: float, length: int, methods: Sequence[str]
 ) -> None:
-    played = play(shorter, PROSE, methods, length, temperature=temperature, seed=7)
+    played = raced(shorter, PROSE, methods, length, temperature=temperature, seed=7)
     assert_all_alike(played, methods, length)
     per_round = played.figures("linear").tokens_per_round
     assert per_round is not None
@@ -165,7 +165,7 @@ def test_a_draft_of_shorter_tokens_helps_the_embedded_target(
 
 
 def test_trees_are_chains(twins: Engine) -> None:
-    played = play(twins, PROSE, ("dynatree", "fixed"), length=20)
+    played = raced(twins, PROSE, ("dynatree", "fixed"), length=20)
     for method in ("dynatree", "fixed"):
         assert any(len(event.parents) > 2 for event in played.rounds(method))
         for event in played.rounds(method):
@@ -174,7 +174,7 @@ def test_trees_are_chains(twins: Engine) -> None:
 
 def test_a_text_that_outgrows_the_drafts_context_goes_on_without_drafts(tmp_path: Path) -> None:
     engine = pair_of(tmp_path, byte_level(290), draft_context=96)
-    played = play(engine, TEXTS[3], ("linear",), length=120)
+    played = raced(engine, TEXTS[3], ("linear",), length=120)
     assert_all_alike(played, ("linear",), 120)
     assert played.rounds("linear")[0].draft_forwards
     assert played.rounds("linear")[-1].draft_forwards == 0
@@ -183,7 +183,7 @@ def test_a_text_that_outgrows_the_drafts_context_goes_on_without_drafts(tmp_path
 @pytest.mark.parametrize("method", REFUSING)
 def test_a_method_that_needs_the_targets_tokens_is_refused_in_one_sentence(twins: Engine, method: str) -> None:
     with pytest.raises(ConfigError, match=f"{method} cannot use draft: .*; leave {method} out of --methods") as refusal:
-        play(twins, PROSE, (method,))
+        raced(twins, PROSE, (method,))
     assert "\n" not in str(refusal.value)
 
 
@@ -197,13 +197,13 @@ def test_it_is_refused_before_weights_are_read(tmp_path: Path) -> None:
 
 
 def test_the_recording_says_that_the_draft_is_translated(twins: Engine, tiny_models: TinyModels) -> None:
-    (run,) = [event for event in play(twins, PROSE, (), length=2).events if isinstance(event, Run)]
+    (run,) = [event for event in raced(twins, PROSE, (), length=2).events if isinstance(event, Run)]
     assert run.path_reason.endswith("; draft translated through text")
     read: Event = decode_line(encode(run), 1)
     assert isinstance(read, Run)
     assert read.translated
-    alike = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    (other,) = [event for event in play(alike, PROSE, (), length=2).events if isinstance(event, Run)]
+    alike = tiny_models.engine("neox")
+    (other,) = [event for event in raced(alike, PROSE, (), length=2).events if isinstance(event, Run)]
     assert not other.translated
 
 

@@ -1,5 +1,8 @@
-"""Knobs turned during a run: each method applies its own knobs, and the text stays that of plain decoding."""
+"""Knobs turned by the user or by history: each method applies its own from the next round on, tells of it, and writes
+the text of plain decoding.
+"""
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +14,7 @@ from hypothesis import strategies as st
 from decoder import DynaTree, Fixed, Linear, RunConfig, Steering, decode
 from decoder.errors import ConfigError
 from decoder.events import Event, Knob, Round
-from decoder.knobs import KnobName
+from decoder.knobs import KnobName, RulesName
 from decoder.methods import all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
@@ -19,12 +22,12 @@ from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import Selection
 from decoder.sampling.settings import Sampling
 from decoder.tree import depths
-from tests.decoder.makers import METHODS, Played, TinyModels, methods_of
+from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, methods_of, play
 from tests.decoder.property_settings import examples
+from tests.decoder.session.all_methods import CONFIG, LIVELY
 from tests.decoder.session.round_comparison import assert_same_rounds
 from tests.reference import simulate
 
-PROMPT = "The tree grows"
 TREES = ("dynatree", "alg1", "linear", "fixed")
 SMALL = RunConfig(TREES, 24, dynatree=DynaTree(n_max=4), fixed=Fixed(n_max=4))
 """Small trees, for which the caches are allocated without spare room."""
@@ -44,7 +47,7 @@ def steered(tiny_models: TinyModels, name: str, dtype: str, config: RunConfig, t
             steering.turn(knob, value)
 
     turn(0)
-    for event in decode(tiny_models.loaded(tiny_models.pair(name), dtype), PROMPT, config, steering):
+    for event in decode(tiny_models.engine(name, dtype), PROMPT, config, steering):
         events.append(event)
         if isinstance(event, Round) and event.method == config.methods[0]:
             turn(event.round + 1)
@@ -73,9 +76,9 @@ def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
     tiny_models: TinyModels, name: KnobName
 ) -> None:
     config = RunConfig(METHODS, 16, dynatree=DynaTree())
-    played = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
+    race = steered(tiny_models, "neox", "float32", config, {1: [(name, 1.0)]})
     for method in METHODS:
-        told = [(event.name, event.new) for event in played.turned(method, "user")]
+        told = [(event.name, event.new) for event in race.turned(method, "user")]
         of_others = {each: config.rules(each) for each in ("auto", "bestfirst", "delayed", "streaming")}
         rules = config.sampling if name in SHARED else of_others.get(method) or rules_of(config, method)
         assert told == ([(name, rules.turned(name, 1).knob(name))] if name in OWN[method] else [])
@@ -140,20 +143,16 @@ def test_a_turned_knob_shapes_the_trees_from_the_next_round_on(
     assert [event.parents for event in played.rounds(method)] != [event.parents for event in as_before]
 
 
-def test_a_turn_of_one_parameter_set_leaves_the_others_alone(tiny_models: TinyModels) -> None:
+@pytest.mark.parametrize(("of", "counts"), [("auto", [0, 1, 0]), ("dynatree", [1, 0, 1])])
+def test_a_turn_of_one_parameter_set_leaves_the_others_alone(
+    tiny_models: TinyModels, of: RulesName, counts: list[int]
+) -> None:
+    """Algorithm 1 obeys the knobs of `dynatree`."""
     steering = Steering()
-    steering.turn("d0", 2, "auto")
+    steering.turn("d0", 2, of)
     config = RunConfig(("dynatree", "auto", "alg1"), 12)
-    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering)))
-    assert [len(played.turned(method, "user")) for method in config.methods] == [0, 1, 0]
-
-
-def test_algorithm_1_obeys_the_knobs_of_dynatree(tiny_models: TinyModels) -> None:
-    steering = Steering()
-    steering.turn("d0", 2, "dynatree")
-    config = RunConfig(("dynatree", "auto", "alg1"), 12)
-    played = Played(list(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering)))
-    assert [len(played.turned(method, "user")) for method in config.methods] == [1, 0, 1]
+    race = Played(list(decode(tiny_models.engine("neox"), PROMPT, config, steering)))
+    assert [len(race.turned(method, "user")) for method in config.methods] == counts
 
 
 @pytest.mark.parametrize("method", ["linear", "fixed"])
@@ -208,6 +207,68 @@ def test_history_does_not_claim_what_the_user_did(tiny_models: TinyModels) -> No
     played = steered(tiny_models, "neox", "float32", config, {1: [("d0", 2), ("tau_h", 0.7), ("tau_l", 0.2)]})
     assert len(played.turned("dynatree", "user")) == 3
     assert played.turned("dynatree", "history") == []
+
+
+def test_a_turned_knob_is_told_before_its_first_round_and_history_off_leaves_knobs_where_they_are(
+    tiny_models: TinyModels,
+) -> None:
+    config = replace(CONFIG, methods=("dynatree",))
+    race = steered(tiny_models, "neox", "float64", config, {3: [("history", 0)], 6: [("tau_h", 0.6), ("d0", 99)]})
+    told = [(knob.round, knob.name, knob.new) for knob in race.turned("dynatree", "user")]
+    assert told == [(3, "history", 0), (6, "tau_h", 0.6), (6, "d0", 7)]
+    assert all(knob.round <= 3 for knob in race.turned("dynatree", "history"))
+    seen = [(event.knobs.tau_h, event.knobs.d0) for event in race.rounds("dynatree") if event.knobs]
+    assert len(set(seen[3:6])) == 1
+    assert set(seen[6:]) == {(0.6, 7)}
+    knob = race.turned("dynatree", "user")[1]
+    rounds = [event.round for event in race.events[: race.events.index(knob)] if isinstance(event, Round)]
+    assert (rounds[-1], knob.old) == (5, seen[5][0])
+
+
+def test_knobs_turned_before_the_run_count_from_its_first_round(tiny_models: TinyModels) -> None:
+    race = steered(tiny_models, "neox", "float64", replace(CONFIG, methods=("dynatree", "alg1")), {0: [("d0", 2)]})
+    for method in ("dynatree", "alg1"):
+        assert [(knob.round, knob.new) for knob in race.turned(method, "user")] == [(0, 2)]
+        knobs = race.rounds(method)[0].knobs
+        assert knobs is not None
+        assert knobs.d0 == 2
+
+
+@pytest.mark.parametrize("method", ["dynatree", "alg1"])
+@pytest.mark.parametrize("name", ["neox", "llama", "neox-strange"])
+def test_history_tells_when_the_used_depth_changes_or_tau_h_has_moved_by_a_hundredth(
+    tiny_models: TinyModels, name: str, method: str
+) -> None:
+    played = tiny_models.play(tiny_models.pair(name), "float64", PROMPT, RunConfig((method,), 40, dynatree=LIVELY))
+    knobs = [event.knobs for event in played.rounds(method) if event.knobs]
+    told = {(knob.name, knob.round): knob for knob in played.turned(method, "history")}
+    noted = knobs[0].tau_h
+    for number, (before, now) in enumerate(itertools.pairwise(knobs), 1):
+        changed = int(before.d0 + 0.5) != int(now.d0 + 0.5)
+        assert (("d0", number) in told) == changed
+        if changed:
+            assert told["d0", number].new == now.d0
+        moved = abs(now.tau_h - noted)
+        if abs(moved - 0.01) > 1e-9:
+            assert (("tau_h", number) in told) == (moved > 0.01)
+        if ("tau_h", number) in told:
+            assert (told["tau_h", number].old, told["tau_h", number].new) == (noted, now.tau_h)
+            noted = now.tau_h
+    assert told
+
+
+def test_history_rests_until_its_window_is_full(tiny_models: TinyModels) -> None:
+    tree = replace(LIVELY, window=5)
+    played = play(tiny_models.engine("neox-strange", "float64"), RunConfig(("dynatree",), 20, dynatree=tree))
+    d0 = [event.knobs.d0 for event in played.rounds("dynatree") if event.knobs]
+    assert d0[:5] == [5.0] * 5
+    assert d0[5] != 5.0
+
+
+def test_history_starts_afresh_with_every_run(tiny_models: TinyModels) -> None:
+    config = replace(CONFIG, methods=("dynatree",))
+    first, second = (play(tiny_models.engine("neox", "float64"), config) for _ in range(2))
+    assert [event.knobs for event in first.rounds("dynatree")] == [event.knobs for event in second.rounds("dynatree")]
 
 
 def test_what_is_no_number_is_refused_before_it_reaches_the_engine() -> None:

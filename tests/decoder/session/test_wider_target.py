@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks.gguf_files import write
-from decoder import DynaTree, RunConfig, decode, load_pair
+from decoder import DynaTree, RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import PromptError
 from decoder.forward.fitted import fitted
@@ -21,12 +21,11 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.lab.selector.text_roots import TextRoots
 from dynatui.lab.tuning.drafts import agreement
-from tests.decoder.makers import METHODS, Played, TinyModels, with_pair
+from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, play, with_pair
 from tests.decoder.session.made_costs import FREE, priced
 from tests.gguf_pair import needs_llama_cpp
 from tests.tiny import VOCABULARY, train_tokenizer
 
-PROMPT = "The tree grows"
 WIDTH, LIMIT = 304, 24
 COUPLED = tuple(method for method in METHODS if method not in ("hf", "delayed"))
 PAPER = DynaTree(history=False)
@@ -34,7 +33,7 @@ PAPER = DynaTree(history=False)
 
 @pytest.fixture
 def engine(tiny_models: TinyModels) -> Engine:
-    loaded: Engine = tiny_models.loaded(tiny_models.pair("wide-target"), "float32")
+    loaded: Engine = tiny_models.engine("wide-target")
     return loaded
 
 
@@ -46,7 +45,7 @@ def added(engine: Engine) -> Engine:
 
 
 def played(engine: Engine, methods: tuple[str, ...], prompt: str = PROMPT, **more: Any) -> Played:
-    return Played(list(decode(engine, prompt, RunConfig(methods, LIMIT, **{"dynatree": PAPER, **more}))))
+    return play(engine, RunConfig(methods, LIMIT, **{"dynatree": PAPER, **more}), prompt)
 
 
 @pytest.mark.parametrize("method", [method for method in METHODS if method != "ar"])
@@ -155,7 +154,7 @@ def test_features_of_a_selector_see_that_the_draft_lacks_ids(engine: Engine) -> 
 
 
 def test_a_draft_with_the_target_s_width_runs_as_it_is(tiny_models: TinyModels) -> None:
-    draft = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.draft_model
+    draft = tiny_models.engine("neox").pair.draft_model
     assert fitted(draft, VOCABULARY) is draft
 
 

@@ -20,7 +20,7 @@ SAMPLING = ("ar", "linear", "fixed", "dynatree", "auto", "bestfirst", "alg1")
 def texts(tiny_models: TinyModels, name: str, config: RunConfig) -> dict[str, list[int]]:
     """Generated tokens by method."""
     found: dict[str, list[int]] = {method: [] for method in config.methods}
-    for event in decode(tiny_models.loaded(tiny_models.pair(name), "float64"), PROMPT, config):
+    for event in decode(tiny_models.engine(name, "float64"), PROMPT, config):
         if isinstance(event, Round):
             found[event.method] += event.committed
     return found

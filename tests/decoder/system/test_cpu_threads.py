@@ -58,21 +58,20 @@ def faster_by_threads(threads: int) -> float:
 
 
 @pytest.mark.usefixtures("free")
-def test_threads_that_only_wait_for_each_other_are_not_used() -> None:
-    assert Machine(slower_by_threads).choose() == 1
-    assert torch.get_num_threads() == 1
-
-
-@pytest.mark.usefixtures("free")
-def test_threads_that_pay_are_used() -> None:
-    assert Machine(faster_by_threads).choose() == 4
-    assert torch.get_num_threads() == 4
-
-
-@pytest.mark.usefixtures("free")
-def test_no_more_threads_are_tried_than_torch_was_given() -> None:
-    torch.set_num_threads(2)
-    assert Machine(faster_by_threads).choose() == 2
+@pytest.mark.parametrize(
+    ("seconds", "before", "given", "best"),
+    [
+        (slower_by_threads, 4, None, 1),
+        (faster_by_threads, 4, None, 4),
+        (faster_by_threads, 2, None, 2),
+        (faster_by_threads, 1, 4, 4),
+    ],
+    ids=["threads that only wait for each other", "threads that pay", "as torch was given", "tried again"],
+)
+def test_threads_that_pay_are_used(seconds: Callable[[int], float], before: int, given: int | None, best: int) -> None:
+    torch.set_num_threads(before)
+    assert Machine(seconds).choose(given) == best
+    assert torch.get_num_threads() == best
 
 
 @pytest.mark.usefixtures("free")
@@ -125,18 +124,12 @@ def test_cpus_that_the_process_may_not_use_do_not_count(monkeypatch: pytest.Monk
     assert usable_cores() == 1
 
 
-@pytest.mark.usefixtures("free")
-def test_threads_that_did_not_pay_once_are_tried_again_where_they_were_given() -> None:
-    torch.set_num_threads(1)
-    assert Machine(faster_by_threads).choose(given=4) == 4
-
-
 @pytest.mark.parametrize(("now", "known"), [(1, {}), (4, {512: "costs"})])
 def test_costs_with_another_number_of_threads_are_forgotten(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, now: int, known: dict[int, Any]
 ) -> None:
     costs: Any = {512: "costs"}
-    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "float64"), costs=costs)
+    pair = replace(tiny_models.engine("neox", "float64"), costs=costs)
     torch.set_num_threads(4)
     monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: now)
     pair.settle_threads()
@@ -148,26 +141,25 @@ def test_as_many_threads_are_tried_as_the_pair_was_given(
 ) -> None:
     given: list[int] = []
     monkeypatch.setattr("decoder.engine.choose_threads", lambda _, most: given.append(most))
-    replace(tiny_models.loaded(tiny_models.pair("neox"), "float64"), threads=7).settle_threads()
+    replace(tiny_models.engine("neox", "float64"), threads=7).settle_threads()
     assert given == [7]
 
 
-def test_a_gpu_is_not_asked_for_threads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
-    monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_gpu_and_an_exact_pair_are_not_asked_for_threads(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, *, exact: bool
+) -> None:
+    engine = replace(tiny_models.engine("neox", "float64"), exact=exact)
+    if not exact:
+        monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
     monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
     engine.settle_threads()
-
-
-def test_an_exact_pair_keeps_its_threads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoder.engine.choose_threads", lambda *_: pytest.fail("were tried"))
-    replace(tiny_models.loaded(tiny_models.pair("neox"), "float64"), exact=True).settle_threads()
 
 
 def test_every_text_begins_with_as_many_threads_as_are_free(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair, settled = tiny_models.loaded(tiny_models.pair("neox"), "float64"), list[Engine]()
+    pair, settled = tiny_models.engine("neox", "float64"), list[Engine]()
     monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
     for _ in range(2):
         list(decode(pair, "The tree grows", RunConfig(("ar",), 2)))
@@ -191,7 +183,7 @@ def test_torch_s_threads_are_woken_before_a_round_after_a_sleep_alone(
     wakes: list[bool] = []
     monkeypatch.setattr("decoder.system.cpu_threads.warm_threads", lambda: wakes.append(True))
     monkeypatch.setattr("decoder.system.cpu_threads.AWAKE_S", awake_s)
-    list(decode(tiny_models.loaded(tiny_models.pair(pair), dtype), "a b c", RunConfig(("ar",), 4)))
+    list(decode(tiny_models.engine(pair, dtype), "a b c", RunConfig(("ar",), 4)))
     assert len(wakes) == woken
 
 
@@ -219,7 +211,7 @@ def test_threads_of_a_cpu_s_rounds_switch_as_ever() -> None:
 def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, pair = sys.getswitchinterval(), tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    before, pair = sys.getswitchinterval(), tiny_models.engine("neox")
     monkeypatch.setattr(race, "quick_switches", lambda _: quick_switches(torch.device("cuda")))
     events = decode(pair, "The tree", RunConfig(("ar",), 4))
     found = [sys.getswitchinterval() for _ in events]

@@ -15,17 +15,17 @@ from decoder.session.cuda_graph.draft import Layout
 from decoder.tree_rules import Growth
 
 PART = 2048
-"""Number of tokens of each part of the vocabulary."""
+"""Tokens of each part of the vocabulary."""
 NONE = tl.constexpr(-(2**63))
-"""Code of no token, which is less than the code of every token."""
+"""Code of no token, less than every token's."""
 LAST = tl.constexpr(2**31 - 1)
 """Largest token id, and the bits of a float32 without its sign."""
 
 
 @triton.jit
 def _code(logits, tokens):
-    """Codes that order tokens by logit, and tokens of equal logits by falling id: the logit's bits, in the order of
-    integers, above LAST minus the id.
+    """Orders tokens by logit, and equal ones by falling id: the logit's bits, as integers in order, above LAST minus
+    the id.
     """
     bits = tl.where(logits == 0.0, 0.0, logits).to(tl.int32, bitcast=True)  # 0 and -0 are equal
     return ((bits ^ ((bits >> 31) & LAST)).to(tl.int64) << 32) | (LAST - tokens).to(tl.int64)
@@ -49,8 +49,8 @@ def part_best(
     children,
     part: tl.constexpr,
 ):
-    """One part of one row: its largest logit, the sum of exp(logit - largest logit), and the codes of its best tokens,
-    the best first.
+    """One part of one row: its largest logit, the sum of exp(logit - largest), and the codes of its best tokens, best
+    first.
     """
     row, number, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     tokens = number * part + tl.arange(0, part)
@@ -89,8 +89,8 @@ def best_of_parts(
     most_parts: tl.constexpr,
     most_codes: tl.constexpr,
 ):
-    """One row: its best tokens, the best first, their log-probabilities, and the log-probabilities of the paths that
-    end in them. Unless `even`, ranks beyond the node's number of children (`tree_rules.breadth`) get minus infinity.
+    """One row: its best tokens, best first, their log-probabilities, and those of the paths that end in them. Unless
+    `even`, ranks beyond the node's number of children (`tree_rules.breadth`) get minus infinity.
     """
     row = tl.program_id(0)
     p, c = tl.arange(0, most_parts), tl.arange(0, most_codes)
@@ -123,7 +123,6 @@ def add_children(
     lines: Int[Tensor, "3 K"],
     logprobs: Float[Tensor, "K"],
 ) -> None:
-    """See `draft.add_children`."""
     rows, vocabulary = logits.shape
     parts, children = triton.cdiv(vocabulary, PART), layout.children
     part_max = logits.new_empty((2, rows, parts), dtype=torch.float32)

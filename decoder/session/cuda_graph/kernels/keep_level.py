@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 RANKED, COMPARED = 16, 256
-"""Numbers of candidates: ranked by one program, and compared with these at a time."""
+"""Candidates: ranked by one program, and compared with these at a time."""
 SCANNED, COLUMNS = 512, 1024
-"""Numbers of candidates scanned at a time, and of cache slots of one program."""
+"""Candidates scanned at a time, and cache slots of one program."""
 
 
 def iterations(candidates: int) -> tuple[int, int]:
-    """Number of blocks of candidates that a program of each kernel reads one after the other."""
+    """Blocks of candidates that a program of each kernel reads one after the other."""
     return -(-candidates // COMPARED), -(-candidates // SCANNED)
 
 
@@ -96,7 +96,6 @@ def keep_level(
     *,
     best: bool,
 ) -> Float[Tensor, "W M"]:
-    """See `draft.keep_level`."""
     count, width, columns = lines.shape[1], rows.shape[1], bias.shape[1]
     kept = lines.new_empty(count, dtype=torch.uint8)
     new_bias = bias.new_empty((width, columns))

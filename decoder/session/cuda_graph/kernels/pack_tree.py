@@ -14,16 +14,16 @@ from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OWN_LOGPROB,
 from decoder.session.cuda_graph.draft import DraftRule, Grown, Layout
 
 RANKED, COMPARED = 16, 256
-"""Numbers of candidates: ranked by one program, and compared with these at a time."""
+"""Candidates: ranked by one program, and compared with these at a time."""
 WRITTEN, SCANNED = 16, 256
-"""Numbers of nodes written by one program, and of candidates compared with these at a time."""
+"""Nodes written by one program, and candidates compared with these at a time."""
 _TOKEN, _PARENT, _LEVEL, _ROW, _LOGPROB, _OWN_LOGPROB = map(
     tl.constexpr, (TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB)
 )
 
 
 def iterations(candidates: int, rows: int) -> tuple[int, int]:
-    """Number of blocks of candidates or rows that a program of each kernel reads one after the other."""
+    """Blocks of candidates or rows that a program of each kernel reads one after the other."""
     return -(-candidates // COMPARED), 2 * -(-candidates // SCANNED) + -(-(rows - 1) // SCANNED)
 
 
@@ -38,8 +38,8 @@ def _value(
     children,
     best: tl.constexpr,
 ):
-    """Path log-probabilities of candidates whose parents get children, otherwise minus infinity; unless `best`, 0 for
-    all possible nodes.
+    """Path log-probabilities of candidates whose parents get children, else minus infinity; unless `best`, 0 for all
+    possible nodes.
     """
     row = candidates // children
     least = tl.load(thresholds + tl.load(depths + row, there, other=0))
@@ -98,8 +98,8 @@ def write_nodes(
     written: tl.constexpr,
     scanned: tl.constexpr,
 ):
-    """A block of nodes: all their lines, and their tokens in the text. Columns after the last node are filled from the
-    last candidate, which has no level.
+    """A block of nodes, and their tokens in the text. Columns after the last node are filled from the last candidate,
+    which has no level.
     """
     n = tl.program_id(0) * written + tl.arange(0, written)
     candidate = tl.zeros([written], tl.int32)
@@ -139,7 +139,6 @@ def write_nodes(
 
 
 def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
-    """See `draft.pack_tree`."""
     count, most = grown.lines.shape[1], len(places)
     kept = grown.lines.new_empty(count, dtype=torch.uint8)
     choose_nodes[(triton.cdiv(count, RANKED),)](

@@ -27,9 +27,9 @@ from decoder.session.cuda_graph.static_shapes import WINDOW
 from decoder.session.cuda_graph.verify import Moves, TreeRows
 
 COLUMNS = 1024
-"""Number of cache slots of one program."""
+"""Cache slots of one program."""
 COMPARED = 16
-"""Number of possible ancestors that are compared with all nodes at a time."""
+"""Possible ancestors that are compared with all nodes at a time."""
 _PARENT, _LEVEL, _ROW, _LEVELS = map(tl.constexpr, (PARENT, LEVEL, ROW, LEVELS))
 _WINDOW, _SHARE, _GAP = map(tl.constexpr, (WINDOW, 2.0**SHARE_BITS, KNOB_GAP))
 _DEEPEST, _D0, _TAU_H, _TAU_L = (tl.constexpr(GROWTH.index(name)) for name in ("deepest", "d0", "tau_h", "tau_l"))
@@ -103,7 +103,6 @@ def _commit(
 
 @triton.jit
 def _learn(rule, share_of, shares, rounds, accepted, level, most: tl.constexpr):
-    """See `verify._learn`."""
     window = tl.load(rule + _LATEST)
     done = tl.load(rounds)
     share = tl.load(share_of + accepted + level * _LEVELS)
@@ -150,7 +149,6 @@ def commit_path(
     most_shares: tl.constexpr,
     compared: tl.constexpr,
 ):
-    """The whole commit, in one program."""
     n = tl.arange(0, most_nodes)
     there, tokens_before = n < count, tl.load(length)
     levels = tl.load(nodes + _LEVEL * node_stride + n, there, other=0)
@@ -191,7 +189,6 @@ def commit_path(
 
 
 def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
-    """See `verify.tree_rows`."""
     numbers = state.text.new_empty((4, nodes))
     above = numbers.new_empty((nodes, nodes), dtype=torch.bool)
     bias = target.store.new_empty((nodes, slots))
@@ -219,7 +216,6 @@ def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots:
 
 
 def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], deepest: int) -> Moves | None:
-    """See `verify.accept_path`."""
     moves, most_nodes = choices.new_empty((2, max(1, deepest))), triton.next_power_of_2(len(choices))
     commit_path[(1,)](
         state.nodes,

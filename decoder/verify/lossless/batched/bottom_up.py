@@ -34,11 +34,7 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree by trying its stops in order; computes the residual only at the node of the accepted stop.
-
-    Raises:
-        ModelError: A probability is NaN.
-    """
+    """Computes the residual only at the node of the accepted stop. Raises ModelError if a probability is NaN."""
     stop = bottom_up.first(stops(tree, target_probs, draft_probs), generator)
     removed = target_probs.new_tensor([stop.removed])
     after = residual(target_probs[[stop.node]], draft_probs[[stop.node]], removed)
@@ -46,12 +42,8 @@ def verify(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """Like `decoder.verify.lossless.block.stops`, but computes the weights from cumulative sums of log p - log q, and
-    the running maximum of these sums.
-
-    Raises:
-        ModelError: A probability is NaN.
-        ValueError: The tree is not a chain.
+    """`block.stops` from cumulative sums of log p - log q and their running maximum. Raises ModelError if a probability
+    is NaN, ValueError if the tree is not a chain.
     """
     last = len(tree.chain()) - 1
     tokens = torch.tensor(tree.tokens[1:], dtype=torch.long, device=target_probs.device)[:, None]
@@ -69,10 +61,8 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def traversal_stops(
     tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 ) -> list[Stop]:
-    """Like `decoder.verify.lossless.traversal.stops`, but works level by level; reads each row once per sampled token.
-
-    Raises:
-        ModelError: A probability is NaN.
+    """`traversal.stops` level by level: each row is read once per sampled token. Raises ModelError if a probability is
+    NaN.
     """
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     slots = target_probs.new_zeros(drawn.shape)
@@ -106,9 +96,7 @@ def _refused(
     counts: Int[Tensor, "n"],
     probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Returns three tensors over the nodes: the probabilities that are passed to a node's sampled children, the
-    probability that remains for a stop at the node, and `removed` (see `Stop`).
-    """
+    """Over the nodes: what is passed to their sampled children, what remains for a stop, and `removed` (see `Stop`)."""
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = torch.zeros_like(probability), torch.ones_like(probability)
     slots = torch.zeros_like(over)

@@ -15,43 +15,35 @@ from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 
 STEPS = 30
-"""Number of bisection steps on [1, k] for the division factor: enough for the precision of float32."""
+"""Bisection steps on [1, k] for the division factor: enough for float32."""
 
 
 @dataclass(frozen=True)
 class NodePlans:
-    """Acceptance probabilities of the sampled tokens, and the residual distribution, at every node of a tree."""
+    """At every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """Probability that a sampled token (axis K) is accepted after a number of refusals (axis R); R has size 1 if the
-    number of refusals has no effect.
-    """
+    """That a sampled token (axis K) is accepted after a number of refusals (axis R, of size 1 if it has no effect)."""
     residual: Float[Tensor, "N V"]
-    """Distribution of the token after the node if no sampled token is accepted."""
+    """Of the token after the node if no sampled one is accepted."""
 
 
 @dataclass(frozen=True)
 class PlannedSolver:
-    """A solver that computes probabilities for all nodes at once, and makes random decisions node by node."""
+    """Plans all nodes at once, and makes random decisions node by node."""
 
     plan: Callable[[DrawnTree, Float[Tensor, "N V"], Float[Tensor, "N V"]], NodePlans]
     select: Callable[[Sequence[Sequence[float]], int, RandomGenerator], int | None]
-    """(a node's acceptance probabilities, number of sampled tokens, random generator) -> index of the accepted token,
-    or None if all tokens are refused.
-    """
+    """(acceptance probabilities, sampled tokens, generator) -> index of the accepted token, None if all are refused."""
 
 
 def in_draw_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries the sampled tokens in the order of sampling; returns the index of the accepted token, or None if all tokens
-    are refused.
-    """
     return next(
         (place for place, probability in enumerate(probabilities[0][:draws]) if generator.bernoulli(probability)), None
     )
 
 
 def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, generator: RandomGenerator) -> int | None:
-    """Tries the sampled tokens in random order; returns the index of the accepted token, or None if all are refused."""
     pool = list(range(draws))
     for after_refusals in probabilities[:draws]:
         place = pool.pop(generator.integers(len(pool)))
@@ -61,19 +53,16 @@ def in_random_order(probabilities: Sequence[Sequence[float]], draws: int, genera
 
 
 def plan_nss(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """Plans of the solver in `decoder.verify.lossless.nss`."""
     return NodePlans(draft_probs.new_zeros(len(tree), 1, 0), target_probs)
 
 
 def plan_naive(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """Plans of the solver in `decoder.verify.lossless.naive`."""
     first = drawn_tokens(tree, target_probs.device)[:, :1]
     probabilities = ratio(target_probs.gather(1, first), draft_probs.gather(1, first))
     return NodePlans(probabilities[:, None], residual(target_probs, draft_probs, target_probs.new_ones(len(tree))))
 
 
 def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """Plans of the solver in `decoder.verify.lossless.spectr`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     factor = target_probs.new_ones(len(tree), 1)
     several = [node for node, children in enumerate(tree.children) if len(children) > 1]
@@ -91,7 +80,7 @@ def plan_spectr(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def division_factor(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], draws: Int[Tensor, "N 1"]
 ) -> Float[Tensor, "N 1"]:
-    """Division factor rho of each node, by bisection; see `decoder.verify.lossless.spectr`."""
+    """Rho of each node; see `spectr`."""
     low, high = torch.ones_like(target_probs[:, :1]), draws.to(target_probs.dtype)
     for _ in range(STEPS):
         middle = (low + high) / 2
@@ -107,7 +96,6 @@ def _any_of(single: Tensor, draws: Tensor) -> Tensor:
 
 
 def plan_specinfer(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> NodePlans:
-    """Plans of the solver in `decoder.verify.lossless.specinfer`."""
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = target_probs.new_zeros(len(tree), 1), target_probs.new_ones(len(tree), 1)

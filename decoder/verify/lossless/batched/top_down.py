@@ -19,11 +19,7 @@ def verify(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree with a solver that plans all nodes at once.
-
-    Raises:
-        ModelError: A probability is NaN.
-    """
+    """Plans all nodes at once. Raises ModelError if a probability is NaN."""
     plan = solver.plan(tree, target_probs, draft_probs)
     # On a CPU, sampling a token costs more than copying the probabilities, so tokens are sampled only at visited nodes.
     if target_probs.device.type == "cpu":
@@ -57,10 +53,8 @@ def verify_visited(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """Verifies a tree with a solver on the host, in float64; copies only the rows of visited nodes to the host.
-
-    Raises:
-        ModelError: A probability is NaN.
+    """By a solver on the host, in float64, to which only the rows of visited nodes are copied. Raises ModelError if a
+    probability is NaN.
     """
     to_host(totals(target_probs, draft_probs))
 
@@ -75,7 +69,7 @@ def verify_visited(
 
 
 def on_first_path(whole: VerifyOnDevice) -> VerifyOnDevice:
-    """A verifier that applies `whole` to one path only: the path that follows each node's first sampled token."""
+    """`whole`, applied only to the path that follows each node's first sampled token."""
 
     def verify(
         tree: DrawnTree,

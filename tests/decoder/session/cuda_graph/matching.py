@@ -15,6 +15,7 @@ from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.methods.dynatree import DynaTree
 from decoder.run.loading import TRIED
 from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
@@ -30,9 +31,12 @@ from decoder.session.protocol import Outcome, Session
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
-from tests.decoder.makers import graph_slots, host_session
+from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.fake_cuda.recording import Recorded
 
+PROMPT = "The tree grows"
+LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1, n_max=40)
+"""Rules for which history adjusts knobs often."""
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 """Round number -> knobs that are turned just before the round."""
 FAR = 1e-3
@@ -40,6 +44,70 @@ FAR = 1e-3
 kernels of its own that add in another order: logits of a few units differ by up to 2e-4, by processor. Wrong positions
 and masks change the tiny models' logits by whole units.
 """
+
+
+class Devices:
+    """Engines of tiny pairs whose rounds run as on a device."""
+
+    def __init__(self, models: TinyModels) -> None:
+        self.models = models
+        self._kept: dict[tuple[object, ...], Engine] = {}
+
+    def plain(self, name: str = "neox", dtype: str = "float64", *, by_module: bool = False) -> Engine:
+        """An engine whose slots do the work of graphs by plain calls."""
+        return with_slots(self.models.engine(name, dtype), by_module=by_module)
+
+    def recorded(self, name: str = "neox", dtype: str = "float64", *, by_module: bool = False) -> Engine:
+        """An engine with rounds replayed from records, none of which is made yet."""
+        return recorded(self.models.engine(name, dtype), by_module=by_module)
+
+    def kept(self, name: str = "neox", dtype: str = "float64", *, by_module: bool = False) -> Engine:
+        """One engine, which reuses its records across tests, as slots reuse graphs across texts."""
+        key = name, dtype, by_module
+        if key not in self._kept:
+            self._kept[key] = self.recorded(name, dtype, by_module=by_module)
+        return self._kept[key]
+
+    def prompt(self, name: str = "neox") -> list[int]:
+        return self.models.prompt_tokens(self.models.pair(name), PROMPT)
+
+    def begun(
+        self, engine: Engine, rules: Rules | None, limit: int = 60, sizes: PlanController | None = None
+    ) -> GraphSession:
+        """A device session that has read the usual prompt."""
+        return begun(engine, self.prompt(), limit, rules, sizes)
+
+    def generated(self, count: int, name: str = "neox") -> list[int]:
+        """The text of transformers' plain greedy search in float64."""
+        return self.models.generate(self.models.pair(name), "float64", PROMPT, count)
+
+
+def begun(
+    engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
+) -> GraphSession:
+    """A device session that has read its prompt."""
+    session = graph_session(engine, prompt, limit, rules, sizes)
+    session.prefill()
+    return session
+
+
+def rounds_of(session: Session) -> list[Outcome]:
+    """All rounds of a session that has read its prompt."""
+    found = [session.step(())]
+    while not found[-1].finished:
+        found.append(session.step(()))
+    return found
+
+
+def text_of(rounds: Iterable[Outcome]) -> list[int]:
+    return [token for outcome in rounds for token in outcome.committed]
+
+
+def text_of_host(engine: Engine, prompt: Sequence[int], limit: int) -> list[int]:
+    """The text of plain decoding by rounds on the host."""
+    session = host_session(engine, prompt, limit, None)
+    session.prefill()
+    return text_of(rounds_of(session))
 
 
 def last(operators: Iterable[Operators]) -> Operators:
@@ -51,7 +119,7 @@ def with_slots(engine: Engine, *, by_module: bool = False) -> Engine:
     """The engine with empty `GraphSlots` and without graphs; `by_module`: its models run as Hugging Face modules."""
     graph_slots = GraphSlots(graphs=False)
     if by_module:
-        graph_slots._forwards = {
+        graph_slots.forms = {
             model: ModuleStatic(model.hf.module) for model in (engine.pair.target, engine.pair.draft_model)
         }
     return replace(engine, slots=graph_slots)
@@ -113,10 +181,8 @@ def match(
     sampled: Mapping[int, Sequence[Sampling]] | None = None,
 ) -> list[Outcome]:
     """All rounds of a text, equal in both sessions; `sampled`: round number -> sampling settings turned there."""
-    host = host_session(engine, prompt, limit, rules)
-    device = graph_session(engine, prompt, limit, rules)
+    host, device = host_session(engine, prompt, limit, rules), begun(engine, prompt, limit, rules)
     host.prefill()
-    device.prefill()
     found: list[Outcome] = []
     turned: tuple[Turn, ...] = ()
     ahead: tuple[float, float] | None = None
@@ -127,8 +193,9 @@ def match(
             engine.sampling.turn(len(host.text) + _ON_DEVICE, sampling)
         expected, outcome = host.step(turned), device.step(turned)
         if tie(outcome.tree, expected.tree):
-            _finish(host, expected)
-            _finish(device, outcome)
+            for session, outcome_so_far in ((host, expected), (device, outcome)):
+                if not outcome_so_far.finished:
+                    rounds_of(session)
             break
         check(outcome, expected)
         ahead = _checked_knobs(device, None if new else ahead)
@@ -142,11 +209,6 @@ def tie(tree: TokenTree, other: TokenTree) -> bool:
     both = zip(tree.parents, tree.tokens, other.parents, other.tokens, strict=False)
     node = next((node for node, (*one, parent, token) in enumerate(both) if one != [parent, token]), None)
     return node is not None and tree.path_logprobs[node] == pytest.approx(other.path_logprobs[node], abs=FAR)
-
-
-def _finish(session: Session, outcome: Outcome) -> None:
-    while not outcome.finished:
-        outcome = session.step(())
 
 
 def _checked_knobs(session: GraphSession, ahead: tuple[float, float] | None) -> tuple[float, float] | None:

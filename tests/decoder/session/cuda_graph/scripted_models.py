@@ -22,6 +22,13 @@ class RandomSizes(PlanController):
         self.chosen: list[Plan | None] = []
         self.learnt: list[tuple[Plan, Sequence[int]]] = []
 
+    @classmethod
+    def scripted(cls, plans: Sequence[Plan | None]) -> "RandomSizes":
+        """Chooses these plans one after the other."""
+        made, order = cls(0), list(plans)
+        made.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
+        return made
+
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
         self.learnt.append((plan, ranks))
 

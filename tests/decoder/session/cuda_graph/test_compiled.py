@@ -30,7 +30,6 @@ from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots
 
-PROMPT = "The tree grows"
 RULES = DynaTree(selection="best", n_max=7)
 PASSES = passes([None, RULES.rule()])
 NOTHING_NEW: Compile = lambda function: function  # noqa: E731 - the variable has a type annotation
@@ -87,7 +86,7 @@ def by_module(model: LanguageModel) -> StaticForward:
 def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it_leaves(
     tiny_models: TinyModels, family: str, form_of: Callable[[LanguageModel], StaticForward]
 ) -> None:
-    plain = form_of(tiny_models.loaded(tiny_models.pair(family), "float64").pair.target)
+    plain = form_of(tiny_models.engine(family, "float64").pair.target)
     form = Compiled(plain, lambda function: torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager"))
     form.compile([3])
     for length in (0, 7, 250, 600):
@@ -101,7 +100,7 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
 
 def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
     compiler = Compiler()
-    plain = static_forward(tiny_models.loaded(tiny_models.pair("half-windows"), "float64").pair.target)
+    plain = static_forward(tiny_models.engine("half-windows", "float64").pair.target)
     form = Compiled(plain, compiler)
     form.compile([1, 4])
     assert len(compiler.made) == 2
@@ -114,30 +113,24 @@ def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_model
 
 
 @pytest.mark.filterwarnings("ignore:Guards may run slower")  # Python 3.13.0
-def test_other_sizes_are_computed_by_plain_calls(tiny_models: TinyModels) -> None:
+@pytest.mark.parametrize(("rows", "inference"), [(5, False), (4, True)])
+def test_passes_of_other_sizes_and_kinds_are_plain_calls(
+    tiny_models: TinyModels, rows: int, *, inference: bool
+) -> None:
+    """So a round never waits for the compiler."""
     compiler = Compiler()
-    form = Compiled(static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target), compiler)
+    form = Compiled(static_forward(tiny_models.engine("llama", "float64").pair.target), compiler)
     form.compile([4])
     before = compiler.runs
-    with without_gradients():
-        form.computed(*example(form, 5, 9))
-    assert (len(compiler.made), compiler.runs) == (1, before)
-
-
-def test_a_pass_of_another_kind_does_not_stop_a_round_for_the_compiler(tiny_models: TinyModels) -> None:
-    compiler = Compiler()
-    form = Compiled(static_forward(tiny_models.loaded(tiny_models.pair("llama"), "float64").pair.target), compiler)
-    form.compile([4])
-    before = compiler.runs
-    store, *others = example(form, 4, 9)
-    with torch.inference_mode():
-        form.computed(store.clone(), *others)
+    store, *others = example(form, rows, 9)
+    with torch.inference_mode() if inference else without_gradients():
+        form.computed(store.clone() if inference else store, *others)
     assert (len(compiler.made), compiler.runs) == (1, before)
 
 
 def test_a_compiler_does_not_see_how_a_store_is_written(tiny_models: TinyModels) -> None:
     """A compiler that saw the write would make and copy a whole new store in every layer."""
-    model = tiny_models.loaded(tiny_models.pair("neox"), "float64").pair.target
+    model = tiny_models.engine("neox", "float64").pair.target
     for plain in (ModuleStatic(model.hf.module), static_forward(model)):
         compiler = Compiler()
         Compiled(plain, compiler).compile([2])
@@ -162,8 +155,7 @@ def test_layers_for_a_compiler_compute_what_the_native_ones_do(dtype: str, far: 
 
 @pytest.mark.usefixtures("_pays")
 def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_more(tiny_models: TinyModels) -> None:
-    saved = tiny_models.pair("neox-strange")
-    pair, compiler = with_slots(tiny_models.loaded(saved, "float64")), Compiler()
+    pair, compiler = with_slots(tiny_models.engine("neox-strange", "float64")), Compiler()
     told(pair, compiler)
     assert forms(pair) == [Compiled, Compiled]
     made, runs, asked = len(compiler.made), compiler.runs, [0]
@@ -175,23 +167,23 @@ def test_rounds_in_any_thread_run_through_what_was_compiled_and_never_wait_for_m
 
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor() as others:
         patch.setattr(Compiled, "computed", counted)
-        others.submit(match, pair, tiny_models.prompt_tokens(saved, PROMPT), 40, RULES).result()
+        others.submit(match, pair, [1, 2, 3, 4], 40, RULES).result()
     assert asked[0] > 40  # a round has several passes
     assert (len(compiler.made), compiler.runs - runs) == (made, asked[0])
 
 
 @pytest.mark.usefixtures("_pays")
 def test_rounds_of_compiled_forms_are_repeated_from_records(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    pair = recorded(tiny_models.engine("neox", "float64"))
     told(pair, NOTHING_NEW)
     assert forms(pair) == [Compiled, Compiled]
-    match(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 40, RULES)
+    match(pair, [1, 2, 3, 4], 40, RULES)
 
 
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler, which torch compiles for a CPU with")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None:
-    plain = static_forward(tiny_models.loaded(tiny_models.pair("neox-strange"), "bfloat16").pair.draft_model)
+    plain = static_forward(tiny_models.engine("neox-strange", "bfloat16").pair.draft_model)
     form = Compiled(plain, by_torch)
     form.compile([2])
     found = compared(plain, form, [2], GraphSlots(graphs=False))
@@ -220,9 +212,9 @@ def quick(function: Any) -> Pass:
 
 @pytest.fixture
 def slow(tiny_models: TinyModels) -> Engine:
-    engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    engine = with_slots(tiny_models.engine("neox", "float64"))
     for model in (engine.pair.draft_model, engine.pair.target):
-        graph_slots(engine).run(model, Slow(static_forward(model)))
+        graph_slots(engine).forms[model] = Slow(static_forward(model))
     return engine
 
 
@@ -237,7 +229,7 @@ def test_what_is_slower_is_not(tiny_models: TinyModels) -> None:
     def dawdling(function: Pass) -> Pass:
         return lambda *given: time.sleep(0.002) or function(*given)  # type: ignore[func-returns-value]
 
-    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    pair = with_slots(tiny_models.engine("neox", "float64"))
     lines = told(pair, dawdling)
     assert all(" x the time of uncompiled passes, so it is not kept" in line for line in lines)
     assert forms(pair) == [NativeModel, NativeModel]
@@ -275,8 +267,8 @@ def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypat
     assert forms(slow) == before
 
 
-def test_a_draft_alone_may_be_kept(slow: Engine, tiny_models: TinyModels) -> None:
-    graph_slots(slow).run(slow.pair.target, static_forward(slow.pair.target))
+def test_a_draft_alone_may_be_kept(slow: Engine) -> None:
+    graph_slots(slow).forms[slow.pair.target] = static_forward(slow.pair.target)
 
     def mixed(function: Any) -> Pass:
         if isinstance(function.__self__, Slow):
@@ -287,7 +279,7 @@ def test_a_draft_alone_may_be_kept(slow: Engine, tiny_models: TinyModels) -> Non
     assert "kept" in lines[0]
     assert "not this one" in lines[1]
     assert forms(slow) == [Compiled, NativeModel]
-    match(slow, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 20, RULES)
+    match(slow, [1, 2, 3, 4], 20, RULES)
 
 
 def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Engine) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import Tensor
 
-from decoder.engine import Engine
 from decoder.knobs import KnobName
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
@@ -24,15 +23,14 @@ from decoder.session.protocol import Outcome
 from decoder.session.steering import Turn
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
-from tests.decoder.makers import TinyModels, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import check, graph_session, tie
+from tests.decoder.makers import host_session, with_pair
+from tests.decoder.session.cuda_graph.matching import Devices, begun, check, rounds_of, text_of, text_of_host, tie
 from tests.decoder.session.cuda_graph.scripted_models import WIDE
 from tests.eagle3_checkpoints import name
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.fake_cuda.tensors import CudaError, Device
 
-PROMPT = "The tree grows"
 LIVELY = DynaTree(
     d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=12
 )
@@ -44,37 +42,49 @@ METHODS: dict[str, Rules | None] = {
     "dynatree": LIVELY,
     "dynatree, best": replace(LIVELY, selection="best"),
 }
-SAMPLINGS = {"sampled": Sampling(temperature=1.0), "truncated": Sampling(temperature=0.8, top_k=20, top_p=0.9)}
+GREEDY, *SAMPLINGS = Sampling(), Sampling(1.0), Sampling(0.8, 20, 0.9)
 TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2: [("d0", 1.0)], 3: [("tau_l", 0.3)]}
 LIMIT = 12
 
 
-def alone(tiny_models: TinyModels, family: str) -> Engine:
-    """The target of a pair, without a draft model."""
-    return with_pair(tiny_models.loaded(tiny_models.pair(family), "float32"), draft=None)
+@dataclass(frozen=True)
+class Case:
+    """A text of a pair under rules, decoded on the host and on a fake device."""
+
+    pair: str
+    method: str = "dynatree"
+    sampling: Sampling = GREEDY
+    by_module: bool = False
+    alone: bool = False
+    """Without a draft model, so that the host looks trees up in a prompt that repeats itself."""
+    turns: bool = False
 
 
-def rounds(
-    engine: Engine,
-    prompt: Sequence[int],
-    rules: Rules | None,
-    turns: Mapping[int, Sequence[tuple[KnobName, float]]] | None = None,
-    *,
-    by_module: bool = False,
-    replays: int = 2,
-) -> Device:
-    """Decodes a text on the host and on a fake device, requires equal rounds, and checks what each round asks for:
-    `replays` graphs at most.
-    """
+HEADED = name("llama", "flat")
+CASES = [
+    *(Case(pair, method) for pair in ("neox", "llama", HEADED) for method in METHODS),
+    *(Case(pair, by_module=True) for pair in ("qwen3", "gpt2")),
+    *(Case(pair, sampling=each) for pair in ("neox", "llama", name("neox", "nested")) for each in SAMPLINGS),
+    *(Case(pair, method, alone=True, turns=True) for pair in ("neox", "llama") for method in METHODS),
+    *(Case("neox", sampling=each, alone=True) for each in SAMPLINGS),
+    Case("neox", turns=True),
+    Case(name("llama", "EAGLE-3.1"), turns=True),
+]
+
+
+def rounds(devices: Devices, case: Case) -> Device:
+    """Decodes a text on the host and on a fake device, requires equal rounds, and checks what each round asks for."""
+    engine = devices.models.engine(case.pair).sampled(3, Schedule(case.sampling))
+    engine = with_pair(engine, draft=None) if case.alone else engine
+    prompt, rules = devices.prompt(case.pair) * (3 if case.alone else 1), METHODS[case.method]
     host = host_session(engine, prompt, LIMIT, rules)
     host.prefill()
     turned: tuple[Turn, ...] = ()
     with fake_cuda() as device:
-        session = graph_session(on_fake_device(engine, by_module=by_module), prompt, LIMIT, rules)
-        session.prefill()
+        session = begun(on_fake_device(engine, by_module=case.by_module), prompt, LIMIT, rules)
         number, finished = 0, False
         while not finished:
-            turned += tuple(Turn(name, value) for name, value in (turns or {}).get(number, ()))
+            turned += tuple(Turn(*turn) for turn in TURNS.get(number, ()) if case.turns)
             expected = host.step(turned)
             device.clear()
             captured = len(device.graphs)
@@ -87,7 +97,7 @@ def rounds(
                 asked = device.counts()
                 assert asked["wait"] == 1 + redrawn
                 # A turned knob undoes a verification that is queued already, and the tree is drafted again.
-                assert asked["replay"] <= replays * (1 + redrawn)
+                assert asked["replay"] <= (1 if case.alone else 2) * (1 + redrawn)
                 assert asked["read"] == asked["wait for all"] == 0
             number, finished = number + 1, bool(outcome.finished)
         session.close()
@@ -95,79 +105,22 @@ def rounds(
     return device
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", ["neox", "llama"])
-def test_rounds_are_those_of_the_host_and_each_waits_once(tiny_models: TinyModels, family: str, method: str) -> None:
-    pair = tiny_models.pair(family)
-    rounds(tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT), METHODS[method])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rounds_are_those_of_the_host_and_each_waits_once(devices: Devices, case: Case) -> None:
+    rounds(devices, case)
 
 
-@pytest.mark.parametrize("family", ["qwen3", "gpt2"])
-def test_modules_run_there_too(tiny_models: TinyModels, family: str) -> None:
-    pair = tiny_models.pair(family)
-    prompt = tiny_models.prompt_tokens(pair, PROMPT)
-    rounds(tiny_models.loaded(pair, "float32"), prompt, METHODS["dynatree"], by_module=True)
-
-
-def test_turned_knobs_draft_the_tree_again_without_another_capture(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
-    captured = len(rounds(engine, prompt, METHODS["dynatree"]).graphs)
-    assert len(rounds(engine, prompt, METHODS["dynatree"], TURNS).graphs) <= captured + 2
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("family", ["neox", "llama"])
-def test_sampled_rounds_are_those_of_the_host(tiny_models: TinyModels, family: str, sampling: str) -> None:
-    pair = tiny_models.pair(family)
-    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
-    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
-
-
-@pytest.mark.parametrize("sampling", [None, *SAMPLINGS])
-@pytest.mark.parametrize("name", ["wide-target", "wide-draft"])
+@pytest.mark.parametrize("sampling", [GREEDY, *SAMPLINGS], ids=str)
+@pytest.mark.parametrize("pair", ["wide-target", "wide-draft"])
 def test_a_draft_of_another_width_is_fitted_to_the_target_there_too(
-    tiny_models: TinyModels, name: str, sampling: str | None
+    devices: Devices, pair: str, sampling: Sampling
 ) -> None:
-    pair = tiny_models.pair(name)
-    settings = SAMPLINGS[sampling] if sampling else Sampling()
-    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(settings))
-    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
+    rounds(devices, Case(pair, sampling=sampling))
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("family", ["neox", "llama"])
-def test_rounds_without_a_draft_model_are_those_of_the_host_and_each_waits_once(
-    tiny_models: TinyModels, family: str, method: str
-) -> None:
-    pair = tiny_models.pair(family)
-    rounds(alone(tiny_models, family), 3 * tiny_models.prompt_tokens(pair, PROMPT), METHODS[method], TURNS, replays=1)
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_sampled_rounds_without_a_draft_model_are_those_of_the_host(tiny_models: TinyModels, sampling: str) -> None:
-    engine = alone(tiny_models, "neox").sampled(3, Schedule(SAMPLINGS[sampling]))
-    prompt = 3 * tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    rounds(engine, prompt, METHODS["dynatree"], replays=1)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_rounds_with_a_head_are_those_of_the_host_and_each_waits_once(tiny_models: TinyModels, method: str) -> None:
-    pair = tiny_models.pair(name("llama", "flat"))
-    rounds(tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT), METHODS[method])
-
-
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-def test_sampled_rounds_with_a_head_are_those_of_the_host(tiny_models: TinyModels, sampling: str) -> None:
-    pair = tiny_models.pair(name("neox", "nested"))
-    engine = tiny_models.loaded(pair, "float32").sampled(3, Schedule(SAMPLINGS[sampling]))
-    rounds(engine, tiny_models.prompt_tokens(pair, PROMPT), METHODS["dynatree"])
-
-
-def test_turned_knobs_draft_a_head_s_tree_again(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair(name("llama", "EAGLE-3.1"))
-    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
-    rounds(engine, prompt, METHODS["dynatree"], TURNS)
+def test_turned_knobs_draft_the_tree_again_without_another_capture(devices: Devices) -> None:
+    captured = len(rounds(devices, Case("neox")).graphs)
+    assert len(rounds(devices, Case("neox", turns=True)).graphs) <= captured + 2
 
 
 def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,19 +136,11 @@ def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch
     assert device.graphs
 
 
-def test_auto_writes_the_text_of_plain_decoding(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    engine, prompt = tiny_models.loaded(pair, "float32"), tiny_models.prompt_tokens(pair, PROMPT)
-    plain = host_session(engine, prompt, LIMIT, None)
-    plain.prefill()
-    while not plain.step(()).finished:
-        pass
+def test_auto_writes_the_text_of_plain_decoding(devices: Devices) -> None:
+    engine = devices.models.engine("neox")
     with fake_cuda():
-        session = graph_session(on_fake_device(engine), prompt, LIMIT, WIDE)
-        session.prefill()
-        while not session.step(()).finished:
-            pass
-    assert session.text == plain.text
+        text = text_of(rounds_of(devices.begun(on_fake_device(engine), WIDE, LIMIT)))
+    assert text == text_of_host(engine, devices.prompt(), LIMIT)
 
 
 @pytest.mark.parametrize(("error", "same"), [(2e-4, True), (0.01, False)])

@@ -6,17 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from decoder import RunConfig, decode
+from decoder import RunConfig
 from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.session import GraphSession
 from tests import tiny
 from tests.decoder.broken_targets import damaged
-from tests.decoder.makers import Played, TinyModels
+from tests.decoder.makers import PROMPT, TinyModels, play
 from tests.decoder.session.cuda_graph.matching import recorded, with_slots
 
-PROMPT = "The tree grows"
 LENGTH = 24
 SAMPLINGS = {"greedy": Sampling(), "sampled": Sampling(0.8), "truncated": Sampling(0.8, 20, 0.9)}
 
@@ -29,14 +28,14 @@ def test_graph_rounds_end_with_the_sentence_of_the_host_s_rounds(
     pair = tiny_models.pair("llama")
     sound = tiny_models.loaded(pair, "float32")
     config = RunConfig(("ar", "linear", "dynatree", "auto"), LENGTH, parameters={"sampling": sampling})
-    text = Played(list(decode(sound, PROMPT, only(config, "ar")))).tokens("ar")
+    text = play(sound, only(config, "ar")).tokens("ar")
     token = next(token for place, token in enumerate(text[2:], 2) if token not in text[:place])
     broken = tiny.TinyPair(damaged(pair.target, tiny_models.fresh(), token, value), pair.draft)
     engine = tiny_models.loaded(broken, "float32")
-    on_host = Played(list(decode(engine, PROMPT, only(config, "ar"))))
+    on_host = play(engine, only(config, "ar"))
     on_device = make(engine)
     assert isinstance(METHODS["ar"].open(on_device, tiny_models.prompt_tokens(pair, PROMPT), config), GraphSession)
-    race = Played(list(decode(on_device, PROMPT, config)))
+    race = play(on_device, config)
     assert race.end("ar") == on_host.end("ar")
     for method in config.methods:
         tokens, end = race.tokens(method), race.end(method)
@@ -57,5 +56,5 @@ def test_trees_of_lookups_end_with_the_sentence_too(tiny_models: TinyModels) -> 
     broken = tiny.TinyPair(damaged(pair.target, tiny_models.fresh(), last, math.nan), pair.draft)
     engine = tiny_models.loaded(broken, "float32")
     by_lookup = with_slots(replace(engine, pair=replace(engine.pair, draft=None)))
-    race = Played(list(decode(by_lookup, PROMPT, RunConfig(("linear", "dynatree"), LENGTH))))
+    race = play(by_lookup, RunConfig(("linear", "dynatree"), LENGTH))
     assert [race.end(method).reason for method in ("linear", "dynatree")] == ["error", "error"]

@@ -27,19 +27,18 @@ from decoder.session.steering import Steering, Turn
 from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules
 from decoder.verify.greedy import GreedyVerifier
-from tests.decoder.makers import TinyModels, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, records
+from tests.decoder.makers import graph_slots, host_session
+from tests.decoder.session.cuda_graph.matching import Devices, begun, check, graph_session, match, records, rounds_of
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
-PROMPT = "The tree grows"
 CPU = torch.device("cpu")
 
 
 def test_trees_of_one_size_share_one_verification_for_each_number_of_levels_of_their_rule(
-    tiny_models: TinyModels,
+    devices: Devices,
 ) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    pair = devices.recorded()
+    prompt = devices.prompt()
     for rules in (Linear(7), Fixed(depth=7, branching=1, tau=0.0), Linear(5), Fixed(depth=2, branching=2, tau=0.0)):
         assert {len(outcome.tree) for outcome in match(pair, prompt, 30, rules)} <= {1, 6, 7, 8}
     (slot,) = graph_slots(pair)._free
@@ -68,33 +67,28 @@ def test_a_graph_is_replayed_once_and_undone_before_a_round_has_it() -> None:
 
 
 def test_the_host_s_waits_are_looked_for_once_a_kind_and_not_once_a_graph(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
     right = capturable.refuse_waits
     monkeypatch.setattr(slots_module, "refuse_waits", lambda *given: asked.append(given) or right(*given))  # type: ignore[func-returns-value]
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    first, second = (graph_session(pair, prompt, 40, WIDE, controller) for controller in [RandomSizes(3)] * 2)
-    for session in (first, second):
-        session.prefill()
-        while not session.step(()).finished:
-            pass
+    pair = devices.recorded()
+    for session in [devices.begun(pair, WIDE, 40, controller) for controller in [RandomSizes(3)] * 2]:
+        rounds_of(session)
     assert records(pair) > 10
     assert len(asked) == 3  # a draft, a verification, a plain round
 
 
-def test_other_forwards_are_looked_at_anew(tiny_models: TinyModels) -> None:
-    neox, llama = (tiny_models.loaded(tiny_models.pair(name), "float64") for name in ("neox", "llama"))
-    pair = recorded(neox)
-    llama = replace(llama, slots=graph_slots(pair))
-    match(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 12, Linear(2))
-    match(llama, tiny_models.prompt_tokens(tiny_models.pair("llama"), PROMPT), 12, Linear(2))
+def test_other_forwards_are_looked_at_anew(devices: Devices) -> None:
+    pair = devices.recorded()
+    llama = replace(devices.recorded("llama"), slots=graph_slots(pair))
+    match(pair, devices.prompt(), 12, Linear(2))
+    match(llama, devices.prompt("llama"), 12, Linear(2))
     assert [len(kinds) for kinds in graph_slots(pair)._capturable.values()] == [2, 2]
 
 
 def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alone(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
 
@@ -102,9 +96,8 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
         def wait(self) -> None:
             log.append("wait")
 
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    session = graph_session(pair, [1, 2, 3], 20, None)
-    session.prefill()
+    pair = devices.recorded()
+    session = begun(pair, [1, 2, 3], 20, None)
     slot = session._slot
     monkeypatch.setattr(slot, "mark", Passed)
     monkeypatch.setattr(slots_module, "tried", lambda *_: log.append("try"))
@@ -114,10 +107,9 @@ def test_captures_wait_for_the_device_so_that_a_round_pays_for_its_own_work_alon
     assert log == ["wait", "try", "capture", "wait"]
 
 
-def test_work_runs_by_a_graph_from_its_first_use(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    session = graph_session(pair, [1, 2, 3], 20, Linear(3))
-    session.prefill()
+def test_work_runs_by_a_graph_from_its_first_use(devices: Devices) -> None:
+    pair = devices.recorded()
+    session = begun(pair, [1, 2, 3], 20, Linear(3))
     slot = session._slot
     assert records(pair) == 1
     with without_gradients():
@@ -129,25 +121,20 @@ def test_work_runs_by_a_graph_from_its_first_use(tiny_models: TinyModels) -> Non
 
 @pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0), DynaTree(), WIDE], ids=str)
 def test_before_the_first_round_all_graphs_are_captured_that_rounds_of_a_short_text_need(
-    tiny_models: TinyModels, rules: Rules | None
+    devices: Devices, rules: Rules | None
 ) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    controller = RandomSizes(3, depths=(2, 5, 6)) if rules is WIDE else None
-    session = graph_session(pair, prompt, 40, rules, controller)
-    session.prefill()
+    pair = devices.recorded()
+    session = devices.begun(pair, rules, 40, RandomSizes(3, depths=(2, 5, 6)) if rules is WIDE else None)
     while session.prepare():
         pass
     before = records(pair)
-    while not session.step(()).finished:
-        pass
+    rounds_of(session)
     assert records(pair) == before
 
 
-def test_graphs_of_many_rows_are_captured_before_those_of_few(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    session = graph_session(pair, [1, 2, 3], 20, WIDE, RandomSizes(3, plain=0))
-    session.prefill()
+def test_graphs_of_many_rows_are_captured_before_those_of_few(devices: Devices) -> None:
+    pair = devices.recorded()
+    session = begun(pair, [1, 2, 3], 20, WIDE, RandomSizes(3, plain=0))
     first, *_ = session._slot._captured
     told = []
     while progress := session.prepare():
@@ -160,7 +147,7 @@ def test_graphs_of_many_rows_are_captured_before_those_of_few(tiny_models: TinyM
 
 
 def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, captures = slots_module.captured, list[float]()
 
@@ -170,7 +157,7 @@ def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
         return right(*given)
 
     monkeypatch.setattr(slots_module, "captured", slowly)
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
+    pair = devices.recorded()
     session = graph_session(pair, [1, 2, 3], 30, DynaTree(n_max=6, d_max=3, d0=2))
     assert session.prefill() < 0.3
     outcomes = [session.step(()), session.step(()), session.step((Turn("n_max", 40),))]
@@ -179,14 +166,13 @@ def test_no_capture_counts_as_decode_time_not_even_of_a_turned_knob_s_shape(
     assert all(outcome.round_s < 0.3 for outcome in outcomes)
 
 
-def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64"))
-    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(devices: Devices) -> None:
+    pair = devices.recorded()
+    prompt = devices.prompt()
     for rules in (None, DynaTree(n_max=2)):
         match(pair, prompt, 12, rules)
     graph_slots(pair)._free.clear()
-    session = graph_session(pair, prompt, 40, DynaTree())
-    session.prefill()
+    session = begun(pair, prompt, 40, DynaTree())
     captured_while_idle = bool(session.prepare())
     session.step(())  # queues two verifications, which may have the same size
     captured_in_rounds, finished = 0, None
@@ -205,11 +191,10 @@ def test_with_idle_time_no_round_waits_for_a_capture_of_a_known_kind(tiny_models
 
 @pytest.mark.parametrize("rules", [None, Linear(3), Fixed(depth=2, branching=2, tau=0.0)])
 def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
-    tiny_models: TinyModels, rules: Rules | None
+    devices: Devices, rules: Rules | None
 ) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
-    session = graph_session(pair, [7 * place % 260 for place in range(150)], 140, rules)
-    session.prefill()
+    pair = devices.recorded("long")
+    session = begun(pair, [7 * place % 260 for place in range(150)], 140, rules)
     fresh: list[int] = []
     while True:
         before = records(pair)
@@ -226,13 +211,12 @@ def test_a_text_finds_what_it_grows_into_captured_where_there_was_time_for_that(
     assert sum(fresh) == 0
 
 
-def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
+def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(devices: Devices) -> None:
+    pair = devices.recorded("long")
     prompt = [7 * place % 260 for place in range(230)]
     for rules in (None, DynaTree(selection="best", n_max=9)):
-        host, device = host_session(pair, prompt, 40, rules), graph_session(pair, prompt, 40, rules)
+        host, device = host_session(pair, prompt, 40, rules), begun(pair, prompt, 40, rules)
         host.prefill()
-        device.prefill()
         ahead = 0
         while True:
             expected = host.step(())
@@ -243,17 +227,15 @@ def test_to_capture_ahead_changes_no_round_even_while_one_is_under_way(tiny_mode
         assert ahead > 0
 
 
-def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(tiny_models: TinyModels) -> None:
-    pair = recorded(tiny_models.loaded(tiny_models.pair("long"), "float64"))
-    session = graph_session(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
-    session.prefill()
+def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(devices: Devices) -> None:
+    pair = devices.recorded("long")
+    session = begun(pair, [1] * (256 - AHEAD), AHEAD - 20, Linear(2))
     while session.prepare():
         pass
     session.step(())
     assert records(pair) == 2
     session.close()
-    session = graph_session(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
-    session.prefill()
+    session = begun(pair, [1] * (256 - AHEAD), 3 * AHEAD, Linear(2))
     for _ in range(2):
         session.step(())
     before = records(pair)
@@ -265,11 +247,10 @@ def test_one_graph_a_call_is_captured_ahead_and_none_beyond_the_end_of_the_text(
     assert not session.prepare()
 
 
-def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(tiny_models: TinyModels) -> None:
-    engine = recorded(tiny_models.loaded(tiny_models.pair("long"), "float32"))
+def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(devices: Devices) -> None:
+    engine = devices.recorded("long", "float32")
     graph_slots(engine).graphs = False
-    session = graph_session(engine, [1, 2, 3], 20, WIDE)
-    session.prefill()
+    session = begun(engine, [1, 2, 3], 20, WIDE)
     session.step(())
     session.close()
     slot = weakref.ref(session._slot)
@@ -282,8 +263,8 @@ def test_a_seat_that_is_dropped_is_gone_at_once_with_its_memory(tiny_models: Tin
         gc.enable()
 
 
-def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
+def test_only_lanes_that_run_and_can_prepare_are_asked_to(devices: Devices) -> None:
+    engine = devices.models.engine("neox")
     asked: list[str] = []
 
     class Preparing(HostSession):
@@ -309,9 +290,9 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(tiny_models: TinyModel
 
 
 def test_rounds_make_no_inference_tensors_whoever_asks_for_them(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair, modes = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), set[tuple[bool, bool]]()
+    pair, modes = devices.recorded(), set[tuple[bool, bool]]()
     right = verify.verify
     monkeypatch.setattr(
         slots_module,
@@ -319,7 +300,7 @@ def test_rounds_make_no_inference_tensors_whoever_asks_for_them(
         lambda *given: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())) or right(*given),  # type: ignore[func-returns-value]
     )
     with torch.inference_mode():
-        match(pair, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 12, Linear(2))
+        match(pair, devices.prompt(), 12, Linear(2))
     assert modes == {(False, False)}
     (slot,) = graph_slots(pair)._free
     made = [slot.target.store, slot.draft.store, *DeviceState._tensors(slot.state), slot.mailbox._host]

@@ -22,11 +22,10 @@ from decoder.tree_rules import Rules, tree_rule
 from dynatui.lab.bench import job, shapes, sizes
 from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
 from dynatui.lab.bench.sizes import Size
-from tests.decoder.makers import TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import graph_session, with_slots
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots
+from tests.decoder.session.cuda_graph.matching import Devices, rounds_of
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 
-PROMPT = "The tree grows"
 EVERY: dict[str, Rules | None] = {
     "ar": None,
     "linear": Linear(3),
@@ -38,17 +37,13 @@ EVERY: dict[str, Rules | None] = {
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_all_passes_of_a_text_s_rounds_are_listed(
-    tiny_models: TinyModels, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
-    sizes = RandomSizes(3, plain=0.0) if EVERY[name] is WIDE else None
-    session = graph_session(engine, tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), 60, EVERY[name], sizes)
+def test_all_passes_of_a_text_s_rounds_are_listed(devices: Devices, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = devices.plain(dtype="float32")
+    session = devices.begun(engine, EVERY[name], 60, RandomSizes(3, plain=0.0) if EVERY[name] is WIDE else None)
     forms: dict[Any, set[int]] = {
         graph_slots(engine).forward(model): set() for model in (engine.pair.draft_model, engine.pair.target)
     }
     draft, target = forms.values()
-    session.prefill()
     right = NativeModel.computed
 
     def noted(form: NativeModel, *given: Tensor) -> Tensor:
@@ -56,8 +51,7 @@ def test_all_passes_of_a_text_s_rounds_are_listed(
         return right(form, *given)
 
     monkeypatch.setattr(NativeModel, "computed", noted)
-    while not session.step(()).finished:
-        pass
+    rounds_of(session)
     listed = passes([tree_rule(EVERY[name])])
     assert draft <= set(listed.draft)
     assert target <= set(listed.target)

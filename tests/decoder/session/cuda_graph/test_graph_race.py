@@ -1,6 +1,5 @@
 """Device sessions in a whole run: methods racing, events, figures, stops and turned knobs."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ from decoder import RunConfig, Steering, decode, methods
 from decoder.analysis.metrics import fold
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.engine import Engine
-from decoder.events import Event, Round
+from decoder.events import Event, Knob, Round
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph.session import GraphSession
@@ -19,24 +18,14 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.tree_rules import Rules
-from tests.decoder.makers import METHODS, Played, TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import opened_on_device, recorded, records, with_slots
-
-PROMPT = "The tree grows"
-
-
-@pytest.fixture
-def _on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions are opened as on CUDA, but on the CPU."""
-    monkeypatch.setattr(Engine, "session", opened_on_device)
+from tests.decoder.makers import METHODS, PROMPT, TinyModels, graph_slots, play
+from tests.decoder.session.cuda_graph.matching import Devices, opened_on_device, records
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded = recorded(tiny_models.loaded(pair, "float64"))
-    played = Played(list(decode(loaded, PROMPT, RunConfig(METHODS, 24))))
-    expected = tiny_models.generate(pair, "float64", PROMPT, 24)
+def test_all_methods_race_and_write_the_same_text(devices: Devices) -> None:
+    loaded = devices.recorded()
+    played, expected = play(loaded, RunConfig(METHODS, 24)), devices.generated(24)
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
@@ -45,9 +34,9 @@ def test_all_methods_race_and_write_the_same_text(tiny_models: TinyModels) -> No
 
 @pytest.mark.usefixtures("_on_the_device")
 def test_the_graphs_of_a_method_are_captured_before_its_first_round(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded, steering, told = recorded(tiny_models.loaded(tiny_models.pair("neox"), "float64")), Steering(), list[str]()
+    loaded, steering, told = devices.recorded(), Steering(), list[str]()
     prepare = GraphSession.prepare
     monkeypatch.setattr(GraphSession, "prepare", lambda session: told.append(prepare(session)) or told[-1])  # type: ignore[func-returns-value]
     captured = dict[str, int]()
@@ -61,8 +50,8 @@ def test_the_graphs_of_a_method_are_captured_before_its_first_round(
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_figures_know_all_parts_of_a_round(tiny_models: TinyModels) -> None:
-    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+def test_figures_know_all_parts_of_a_round(devices: Devices) -> None:
+    pair = devices.plain(dtype="float32")
     found = fold(decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 40, dynatree=DynaTree()))).figures()
     for figures in found.values():
         assert figures.draft_s is not None
@@ -74,8 +63,8 @@ def test_figures_know_all_parts_of_a_round(tiny_models: TinyModels) -> None:
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_a_run_that_is_stopped_gives_all_seats_back(tiny_models: TinyModels) -> None:
-    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+def test_a_run_that_is_stopped_gives_all_seats_back(devices: Devices) -> None:
+    pair = devices.plain(dtype="float32")
     steering, events = Steering(), list[Event]()
     for event in decode(pair, PROMPT, RunConfig(("dynatree", "ar", "linear"), 60, dynatree=DynaTree()), steering):
         events.append(event)
@@ -84,8 +73,8 @@ def test_a_run_that_is_stopped_gives_all_seats_back(tiny_models: TinyModels) -> 
 
 
 @pytest.mark.usefixtures("_on_the_device")
-def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(tiny_models: TinyModels) -> None:
-    pair = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(devices: Devices) -> None:
+    pair = devices.plain(dtype="float32")
     run: Any = decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 60, dynatree=DynaTree()))
     started = set()
     for event in run:
@@ -127,32 +116,22 @@ def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees
 
 
 def test_on_a_cpu_the_registry_opens_the_host_s_session(tiny_models: TinyModels) -> None:
-    session = methods.METHODS["dynatree"].open(
-        tiny_models.loaded(tiny_models.pair("neox"), "float32"), [1, 2], RunConfig()
-    )
+    session = methods.METHODS["dynatree"].open(tiny_models.engine("neox"), [1, 2], RunConfig())
     assert isinstance(session, HostSession)
 
 
-def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    config = RunConfig(("dynatree",), 40, dynatree=replace(DynaTree(), window=2, eta_d=2, target_acceptance=0.4))
-    told = []
-    for hosted in (False, True):
-        steering = Steering()
-        engine = with_slots(tiny_models.loaded(pair, "float64"))
-        with pytest.MonkeyPatch.context() as patch:
-            if not hosted:
-                patch.setattr(Engine, "session", opened_on_device)
-            events = list(_turning(engine, config, steering))
-        told.append([event for event in events if type(event).__name__ == "Knob"])
+def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = RunConfig(("dynatree",), 40, dynatree=DynaTree(window=2, eta_d=2, target_acceptance=0.4))
+    told: list[list[Event]] = []
+    for _ in range(2):
+        steering, events = Steering(), list[Event]()
+        for event in decode(devices.plain(), PROMPT, config, steering):
+            events.append(event)
+            if isinstance(event, Round) and event.round == 3:
+                steering.turn("tau_h", 0.6)
+        told.append([event for event in events if isinstance(event, Knob)])
+        monkeypatch.setattr(Engine, "session", opened_on_device)
     assert told[0] == told[1]
     assert len(told[0]) > 2
-
-
-def _turning(engine: Engine, config: RunConfig, steering: Steering) -> list[Event]:
-    events = []
-    for event in decode(engine, PROMPT, config, steering):
-        events.append(event)
-        if isinstance(event, Round) and event.round == 3:
-            steering.turn("tau_h", 0.6)
-    return events

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, load_pair
 from decoder.engine import Engine
-from decoder.events import Round, Summary
 from decoder.forward.families import registry
 from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import ModuleForward, source_of
@@ -35,11 +34,10 @@ from dynatui.lab.bench.arithmetic import shape
 from dynatui.lab.bench.machine import read_bytes
 from tests import tiny
 from tests.decoder.live_tensors import Live
-from tests.decoder.makers import METHODS, TinyModels, graph_slots
+from tests.decoder.makers import METHODS, PROMPT, TinyModels, graph_slots, play
 from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import match, prepared, recorded, refused
 
-PROMPT = "The tree grows"
 FEW = (None, Linear(2))
 """Rules of tests that are not about the rules."""
 
@@ -78,11 +76,8 @@ def models(engine: Engine) -> Iterator[LanguageModel]:
 
 
 def texts(engine: Engine, methods: tuple[str, ...] = METHODS) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {name: [] for name in methods}
-    for event in decode(engine, PROMPT, RunConfig(methods, 20, dynatree=DynaTree())):
-        if isinstance(event, Round):
-            found[event.method] += event.committed
-    return found
+    played = play(engine, RunConfig(methods, 20, dynatree=DynaTree()))
+    return {name: played.tokens(name) for name in methods}
 
 
 # Device rounds
@@ -244,7 +239,7 @@ def test_a_form_that_cannot_be_made_leaves_the_modules(
     monkeypatch.setattr(forward, "empty", broken_after(layers))
     assert briefly_prepared(engine) == "CUDA out of memory. Tried to allocate 2.00 GiB"
     assert all(isinstance(model.runs_by, ModuleForward) for model in models(engine))
-    assert not any(graph_slots(engine).form(model) for model in models(engine))
+    assert not any(graph_slots(engine).forms.get(model) for model in models(engine))
     expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 20)
     assert texts(engine, ("ar", "hf", "alg1")) == dict.fromkeys(("ar", "hf", "alg1"), expected)
 
@@ -255,7 +250,7 @@ def test_rounds_that_fail_leave_the_modules_and_no_seats(
     monkeypatch.setattr(trial, "refusal", lambda *_: graph_slots(engine).take(engine.pair, 20) and "they do not run")
     assert briefly_prepared(engine) == "they do not run"
     assert graph_slots(engine)._free == []
-    assert graph_slots(engine)._forwards == {}
+    assert graph_slots(engine).forms == {}
     assert texts(engine, ("ar",))["ar"] == tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 20)
 
 
@@ -395,7 +390,7 @@ def test_random_weights_are_tried_and_held_once(config: str) -> None:
     pair = shapes.random_pair(config, config, device="cpu", dtype="bfloat16", report=said.append)
     assert "testing rounds on the device" in said
     assert graph_slots(pair).refused is None
-    assert all(graph_slots(pair).form(model) and model.hf.loaded is None for model in models(pair))
+    assert all(graph_slots(pair).forms.get(model) and model.hf.loaded is None for model in models(pair))
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")
@@ -447,11 +442,8 @@ def test_a_random_draft_takes_the_place_of_its_module_and_the_target_keeps_its_f
         patch.setattr(trial, "static_in_place", noted)
         pair = shapes.loaded_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
     assert forms == ["target", "draft", "draft (random head)"]
-    assert all(graph_slots(pair).form(model) and model.hf.loaded is None for model in models(pair))
-    (summary,) = (
-        event for event in decode(pair, PROMPT, RunConfig(("linear", "ar"), 30)) if isinstance(event, Summary)
-    )
-    assert summary.methods["linear"].identical_to_ar
+    assert all(graph_slots(pair).forms.get(model) and model.hf.loaded is None for model in models(pair))
+    assert play(pair, RunConfig(("linear", "ar"), 30)).figures("linear").identical_to_ar
 
 
 @pytest.mark.usefixtures("_as_on_cuda", "_as_if_it_had_graphs")

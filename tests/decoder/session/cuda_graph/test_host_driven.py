@@ -17,11 +17,9 @@ from decoder.methods.dynatree import DynaTree
 from decoder.tree_rules import Rules
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels, graph_slots, host_session
-from tests.decoder.session.cuda_graph.matching import check
+from tests.decoder.session.cuda_graph.matching import check, rounds_of
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
-
-PROMPT = "The tree grows"
 
 
 def host(engine: Engine, *, draft: bool = False) -> NativeModel:
@@ -55,7 +53,7 @@ def grown(forward: Forward) -> list[Tensor]:
 @pytest.mark.parametrize("family", ["neox", "llama", "neox-strange", "llama-strange"])
 @torch.inference_mode()
 def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(tiny_models: TinyModels, family: str) -> None:
-    engine: Engine = tiny_models.loaded(tiny_models.pair(family), "float64")
+    engine = tiny_models.engine(family, "float64")
     right, found = grown(ModuleForward(engine.pair.target.hf.module)), grown(host(engine))
     far = 1e-4 if family.startswith("llama") else 1e-10  # Llama's module computes norms in float32
     for one, other in zip(right, found, strict=True):
@@ -66,7 +64,7 @@ def test_trees_and_texts_have_the_logits_keys_and_values_of_the_module(tiny_mode
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @torch.inference_mode()
 def test_in_half_precision_they_are_those_of_graphs(tiny_models: TinyModels, dtype: str) -> None:
-    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), dtype)
+    engine = tiny_models.engine("neox", dtype)
     right, found = grown(ModuleForward(engine.pair.target.hf.module)), grown(host(engine))
     for one, other in zip(right, found, strict=True):
         assert one.dtype == other.dtype
@@ -75,8 +73,7 @@ def test_in_half_precision_they_are_those_of_graphs(tiny_models: TinyModels, dty
 
 @pytest.mark.parametrize("rules", [None, DynaTree(), DynaTree(selection="best", n_max=7)], ids=["ar", "bfs", "best"])
 def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules: Rules | None) -> None:
-    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
-    prompt, rounds = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT), list[list[Any]]()
+    engine, rounds = tiny_models.engine("neox", "float64"), list[list[Any]]()
     for forwards in (
         (ModuleForward(engine.pair.target.hf.module), ModuleForward(engine.pair.draft_model.hf.module)),
         (host(engine), host(engine, draft=True)),
@@ -84,18 +81,16 @@ def test_rounds_of_the_host_are_those_of_modules(tiny_models: TinyModels, rules:
         with pytest.MonkeyPatch.context() as patch:
             for model, forward in zip((engine.pair.target, engine.pair.draft_model), forwards, strict=True):
                 patch.setattr(model, "runs_by", forward)
-            session, played = host_session(engine, prompt, 40, rules), list[Any]()
+            session = host_session(engine, [5, 6, 7, 8], 40, rules)
             session.prefill()
-            while not played or not played[-1].finished:
-                played.append(session.step(()))
-            rounds.append(played)
+            rounds.append(rounds_of(session))
     for one, other in zip(*rounds, strict=True):
         check(one, other)
 
 
 @torch.inference_mode()
 def test_what_the_host_asks_for_is_computed_where_the_weights_are(tiny_models: TinyModels) -> None:
-    engine: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    engine = tiny_models.engine("neox")
     with fake_cuda():
         moved = on_fake_device(engine)
         forward = graph_slots(moved).forward(moved.pair.target)
@@ -114,7 +109,7 @@ def test_a_mask_is_as_wide_as_kernels_want_it(rows: int, wanted: int) -> None:
 
 
 def test_a_cache_takes_no_rotations_that_graphs_would_keep(tiny_models: TinyModels) -> None:
-    forward = host(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+    forward = host(tiny_models.engine("neox"))
     before = dict(forward.tables)
     with torch.inference_mode():
         forward.new_cache(77)

@@ -3,7 +3,7 @@
 The kernels of these tests are plain functions, so that triton is not needed.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,30 +14,27 @@ import pytest
 from decoder.engine import Engine
 from decoder.forward.families.native import NativeModel
 from decoder.methods.linear import Linear
-from decoder.session.cuda_graph import kept_verdicts, kernel_trial, pass_comparison, self_test, verify
+from decoder.session.cuda_graph import kept_verdicts, self_test, verify
 from decoder.session.cuda_graph.kept_verdicts import KeptVerdict, VerdictFile
-from decoder.session.cuda_graph.operators import PLAIN, Operators
-from decoder.session.cuda_graph.relative_time import Share
+from decoder.session.cuda_graph.operators import Operators
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.session.cuda_graph.stub_kernels import LAYERS, Stubs, by_rows
 
 TRIED = None, Linear(2)
-LAYERS = ("attention of the target", "attention of the draft")
 
 
 class Trials:
-    """Starts of one pair with two kernels, of which `pack_tree` is faster and `keep_level` is not."""
+    """Starts of one pair with stand-ins for kernels."""
 
-    def __init__(self, engine: Engine, folder: Path) -> None:
-        self.engine, self.folder = engine, folder
-        self.tried: list[str] = []
-        """Kernels whose times were measured."""
+    def __init__(self, engine: Engine, folder: Path, stubs: Stubs) -> None:
+        self.engine, self.folder, self.stubs = engine, folder, stubs
         self.told: list[str] = []
         """What the latest start reported."""
-        self.kernels: dict[str, Callable[..., Any]] = {
-            "pack_tree": lambda *given: PLAIN.pack_tree(*given),
-            "keep_level": lambda *given, **named: PLAIN.keep_level(*given, **named),
-        }
+
+    @property
+    def tried(self) -> list[str]:
+        return self.stubs.tried
 
     def start(self) -> Operators:
         """Operators after one more start."""
@@ -54,30 +51,9 @@ class Trials:
         return path
 
 
-def same_layers(form: NativeModel) -> NativeModel:
-    return form.with_layers(lambda layer: lambda *given: layer(*given))
-
-
 @pytest.fixture
-def trials(tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trials:
-    made = Trials(tiny_models.loaded(tiny_models.pair("neox"), "float32"), tmp_path / "kernels")
-    right = kernel_trial._shares
-
-    def shares(name: str, *given: Any) -> Any:
-        made.tried.append(name)
-        return right(name, *given)
-
-    def in_layers(*_: Any) -> Share:
-        made.tried.append("layers")
-        return Share(0.5, 0.5, 0.5)
-
-    monkeypatch.setattr(kernel_trial, "kernels", lambda: made.kernels)
-    monkeypatch.setattr(kernel_trial, "layer_kernels", lambda: {"attention": same_layers})
-    monkeypatch.setattr(kernel_trial, "_shares", shares)
-    monkeypatch.setattr(pass_comparison, "relative_time", in_layers)
-    shares_of = {"pack_tree": Share(0.5, 0.5, 0.5), "keep_level": Share(1.5, 1.5, 1.5)}
-    monkeypatch.setattr(kernel_trial, "relative_time", lambda *_: shares_of[made.tried[-1]])
-    return made
+def trials(tiny_models: TinyModels, tmp_path: Path, stubs: Stubs) -> Trials:
+    return Trials(tiny_models.engine("neox"), tmp_path / "kernels", stubs)
 
 
 def test_the_next_start_uses_the_same_kernels_and_tries_none(trials: Trials) -> None:
@@ -94,13 +70,8 @@ def test_the_next_start_uses_the_same_kernels_and_tries_none(trials: Trials) -> 
 
 def test_each_trial_is_reported_and_so_is_the_test_of_rounds_with_kernels(trials: Trials) -> None:
     trials.start()
-    assert trials.told == [
-        "kernels: 1 of 4 tried",
-        "kernels: 2 of 4 tried",
-        "kernels: 3 of 4 tried",
-        "kernels: 4 of 4 tried",
-        "testing rounds with kernels",
-    ]
+    counted = [f"kernels: {number} of 4 tried" for number in range(1, 5)]
+    assert trials.told == [*counted, "testing rounds with kernels"]
     trials.start()
     assert trials.told == ["testing rounds with kernels"]
 
@@ -146,13 +117,10 @@ def test_kernels_with_which_rounds_write_other_texts_are_forgotten(
 
 
 def test_a_kernel_that_failed_is_tried_again_and_no_other_is(trials: Trials) -> None:
-    def fails(*_: Any) -> None:
-        raise RuntimeError("out of memory")
-
-    right = trials.kernels["keep_level"]
-    trials.kernels["keep_level"] = fails
+    right = trials.stubs.kernels["keep_level"]
+    trials.stubs.fail("keep_level")
     assert "keep_level failed" in str(trials.start())
-    trials.kernels["keep_level"] = lambda *given, **named: right(*given, **named)
+    trials.stubs.kernels["keep_level"] = right
     told = str(trials.start())
     assert trials.tried == ["keep_level"]
     assert told.startswith("kernels: pack_tree, ")
@@ -161,12 +129,7 @@ def test_a_kernel_that_failed_is_tried_again_and_no_other_is(trials: Trials) -> 
 
 
 def test_rows_are_kept_too(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    def compared(plain: Any, form: Any, sizes: Any, slots: GraphSlots, text: int) -> pass_comparison.Comparison:
-        del plain, form, slots, text
-        share = 0.5 if sizes[0] == 8 else 1.5
-        return pass_comparison.Comparison(Share(share, share, share), difference=0.0, allowed=1.0)
-
-    monkeypatch.setattr(kernel_trial, "compared", compared)
+    by_rows(monkeypatch, lambda rows, _: 0.5 if rows == 8 else 1.5)
     assert trials.start().in_layers == dict.fromkeys(LAYERS, (8,))
     assert trials.start().in_layers == dict.fromkeys(LAYERS, (8,))
     kinds = {rows: form is _layers(trials.engine)[0].forms[8] for rows, form in _layers(trials.engine)[0].forms.items()}
@@ -207,18 +170,18 @@ def test_a_name_that_is_no_kernel_is_ignored(trials: Trials) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "value"),
+    ("name", "value"),
     [
-        (self_test, "device_name", lambda _: "another GPU"),
-        (self_test, "releases", lambda: ("torch 3", "triton 4")),
-        (self_test, "source_digest", lambda: "other sources"),
+        ("device_name", lambda _: "another GPU"),
+        ("releases", lambda: ("torch 3", "triton 4")),
+        ("source_digest", lambda: "other sources"),
     ],
 )
 def test_verdicts_of_other_circumstances_do_not_hold(
-    trials: Trials, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, value: Any
+    trials: Trials, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
 ) -> None:
     trials.start()
-    monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(self_test, name, value)
     trials.start()
     assert "pack_tree" in trials.tried
     assert len(list(trials.folder.iterdir())) == 2
@@ -226,7 +189,7 @@ def test_verdicts_of_other_circumstances_do_not_hold(
 
 def test_verdicts_of_another_dtype_do_not_hold(trials: Trials, tiny_models: TinyModels) -> None:
     trials.start()
-    trials.engine = tiny_models.loaded(tiny_models.pair("neox"), "float64")
+    trials.engine = tiny_models.engine("neox", "float64")
     trials.start()
     assert "pack_tree" in trials.tried
 

@@ -1,7 +1,4 @@
-"""A kernel is used only where its results equal the plain function's and it is faster; the verdicts are told.
-
-The kernels of these tests are plain functions, so that triton is not needed.
-"""
+"""A kernel is used only where its results equal the plain function's and it is faster; the verdicts are told."""
 
 import sys
 from collections.abc import Callable
@@ -26,52 +23,39 @@ from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.pass_comparison import LONG_TEXT
 from decoder.session.cuda_graph.relative_time import LEAST, MOST, Share, relative_time
-from decoder.session.cuda_graph.slots import GraphSlots
-from tests.decoder.makers import TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import last, prepared, with_slots
+from tests.decoder.makers import graph_slots
+from tests.decoder.session.cuda_graph.matching import Devices, last, prepared
+from tests.decoder.session.cuda_graph.stub_kernels import by_rows, exactly, times
 
 TRIED = None, Linear(2), DynaTree(selection="best", n_max=9, d_max=3, d0=2)
 PARTS = ("add_children", "keep_level", "pack_tree", "tree_rows", "accept_path", "truncating")
 
 
-def engine(tiny_models: TinyModels) -> Engine:
-    return with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+@pytest.fixture
+def tried(devices: Devices) -> Engine:
+    return devices.plain(dtype="float32")
 
 
-def exactly(share: float) -> Share:
-    return Share(share, share, share)
-
-
-def chosen(
-    tiny_models: TinyModels,
-    patch: pytest.MonkeyPatch,
-    kernels: Callable[[], dict[str, Callable[..., Any]]],
-    share: float = 0.5,
-) -> Operators:
-    """The choice among these kernels, which take this share of the plain functions' time."""
-    patch.setattr(kernel_trial, "kernels", kernels)
+def chosen(tried: Engine, patch: pytest.MonkeyPatch, share: Any = 0.5, **changed: Any) -> Operators:
+    """The choice among kernels with the plain functions' results, but for those that are changed; they take this share
+    of the plain functions' time.
+    """
+    copied = {name: lambda *given, _name=name, **named: getattr(PLAIN, _name)(*given, **named) for name in PARTS}
+    patch.setattr(kernel_trial, "kernels", lambda: copied | changed)
     patch.setattr(kernel_trial, "relative_time", lambda *_: exactly(share))
-    tried = engine(tiny_models)
     return last(chosen_operators(tried.pair, graph_slots(tried), TRIED))
 
 
-def copied() -> dict[str, Callable[..., Any]]:
-    """Kernels with the plain functions' results."""
-    return {name: lambda *given, _name=name, **named: getattr(PLAIN, _name)(*given, **named) for name in PARTS}
-
-
-def test_kernels_with_equal_results_are_used_if_they_are_faster(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = chosen(tiny_models, monkeypatch, copied)
+def test_kernels_with_equal_results_are_used_if_they_are_faster(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = chosen(tried, monkeypatch)
     assert found.kernels == PARTS
     assert str(found) == "kernels: add_children, keep_level, pack_tree, tree_rows, accept_path, truncating"
 
 
 def test_kernels_that_are_not_faster_are_not_used_and_their_times_are_told(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    tried: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = chosen(tiny_models, monkeypatch, copied, share=1.204)
+    found = chosen(tried, monkeypatch, share=1.204)
     assert found.kernels == ()
     assert str(found).startswith("kernels: none; add_children takes 1.20 x the time; keep_level takes")
 
@@ -122,38 +106,33 @@ def _nothing_moved(*given: Any) -> None:
     ],
 )
 def test_kernels_with_other_results_are_not_used(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]
+    tried: Engine, monkeypatch: pytest.MonkeyPatch, name: str, wrong: Callable[..., Any]
 ) -> None:
-    found = chosen(tiny_models, monkeypatch, lambda: copied() | {name: wrong})
+    found = chosen(tried, monkeypatch, **{name: wrong})
     assert found.kernels == tuple(part for part in PARTS if part != name)
     assert str(found).endswith(f"; {name} gives other results")
 
 
-def test_log_probabilities_that_are_rounded_otherwise_are_equal(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_probabilities_that_are_rounded_otherwise_are_equal(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def rounded(logits: Tensor, layout: Any, breadths: Any, paths: Tensor, lines: Tensor, logprobs: Tensor) -> None:
         draft.add_children(logits, layout, breadths, paths, lines, logprobs)
         logprobs.mul_(1 + 1e-6)
 
-    assert "add_children" in chosen(tiny_models, monkeypatch, lambda: copied() | {"add_children": rounded}).kernels
+    assert "add_children" in chosen(tried, monkeypatch, add_children=rounded).kernels
 
 
-def test_a_kernel_that_fails_is_not_used_and_the_reason_is_told(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_fails_is_not_used_and_the_reason_is_told(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> None:
         raise RuntimeError("out of resources\nmore")
 
-    found = chosen(tiny_models, monkeypatch, lambda: copied() | {"pack_tree": fails})
+    found = chosen(tried, monkeypatch, pack_tree=fails)
     assert str(found).endswith("; pack_tree failed: out of resources")
 
 
-def test_without_triton_all_parts_are_plain_functions(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_triton_all_parts_are_plain_functions(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("decoder.session.cuda_graph.kernels")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "triton", None)
-    tried = engine(tiny_models)
     found = last(chosen_operators(tried.pair, graph_slots(tried), TRIED))
     assert found.kernels == ()
     assert str(found).startswith("kernels: none; all parts are plain functions: ")
@@ -161,47 +140,35 @@ def test_without_triton_all_parts_are_plain_functions(tiny_models: TinyModels, m
 
 
 def test_kernels_with_which_rounds_write_other_texts_are_dropped(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    tried: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = replace(PLAIN, accept_path=_nothing_moved, verdicts={"accept_path": "takes 0.50 x the time"})
     monkeypatch.setattr(self_test, "chosen_operators", lambda *_: [wrong])
-    tried = engine(tiny_models)
     graph_slots(tried).kernels = True
     assert prepared(tried) is None
     assert graph_slots(tried).operators.kernels == ()
     assert "accept_path not kept, since rounds on the device wrote" in str(graph_slots(tried).operators)
 
 
-def test_no_trial_takes_place_if_kernels_are_off(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_trial_takes_place_if_kernels_are_off(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(self_test, "chosen_operators", lambda *_: pytest.fail("kernels were tried"))
-    tried = engine(tiny_models)
     assert prepared(tried) is None
     assert graph_slots(tried).operators is PLAIN
 
 
-Kernels = Callable[[NativeModel], NativeModel]
-"""See `layer_kernels`."""
-
-
 def in_layers(
-    tiny_models: TinyModels, patch: pytest.MonkeyPatch, kernels: dict[str, Kernels], share: float = 0.5
-) -> tuple[Engine, Operators]:
+    tried: Engine, patch: pytest.MonkeyPatch, share: float = 0.5, **kernels: Callable[[NativeModel], NativeModel]
+) -> Operators:
     """The choice among these kernels of layers, which take this share of the plain operators' time."""
     patch.setattr(kernel_trial, "layer_kernels", lambda: kernels)
     patch.setattr(pass_comparison, "relative_time", lambda *_: exactly(share))
-    tried = engine(tiny_models)
-    return tried, last(with_layer_kernels(tried.pair, graph_slots(tried)))
-
-
-def times(factor: float) -> Kernels:
-    """Kernels that multiply the rows of each layer by a factor."""
-    return lambda form: form.with_layers(lambda layer: lambda *given: layer(*given) * factor)
+    return last(with_layer_kernels(tried.pair, graph_slots(tried)))
 
 
 def test_kernels_of_layers_are_used_in_each_model_that_they_make_faster(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    tried: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried, found = in_layers(tiny_models, monkeypatch, {"attention": times(1), "products": times(1)})
+    found = in_layers(tried, monkeypatch, attention=times(1), products=times(1))
     assert found.kernels == tuple(
         f"{part} of the {role}" for role in tried.pair.models for part in ("attention", "products")
     )
@@ -211,10 +178,10 @@ def test_kernels_of_layers_are_used_in_each_model_that_they_make_faster(
 
 @pytest.mark.parametrize("every", [True, False])
 def test_for_another_pair_with_the_same_target_kernels_are_tried_beside_its_own_layers(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, *, every: bool
+    tried: Engine, monkeypatch: pytest.MonkeyPatch, *, every: bool
 ) -> None:
     by_rows(monkeypatch, lambda rows, _: 0.5 if every or rows == 8 else 1.2)
-    tried, found = in_layers(tiny_models, monkeypatch, {"attention": times(1), "products": times(1)})
+    found = in_layers(tried, monkeypatch, attention=times(1), products=times(1))
     assert found.in_layers
     target, slots = tried.pair.target, graph_slots(tried)
     form = slots.forward(target)
@@ -224,10 +191,8 @@ def test_for_another_pair_with_the_same_target_kernels_are_tried_beside_its_own_
     assert last(with_layer_kernels(tried.pair, slots.anew(target))).in_layers == found.in_layers
 
 
-def test_kernels_of_layers_that_are_not_faster_are_not_used(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1)}, share=1.5)
+def test_kernels_of_layers_that_are_not_faster_are_not_used(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = in_layers(tried, monkeypatch, share=1.5, attention=times(1))
     assert found.kernels == ()
     assert str(found) == (
         "kernels: none; "
@@ -236,26 +201,16 @@ def test_kernels_of_layers_that_are_not_faster_are_not_used(
     )
 
 
-def by_rows(patch: pytest.MonkeyPatch, share_of: Callable[[int, int], float]) -> None:
-    """Gives kernels of layers a share of the plain operators' time by numbers of rows and of the text's tokens."""
-
-    def compared(plain: Any, form: Any, sizes: Any, slots: GraphSlots, text: int) -> pass_comparison.Comparison:
-        del plain, form, slots
-        return pass_comparison.Comparison(exactly(share_of(sizes[0], text)), difference=0.0, allowed=1.0)
-
-    patch.setattr(kernel_trial, "compared", compared)
-
-
 def with_marked_layers(form: NativeModel) -> NativeModel:
     """Kernels of layers whose passes end with the same large number in all rows."""
     return form.with_layers(lambda layer: lambda *given: layer(*given) * 0 + 7)
 
 
 def test_kernels_of_layers_are_used_in_passes_of_those_sizes_alone_that_they_make_faster(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    tried: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_rows(monkeypatch, lambda rows, _: 0.5 if rows in (8, 32) else 1.2)
-    tried, found = in_layers(tiny_models, monkeypatch, {"attention": with_marked_layers})
+    found = in_layers(tried, monkeypatch, attention=with_marked_layers)
     assert found.in_layers == {f"attention of the {role}": (8, 32) for role in ("target", "draft")}
     assert str(found).startswith(
         "kernels: attention of the target (8, 32 rows), attention of the draft (8, 32 rows); attention of the target "
@@ -272,26 +227,23 @@ def test_kernels_of_layers_are_used_in_passes_of_those_sizes_alone_that_they_mak
 
 
 def test_kernels_of_layers_that_slow_down_long_texts_are_not_used(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    tried: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_rows(monkeypatch, lambda rows, text: 1.1 if text == LONG_TEXT and rows == 64 else 0.9)
-    tried = engine(tiny_models)
     monkeypatch.setattr(kernel_trial, "layer_kernels", lambda: {"attention": times(1)})
     long = replace(tried.pair, context=LONG_TEXT + 1)
     assert last(with_layer_kernels(long, graph_slots(tried))).in_layers["attention of the target"] == (1, 8, 32)
 
 
-def test_a_short_context_has_no_long_texts(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_context_has_no_long_texts(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     by_rows(monkeypatch, lambda _, text: 1.1 if text == LONG_TEXT else 0.9)
-    _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1)})
+    found = in_layers(tried, monkeypatch, attention=times(1))
     assert found.in_layers == {f"attention of the {role}": () for role in ("target", "draft")}
 
 
-def test_a_compiler_sees_the_layers_behind_those_of_each_size(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compiler_sees_the_layers_behind_those_of_each_size(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     by_rows(monkeypatch, lambda rows, _: 0.5 if rows == 1 else 1.2)
-    tried, _ = in_layers(tiny_models, monkeypatch, {"attention": with_marked_layers})
+    in_layers(tried, monkeypatch, attention=with_marked_layers)
     form, plain = graph_slots(tried).forward(tried.pair.target), static_forward(tried.pair.target)
     assert isinstance(form, NativeModel)
     given = pass_comparison.example(form, 8, 3)
@@ -299,31 +251,28 @@ def test_a_compiler_sees_the_layers_behind_those_of_each_size(
         assert torch.allclose(form.for_a_compiler().computed(*given), plain.computed(*given), atol=1e-4)
 
 
-def test_kernels_of_layers_with_other_logits_are_not_used(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, found = in_layers(tiny_models, monkeypatch, {"attention": times(1), "products": times(3)})
+def test_kernels_of_layers_with_other_logits_are_not_used(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = in_layers(tried, monkeypatch, attention=times(1), products=times(3))
     assert found.kernels == ("attention of the target", "attention of the draft")
     assert "products of the draft gives other results" in str(found)
 
 
-def test_a_part_that_no_layer_has_is_not_tried(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    _, found = in_layers(tiny_models, monkeypatch, {"products": lambda form: form})
+def test_a_part_that_no_layer_has_is_not_tried(tried: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = in_layers(tried, monkeypatch, products=lambda form: form)
     assert str(found) == ""
 
 
 def test_kernels_of_layers_that_fail_are_not_used_and_the_reason_is_told(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    tried: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_: NativeModel) -> NativeModel:
         raise RuntimeError("out of resources\nmore")
 
-    _, found = in_layers(tiny_models, monkeypatch, {"attention": fails})
+    found = in_layers(tried, monkeypatch, attention=fails)
     assert "attention of the target failed: out of resources;" in str(found)
 
 
-def test_slots_with_other_operators_are_not_taken_again(tiny_models: TinyModels) -> None:
-    tried = engine(tiny_models)
+def test_slots_with_other_operators_are_not_taken_again(tried: Engine) -> None:
     slots = graph_slots(tried)
     first = slots.take(tried.pair, 20)
     slots.give_back(first)

@@ -1,45 +1,41 @@
 """Kernels that no earlier start has tried are tried between texts, in small parts; until then rounds use the plain
 functions, and afterwards the same texts are written with kernels.
-
-The kernels of these tests are plain functions, so that triton is not needed.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from decoder import RunConfig, decode
+from decoder import RunConfig
 from decoder.engine import Engine
 from decoder.errors import LostDeviceError
 from decoder.events import Run
-from decoder.forward.families.native import NativeModel
 from decoder.methods.linear import Linear
 from decoder.run import loading
-from decoder.session.cuda_graph import kept_verdicts, kernel_trial, pass_comparison, self_test
+from decoder.session.cuda_graph import kept_verdicts, self_test
 from decoder.session.cuda_graph.operators import PLAIN
-from decoder.session.cuda_graph.relative_time import Share
 from decoder.session.cuda_graph.slots import GraphSlots
-from tests.decoder.makers import Played, TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import opened_on_device, with_slots
+from tests.decoder.makers import Played, graph_slots, play
+from tests.decoder.session.cuda_graph.matching import Devices, opened_on_device
+from tests.decoder.session.cuda_graph.stub_kernels import LAYERS, Stubs
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 from tests.fake_cuda.tensors import Device
 
 RUN = RunConfig(("linear", "ar"), 12, linear=Linear(2))
 TRIED = None, Linear(2)
-CHOSEN = ("pack_tree", "attention of the target", "attention of the draft")
+CHOSEN = ("pack_tree", *LAYERS)
 COUNTED = [f"kernels: {number} of 4 tried" for number in (1, 2, 3, 4)]
 
 
 class Pending:
     """A pair whose kernels are not tried yet."""
 
-    def __init__(self, engine: Engine, folder: Path, tried: list[str]) -> None:
-        self.engine, self.folder, self.tried = engine, folder, tried
-        """`tried`: kernels of rounds whose times were measured."""
+    def __init__(self, engine: Engine, folder: Path, stubs: Stubs) -> None:
+        self.engine, self.folder, self.tried = engine, folder, stubs.tried
 
     @property
     def slots(self) -> GraphSlots:
@@ -56,7 +52,7 @@ class Pending:
         return told
 
     def played(self) -> Played:
-        return Played(list(decode(self.engine, "The tree grows", RUN)))
+        return play(self.engine, RUN)
 
     def steps(self) -> list[str]:
         """Does all that is left for later; returns what each step tells."""
@@ -68,39 +64,12 @@ def path(played: Played) -> str:
     return run.path_reason
 
 
-def same_layers(form: NativeModel) -> NativeModel:
-    return form.with_layers(lambda layer: lambda *given: layer(*given))
-
-
 @pytest.fixture
-def kernels() -> dict[str, Callable[..., Any]]:
-    """Kernels, of which `pack_tree` is faster and `keep_level` is not."""
-    return {
-        "pack_tree": lambda *given: PLAIN.pack_tree(*given),
-        "keep_level": lambda *given, **named: PLAIN.keep_level(*given, **named),
-    }
-
-
-@pytest.fixture
-def loaded(
-    tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: dict[str, Callable[..., Any]]
-) -> Pending:
+def loaded(devices: Devices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubs: Stubs) -> Pending:
     """A pair that is loaded and not started."""
-    tried, right = list[str](), kernel_trial._shares
-    shares = {"pack_tree": Share(0.5, 0.5, 0.5), "keep_level": Share(1.5, 1.5, 1.5)}
-
-    def shares_of(name: str, *given: Any) -> Any:
-        tried.append(name)
-        return right(name, *given)
-
-    monkeypatch.setattr(kernel_trial, "kernels", lambda: kernels)
-    monkeypatch.setattr(kernel_trial, "layer_kernels", lambda: {"attention": same_layers})
-    monkeypatch.setattr(kernel_trial, "_shares", shares_of)
-    monkeypatch.setattr(kernel_trial, "relative_time", lambda *_: shares[tried[-1]])
-    monkeypatch.setattr(pass_comparison, "relative_time", lambda *_: shares["pack_tree"])
     monkeypatch.setattr(loading, "TRIED", TRIED)
     monkeypatch.setattr(kept_verdicts, "verdicts_folder", lambda: tmp_path / "kernels")
-    return Pending(with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32")), tmp_path / "kernels", tried)
+    return Pending(devices.plain(dtype="float32"), tmp_path / "kernels", stubs)
 
 
 @pytest.fixture
@@ -194,12 +163,9 @@ def test_the_next_start_uses_the_kernels_at_once(pending: Pending) -> None:
 
 
 def test_a_kernel_that_failed_does_not_keep_the_next_start_from_using_the_others_at_once(
-    pending: Pending, kernels: dict[str, Callable[..., Any]]
+    pending: Pending, stubs: Stubs
 ) -> None:
-    def fails(*_: Any, **__: Any) -> None:
-        raise RuntimeError("out of memory")
-
-    kernels["keep_level"] = fails
+    stubs.fail("keep_level")
     pending.steps()
     assert COUNTED[0].replace("4", "1") in pending.start()
     assert pending.slots.operators.kernels == CHOSEN
@@ -216,11 +182,8 @@ def test_a_trial_that_was_broken_off_is_made_anew_at_the_next_start(pending: Pen
 def test_if_rounds_with_kernels_are_wrong_plain_functions_stay(
     pending: Pending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refusals(*_: Any) -> Iterable[str | None]:
-        return [None, "rounds wrote other texts", None]
-
     before = pending.played()
-    monkeypatch.setattr(self_test, "refusals", refusals)
+    monkeypatch.setattr(self_test, "refusals", lambda *_: [None, "rounds wrote other texts", None])
     pending.steps()
     assert pending.slots.operators.kernels == ()
     assert "pack_tree not kept, since rounds wrote other texts" in str(pending.slots.operators)
@@ -229,13 +192,13 @@ def test_if_rounds_with_kernels_are_wrong_plain_functions_stay(
 
 
 def test_a_device_that_fails_in_a_trial_ends_it_in_one_sentence_and_no_verdict_is_kept(
-    loaded: Pending, device: Device, kernels: dict[str, Callable[..., Any]]
+    loaded: Pending, device: Device, stubs: Stubs
 ) -> None:
     def fails(*_: Any) -> None:
         device.fault = "CUDA error: an illegal memory access was encountered"
         raise RuntimeError(device.fault)
 
-    kernels["pack_tree"] = fails
+    stubs.kernels["pack_tree"] = fails
     with pytest.raises(LostDeviceError, match=r"^cuda:0 has failed"):
         loaded.steps()
     assert not loaded.folder.exists()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from decoder import RunConfig, decode
+from decoder import RunConfig
 from decoder.engine import Engine
 from decoder.knobs import KnobName
 from decoder.methods.auto import Auto
@@ -28,8 +28,17 @@ from decoder.session.protocol import Session
 from decoder.session.steering import Turn
 from decoder.system.device import Outbox
 from decoder.tree_rules import Rules
-from tests.decoder.makers import Played, TinyModels, graph_slots, with_pair
-from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, refused
+from tests.decoder.makers import TinyModels, graph_slots, play, with_pair
+from tests.decoder.session.cuda_graph.matching import (
+    begun,
+    check,
+    match,
+    recorded,
+    refused,
+    rounds_of,
+    text_of,
+    text_of_host,
+)
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
 
@@ -51,20 +60,12 @@ LIMIT = 30
 @pytest.fixture
 def engine(tiny_models: TinyModels) -> Engine:
     """A target without a draft model, with rounds replayed from records."""
-    return recorded(with_pair(tiny_models.loaded(tiny_models.pair("neox"), "float32"), draft=None))
-
-
-def text_of(session: Session) -> Sequence[int]:
-    while not session.step(()).finished:
-        pass
-    return session.text
+    return recorded(with_pair(tiny_models.engine("neox"), draft=None))
 
 
 def looping(engine: Engine) -> list[int]:
     """A prompt after which the target repeats itself."""
-    session = replace(engine, slots=None).session([1, 2, 3], 80, None)
-    session.prefill()
-    return [*text_of(session)]
+    return [1, 2, 3, *text_of_host(engine, [1, 2, 3], 80)]
 
 
 def opened(engine: Engine, rules: Rules | None, prompt: Sequence[int] = (1, 2, 3)) -> Session:
@@ -109,8 +110,7 @@ def test_a_tree_waits_until_the_copy_of_the_tree_before_has_ended(
             send(outbox, *arguments)
 
         monkeypatch.setattr(Outbox, "send", logged)
-        session = graph_session(on_fake_device(engine), prompt, LIMIT, LIVELY)
-        session.prefill()
+        session = begun(on_fake_device(engine), prompt, LIMIT, LIVELY)
         for turn in range(4):
             session.step((Turn("tau_h", 0.5 + turn / 10),))
         session.close()
@@ -123,9 +123,8 @@ def test_rules_that_no_longer_fit_go_on_on_the_host(engine: Engine) -> None:
     session, host = opened(engine, LIVELY), opened(replace(engine, slots=None), LIVELY)
     for each in (session, host):
         each.prefill()
-    one, other = (each.step((Turn("d_max", 40),)) for each in (session, host))
-    check(one, other)
-    assert text_of(session) == text_of(host)
+    check(*(each.step((Turn("d_max", 40),)) for each in (session, host)))
+    assert text_of(rounds_of(session)) == text_of(rounds_of(host))
     assert len(graph_slots(engine)._free) == 1
 
 
@@ -136,8 +135,9 @@ def test_costs_choose_the_sizes_of_looked_up_trees_on_the_host_alone(engine: Eng
 
 
 def test_methods_that_take_turns_write_the_text_of_plain_decoding(engine: Engine) -> None:
-    played = Played(list(decode(engine, 2 * PROMPT, RunConfig(("ar", "linear", "dynatree", "fixed"), LIMIT))))
-    assert len({tuple(played.tokens(name)) for name in ("ar", "linear", "dynatree", "fixed")}) == 1
+    names = ("ar", "linear", "dynatree", "fixed")
+    played = play(engine, RunConfig(names, LIMIT), 2 * PROMPT)
+    assert len({tuple(played.tokens(name)) for name in names}) == 1
     assert len(graph_slots(engine)._free) == 4
 
 

@@ -27,15 +27,14 @@ from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
 from decoder.verify.coupled import CoupledDeviceVerifier, CoupledVerifier
 from tests.decoder.makers import TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import recorded, records, refused
+from tests.decoder.session.cuda_graph.matching import recorded, records, refused, with_slots
 
 ROWS_OF_THE_FIXED_TREE = 8
 
 
 @pytest.fixture
 def engine(tiny_models: TinyModels) -> Engine:
-    loaded: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    return replace(loaded, slots=GraphSlots(graphs=False))
+    return with_slots(tiny_models.engine("neox"))
 
 
 def test_rounds_that_write_the_host_s_texts_are_trusted(engine: Engine) -> None:
@@ -106,8 +105,7 @@ def test_what_cannot_be_captured_is_told_in_one_line(engine: Engine, monkeypatch
 def test_a_draft_of_another_width_is_tested_on_the_ids_that_it_shares_with_the_target(
     tiny_models: TinyModels, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = tiny_models.loaded(tiny_models.pair(name), "float32")
-    engine = replace(loaded, slots=GraphSlots(graphs=False))
+    engine = with_slots(tiny_models.engine(name))
     assert refused(engine) is None
     slots, right = graph_slots(engine), NativeModel.computed
     wrong = slots.forward(engine.pair.draft_model)

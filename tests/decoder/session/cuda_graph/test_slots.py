@@ -22,10 +22,9 @@ from decoder.session.steering import Turn
 from decoder.system.device import Mailbox, without_gradients
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
-from tests.decoder.makers import TinyModels, graph_slots, host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import check, graph_session, match, recorded, with_slots
+from tests.decoder.makers import graph_slots, host_session, with_pair
+from tests.decoder.session.cuda_graph.matching import Devices, begun, check, graph_session, match, rounds_of
 
-PROMPT = "The tree grows"
 METHODS: dict[str, Rules | None] = {"ar": None, "linear": Linear(), "fixed": Fixed(), "dynatree": DynaTree()}
 ASKS_THE_DEVICE = {"aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal", "aten::_unique2"}
 
@@ -60,45 +59,23 @@ def counted(patch: pytest.MonkeyPatch, owner: type, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_round_waits_once(tiny_models: TinyModels, method: str) -> None:
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, METHODS[method]
-    )
-    session.prefill()
-    rounds, finished = 0, None
-    while not finished:
-        finished = session.step(()).finished
-        rounds += 1
-        assert session.waits == rounds
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_round_s_numbers_are_copied_once(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
+def test_a_round_waits_once_and_copies_its_numbers_once(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, METHODS[method]
-    )
-    session.prefill()
-    copies = counted(monkeypatch, Mailbox, "send")
-    rounds, finished = 0, None
+    session = devices.begun(devices.plain(dtype="float32"), METHODS[method])
+    copies, rounds, finished = counted(monkeypatch, Mailbox, "send"), 0, None
     while not finished:
         finished = session.step(()).finished
         rounds += 1
-        assert len(copies) == rounds
+        assert session.waits == len(copies) == rounds
 
 
 @pytest.mark.parametrize("by_module", [False, True], ids=["native", "module"])
 @pytest.mark.parametrize("method", METHODS)
 def test_no_operation_of_a_round_asks_the_device_for_a_number(
-    tiny_models: TinyModels, method: str, *, by_module: bool
+    devices: Devices, method: str, *, by_module: bool
 ) -> None:
-    pair = tiny_models.pair("llama")
-    loaded = with_slots(tiny_models.loaded(pair, "float32"), by_module=by_module)
-    session = graph_session(loaded, tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS[method])
-    session.prefill()
+    session = devices.begun(devices.plain("llama", "float32", by_module=by_module), METHODS[method], 20)
     with Watch() as watch:
         session.step(())
         session.step(())
@@ -114,30 +91,25 @@ def test_that_an_operation_asks_for_a_number_would_be_noticed() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_no_round_makes_room_for_keys_and_values(tiny_models: TinyModels, method: str) -> None:
-    pair = tiny_models.pair("long")
+def test_no_round_makes_room_for_keys_and_values(devices: Devices, method: str) -> None:
     prompt = [7 * place % 260 for place in range(1000)]
-    session = graph_session(with_slots(tiny_models.loaded(pair, "float32")), prompt, 20, METHODS[method])
-    session.prefill()
+    session = begun(devices.plain("long", "float32"), prompt, 20, METHODS[method])
     with Watch() as watch:
         session.step(())
     assert max(watch.made) < session._slot.target.store.nbytes / 2
 
 
-def test_a_text_leaves_its_seat_to_the_next(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
-    seen = set()
+def test_a_text_leaves_its_seat_to_the_next(devices: Devices) -> None:
+    loaded, seen = devices.recorded(), set()
     for method in ("dynatree", "ar", "fixed", "linear", "dynatree"):
-        match(loaded, prompt, 30, METHODS[method])
+        match(loaded, devices.prompt(), 30, METHODS[method])
         (slot,) = graph_slots(loaded)._free
         seen.add((slot.target.store.data_ptr(), slot.draft.store.data_ptr(), slot.state.report.data_ptr()))
     assert len(seen) == 1
 
 
-def test_what_an_earlier_text_left_behind_poisons_nothing(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("llama")
-    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
+def test_what_an_earlier_text_left_behind_poisons_nothing(devices: Devices) -> None:
+    loaded, prompt = devices.recorded("llama"), devices.prompt("llama")
     match(loaded, prompt, 30, DynaTree())
     (slot,) = graph_slots(loaded)._free
     for store in (slot.target.store, slot.draft.store):
@@ -145,16 +117,14 @@ def test_what_an_earlier_text_left_behind_poisons_nothing(tiny_models: TinyModel
     match(loaded, prompt, 30, DynaTree())
 
 
-def test_several_sessions_at_once_do_not_disturb_each_other(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
+def test_several_sessions_at_once_do_not_disturb_each_other(devices: Devices) -> None:
+    loaded = devices.recorded()
     lanes = {
-        method: (host_session(loaded, prompt, 40, rules), graph_session(loaded, prompt, 40, rules))
+        method: (host_session(loaded, devices.prompt(), 40, rules), devices.begun(loaded, rules, 40))
         for method, rules in METHODS.items()
     }
-    for sessions in lanes.values():
-        for session in sessions:
-            session.prefill()
+    for host, _ in lanes.values():
+        host.prefill()
     luck = random.Random(1)
     while lanes:
         method = luck.choice(sorted(lanes))
@@ -166,8 +136,8 @@ def test_several_sessions_at_once_do_not_disturb_each_other(tiny_models: TinyMod
     assert len(graph_slots(loaded)._free) == len(METHODS)
 
 
-def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(tiny_models: TinyModels) -> None:
-    loaded = with_slots(tiny_models.loaded(tiny_models.pair("long"), "float32"))
+def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(devices: Devices) -> None:
+    loaded = devices.plain("long", "float32")
     small = graph_session(loaded, [1, 2, 3], 8, DynaTree())
     small.close()
     large = graph_session(loaded, [1] * 900, 100, DynaTree())
@@ -178,9 +148,9 @@ def test_a_longer_text_takes_a_larger_seat_in_place_of_the_small_one(tiny_models
     assert again._slot is large._slot
 
 
-def test_a_seat_has_room_for_both_models_rows(tiny_models: TinyModels) -> None:
+def test_a_seat_has_room_for_both_models_rows(devices: Devices) -> None:
     """Target and draft read ranges of different lengths, so each store must be long enough for its own range."""
-    loaded = with_slots(tiny_models.loaded(tiny_models.pair("long"), "float32"))
+    loaded = devices.plain("long", "float32")
     for longest in range(100, 1100, 37):
         session = graph_session(loaded, [1] * (longest - 50), 50, DynaTree())
         slot = session._slot
@@ -192,33 +162,26 @@ def test_a_seat_has_room_for_both_models_rows(tiny_models: TinyModels) -> None:
         larger.close()
 
 
-def test_a_session_gives_its_seat_back_once(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded = with_slots(tiny_models.loaded(pair, "float32"))
+def test_a_session_gives_its_seat_back_once(devices: Devices) -> None:
+    loaded = devices.plain(dtype="float32")
     for rules in METHODS.values():
-        session = graph_session(loaded, tiny_models.prompt_tokens(pair, PROMPT), 3, rules)
-        session.prefill()
-        while not session.step(()).finished:
-            pass
+        session = devices.begun(loaded, rules, 3)
+        rounds_of(session)
         session.close()
         session.close()
         assert len(graph_slots(loaded)._free) == 1
 
 
-def test_other_models_do_not_take_each_other_s_seats(tiny_models: TinyModels) -> None:
-    neox, llama = (recorded(tiny_models.loaded(tiny_models.pair(name), "float64")) for name in ("neox", "llama"))
+def test_other_models_do_not_take_each_other_s_seats(devices: Devices) -> None:
+    neox, llama = (devices.recorded(name) for name in ("neox", "llama"))
     llama = replace(llama, slots=graph_slots(neox))
     for pair, name in ((neox, "neox"), (llama, "llama"), (neox, "neox")):
-        match(pair, tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT), 20, DynaTree())
+        match(pair, devices.prompt(name), 20, DynaTree())
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_stages_are_told_in_their_order_with_what_is_known_by_then(tiny_models: TinyModels, method: str) -> None:
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS[method]
-    )
-    session.prefill()
+def test_stages_are_told_in_their_order_with_what_is_known_by_then(devices: Devices, method: str) -> None:
+    session = devices.begun(devices.plain(dtype="float64"), METHODS[method], 20)
     told: list[tuple[str, int, int]] = []
 
     def at_stage(name: str, outcome: Outcome) -> float:
@@ -232,15 +195,11 @@ def test_stages_are_told_in_their_order_with_what_is_known_by_then(tiny_models: 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_time_that_a_round_is_held_is_no_part_of_it(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, method: str
+    devices: Devices, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     passed, held = time.perf_counter, [0.0]
     monkeypatch.setattr(time, "perf_counter", lambda: passed() + held[0])
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 20, METHODS[method]
-    )
-    session.prefill()
+    session = devices.begun(devices.plain(dtype="float32"), METHODS[method], 20)
 
     def at_stage(*_: object) -> float:
         held[0] += 1000.0
@@ -251,18 +210,10 @@ def test_time_that_a_round_is_held_is_no_part_of_it(
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(
-    tiny_models: TinyModels, method: str
-) -> None:
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, METHODS[method]
-    )
+def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(devices: Devices, method: str) -> None:
     since = time.perf_counter()
-    session.prefill()
-    rounds = [session.step(())]
-    while not rounds[-1].finished:
-        rounds.append(session.step(()))
+    session = devices.begun(devices.plain(dtype="float32"), METHODS[method], 60)
+    rounds = rounds_of(session)
     passed_s = time.perf_counter() - since
     assert all(outcome.round_s > 0 for outcome in rounds)
     parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) + (outcome.commit_s or 0) for outcome in rounds)
@@ -271,42 +222,29 @@ def test_parts_add_up_to_no_more_than_rounds_and_rounds_to_no_more_than_passed(
 
 @pytest.mark.parametrize("limit", [1, 5, 12])
 def test_plain_decoding_asks_for_as_many_passes_as_there_are_tokens(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, limit: int
+    devices: Devices, monkeypatch: pytest.MonkeyPatch, limit: int
 ) -> None:
     asked = counted(monkeypatch, PendingRounds, "verification")
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), limit, None
-    )
-    session.prefill()
+    session = devices.begun(devices.plain(dtype="float32"), None, limit)
     for _ in range(limit):
         session.step(())
     assert len(asked) == limit
 
 
 def test_every_draft_is_paid_for_when_a_text_ends_by_surprise(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drafts = counted(monkeypatch, PendingRounds, "draft")
-    pair = tiny_models.pair("neox")
-    loaded, prompt = with_slots(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
-    ending = with_pair(loaded, eos=frozenset({tiny_models.generate(pair, "float64", PROMPT, 12)[-1]}))
-    session = graph_session(ending, prompt, 100, Linear(3))
-    session.prefill()
-    rounds = [session.step(())]
-    while not rounds[-1].finished:
-        rounds.append(session.step(()))
+    ending = with_pair(devices.plain(), eos=frozenset({devices.generated(12)[-1]}))
+    rounds = rounds_of(devices.begun(ending, Linear(3), 100))
     assert rounds[-1].finished == "eos"
     assert len(drafts) == len(rounds) + 1
     assert sum(outcome.draft_forwards or 0 for outcome in rounds) == 3 * len(drafts)
 
 
-def test_a_tree_that_was_drafted_for_nothing_is_paid_for(tiny_models: TinyModels) -> None:
+def test_a_tree_that_was_drafted_for_nothing_is_paid_for(devices: Devices) -> None:
     """Draft passes: the first tree, a tree ahead in each round except perhaps the last, and a new tree at the turn."""
-    pair = tiny_models.pair("neox")
-    loaded, prompt = with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT)
-    session = graph_session(loaded, prompt, 40, Linear(3))
-    session.prefill()
+    session = devices.begun(devices.plain(dtype="float32"), Linear(3), 40)
     turns = (Turn("k", 2.0),)
     rounds = [session.step(()), session.step(())]
     while not rounds[-1].finished:
@@ -318,7 +256,7 @@ def test_a_tree_that_was_drafted_for_nothing_is_paid_for(tiny_models: TinyModels
 
 
 def test_the_next_verification_is_queued_before_the_host_builds_the_tree(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+    devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
 
@@ -326,11 +264,7 @@ def test_the_next_verification_is_queued_before_the_host_builds_the_tree(
         right = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given: log.append(name) or right(*given))  # type: ignore[func-returns-value]
 
-    pair = tiny_models.pair("neox")
-    session = graph_session(
-        with_slots(tiny_models.loaded(pair, "float32")), tiny_models.prompt_tokens(pair, PROMPT), 60, Linear()
-    )
-    session.prefill()
+    session = devices.begun(devices.plain(dtype="float32"), Linear(), 60)
     session.step(())
     for owner, name in (
         (GraphSlot, "drafting"),
@@ -344,11 +278,8 @@ def test_the_next_verification_is_queued_before_the_host_builds_the_tree(
     assert log == ["drafting", "receive", "verification", "of", "learnt"]
 
 
-def test_a_verification_whose_tree_is_drafted_again_leaves_no_trace(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded, prompt = recorded(tiny_models.loaded(pair, "float64")), tiny_models.prompt_tokens(pair, PROMPT)
-    session = graph_session(loaded, prompt, 60, DynaTree(window=2))
-    session.prefill()
+def test_a_verification_whose_tree_is_drafted_again_leaves_no_trace(devices: Devices) -> None:
+    session = devices.begun(devices.recorded(), DynaTree(window=2))
     for _ in range(3):
         session.step(())
     state = session._slot.state

@@ -18,7 +18,7 @@ from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import kernel_trial, self_test
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.system.device import Graphs, require_working, set_up
-from tests.decoder.makers import TinyModels
+from tests.decoder.makers import PROMPT, TinyModels
 from tests.decoder.session.cuda_graph.on_gpu import on_gpu
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
@@ -29,13 +29,12 @@ SENTENCE = (
     r"^cuda:0 has failed, and this process cannot use it any more: CUDA error: an illegal memory access was "
     r"encountered; start again with --no-kernels, and if it fails again, run dynatui doctor$"
 )
-PROMPT, RUN = "The tree grows", RunConfig(("linear", "ar"), 12, linear=Linear(2))
+RUN = RunConfig(("linear", "ar"), 12, linear=Linear(2))
 
 
 @pytest.fixture
 def engine(tiny_models: TinyModels) -> Engine:
-    loaded: Engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    return loaded
+    return tiny_models.engine("neox")
 
 
 def in_a_thread(work: Callable[[], None]) -> None:

@@ -1,17 +1,25 @@
-"""Closed forms of acceptance rate, branching and block efficiency equal the enumeration of all draws and outcomes."""
+"""Closed forms, traversals and tables of lossless verifiers."""
 
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 import pytest
+import torch
 
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.verify.lossless import khisti, specinfer, spectr
+from decoder.errors import ModelError
+from decoder.tree import TokenTree
+from decoder.verify.lossless import block, khisti, specinfer, spectr, traversal
 from decoder.verify.lossless.acceptance_bound import acceptance_bound
-from decoder.verify.lossless.rows import Row
+from decoder.verify.lossless.bottom_up import Stop
+from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
+from decoder.verify.lossless.random_generator import PhiloxGenerator
+from decoder.verify.lossless.rows import Row, Rows, residual
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
+from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, emitted, models, outcomes, pair, verified
 from tests.decoder.verify.lossless.row_by_row import SOLVES, VERIFY, expected_tokens
 
@@ -166,3 +174,165 @@ def test_nss_on_a_fixed_tree_accepts_what_the_target_would_write() -> None:
         probabilities[node] = probabilities[tree.parents[node]] * target_probs[tree.parents[node], tree.tokens[node]]
     expected = expected_tokens("nss", tree, *toys.rows(tree))
     assert expected == pytest.approx(sum(probabilities.values()))
+
+
+def by_rows(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[tuple[int, float, Row]]:
+    """Slots in post-order, each with its remaining probability and its law of the next token."""
+
+    def visit(node: int, probability: float, *, owns: bool) -> Iterator[tuple[int, float, Row]]:
+        row, seen = target_probs[node], set[int]()
+        for child in tree.children[node] if owns else ():
+            token = tree.tokens[child]
+            yield from visit(
+                child, min(1.0, probability * row[token] / draft_probs[node, token]), owns=child not in seen
+            )
+            seen.add(child)
+            left = np.maximum(probability * row - draft_probs[node], 0)
+            if left.sum() > 0:
+                row, probability = left / left.sum(), left.sum() / (left.sum() + 1 - probability)
+            else:
+                probability = float(probability >= 1)
+        yield node, probability, row
+
+    yield from visit(0, 1.0, owns=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scalars_bring_the_same_chances_and_rows(kind: str) -> None:
+    shape = DelayedTree(3, 0, 2)
+    pair = models(kind, shape.depth, 9)
+    for tree, _ in delayed_trees(shape, pair)[::13]:
+        rows = pair.rows(tree)
+        expected = (each for each in by_rows(tree, *rows) if each[1] > 0)
+        for stop, (node, probability, row) in zip(reachable(tree, *rows), expected, strict=False):
+            assert stop.node == node
+            assert stop.probability == pytest.approx(probability)
+            after = residual(rows[0][node], rows[1][node], stop.removed)
+            assert after == pytest.approx(row, abs=1e-9)
+
+
+def reachable(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[Stop]:
+    """Stops up to the first with probability 1."""
+    for stop in traversal.stops(tree, target_probs, draft_probs):
+        if stop.probability > 0:
+            yield stop
+        if stop.probability > 1 - 1e-12:
+            return
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_on_one_path_it_is_block_verification(kind: str) -> None:
+    shape = DelayedTree(1, 0, 3)
+    pair = models(kind, shape.depth, 9)
+    for tree, _ in delayed_trees(shape, pair):
+        rows = pair.rows(tree)
+        found, expected = (stops_of(stops(tree, *rows)) for stops in (traversal.stops, block.stops))
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def stops_of(stops: list[Stop]) -> dict[int, float]:
+    """Stops by node, without those of probability 0."""
+    return {stop.node: stop.probability for stop in stops if stop.probability > 0}
+
+
+def test_a_draw_of_chance_zero_prunes_what_is_below_it() -> None:
+    tree = DrawnTree((-1, 0, 1), (-1, 0, 1), ((1,), (2,), ()))
+    target_probs = np.array([[0.0, 1.0], [0.5, 0.5], [0.5, 0.5]])
+    draft_probs = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 0.0]])
+    assert [stop.node for stop in traversal.stops(tree, target_probs, draft_probs)] == [0]
+
+
+@pytest.mark.parametrize("probability", [1.0, 0.7, 0.3])
+def test_a_token_drawn_again_has_nothing_left(probability: float) -> None:
+    """That only the first of equal draws owns the subtree does not reduce acceptance."""
+    luck = np.random.default_rng(3)
+    for _ in range(50):
+        target_probs, draft_probs = luck.dirichlet(np.ones(4), 2)
+        first, second, again, once_more = traversal.split_node(
+            target_probs, draft_probs, (1, 2, 1, 1), probability
+        ).slots
+        assert first == 1 or second == 1 or again == once_more == 0
+
+
+def test_the_paper_s_verifiers_are_there() -> None:
+    assert (
+        tuple(VERIFIERS)
+        == VERIFIER_NAMES
+        == ("nss", "naive", "naive_tree", "spectr", "specinfer", "khisti", "block", "traversal")
+    )
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+@pytest.mark.parametrize("broken", ["target", "draft"])
+def test_nan_is_refused(name: str, broken: str) -> None:
+    tree = TokenTree([3])
+    tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5]))
+    rows = {"target": np.full((2, 2), 0.5), "draft": np.array([[0.5, 0.5], [0, 0]])}
+    rows[broken][0, 0] = np.nan
+    given = torch.tensor(rows["target"]), torch.tensor(rows["draft"])
+    with pytest.raises(ModelError, match="probability is not finite"):
+        VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxGenerator(0))
+
+
+@pytest.mark.parametrize("name", ["block", "traversal"])
+@pytest.mark.parametrize("hardly", [1e-40, 1e-43])
+def test_a_chance_whose_inverse_overflows_is_none(name: str, hardly: float) -> None:
+    """Tiny probabilities of low temperatures and zeros of top-p must not lead to infinite values."""
+    tree = TokenTree([3])
+    tree.draw(0, [1], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
+    tree.draw(1, [0], [-0.7], torch.tensor([0.5, 0.5, 0.0]))
+    target_probs = torch.tensor([[0.5, hardly, 0.5], [0.5, 0.0, 0.5], [0.5, 0.0, 0.5]])
+    given = target_probs, draft_rows(tree, target_probs)
+    pure = given[0].double().numpy() ** 8, given[1].double().numpy() ** 8
+    for seed in range(20):
+        assert VERIFIERS[name].on_device(drawn_tree(tree), *given, PhiloxGenerator(seed))[0] == []
+        assert VERIFY[name](drawn_tree(tree), *pure, PhiloxGenerator(seed))[0] == []
+
+
+@pytest.mark.parametrize("name", VERIFIERS)
+def test_a_round_without_a_draft_emits_one_token_of_the_target(name: str) -> None:
+    tree = drawn_tree(TokenTree([3], draws={}))
+    target_probs, draft_probs = np.array([[0.0, 1.0, 0.0]]), np.zeros((1, 3))
+    assert VERIFY[name](tree, target_probs, draft_probs, PhiloxGenerator(0)) == ([], 1)
+    given = torch.tensor(target_probs), torch.tensor(draft_probs)
+    assert VERIFIERS[name].on_device(tree, *given, PhiloxGenerator(0)) == ([], 1)
+    assert VERIFIERS[name].reach(tree, target_probs, draft_probs) == [1]
+
+
+def test_draws_keep_their_order_and_multiplicity() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1, 2], [-1.0, -1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    found = drawn_tree(tree)
+    assert (found.children, found.drawn(0)) == (((1, 2, 1), (), ()), [2, 1, 2])
+    assert [(place, child, owns) for place, child, owns in found.slots(0)] == [
+        (0, 1, True),
+        (1, 2, True),
+        (2, 1, False),
+    ]
+
+
+def test_the_first_path_takes_the_first_draw_of_each_node() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1, 2], [-1.0, -1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    tree.draw(1, [0, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    assert drawn_tree(tree).first_path().children == ((1,), (3,), (), (), ())
+
+
+def test_a_grown_tree_s_children_count_once() -> None:
+    tree = TokenTree([9])
+    tree.grow(0, [2, 1], [-0.5, -1.5])
+    assert drawn_tree(tree).children == ((1, 2), (), ())
+    assert not draft_rows(tree, torch.ones(3, 4)).any()
+
+
+def test_draft_rows_are_those_of_the_draws() -> None:
+    tree, row = TokenTree([9]), torch.tensor([0.2, 0.3, 0.5])
+    tree.draw(0, [2], [-1.0], row)
+    assert torch.equal(draft_rows(tree, torch.ones(2, 3)), torch.stack([row, torch.zeros(3)]))
+
+
+def test_block_refuses_a_tree() -> None:
+    tree = TokenTree([9])
+    tree.draw(0, [2, 1], [-1.0, -1.0], torch.tensor([0.2, 0.3, 0.5]))
+    with pytest.raises(ValueError, match="is not a chain"):
+        VERIFIERS["block"].on_device(drawn_tree(tree), torch.ones(3, 3), torch.ones(3, 3), PhiloxGenerator(0))

@@ -14,11 +14,10 @@ from decoder.session.cuda_graph.kernel_trial import chosen_operators, kernels
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.relative_time import Share
 from decoder.tree_rules import Rules
-from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import last, match, with_slots
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
-PROMPT = "The tree grows"
 SMALL = DynaTree(d_max=3, d0=2, branching=(2, 2, 3), window=1)
 RULES: dict[str, Rules | None] = {
     "ar": None,
@@ -43,6 +42,6 @@ def test_every_round_is_that_of_the_host(tiny_models: TinyModels, rules: str, dt
 def test_the_trial_finds_the_kernels_results_equal(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     faster = Share(0.5, 0.5, 0.5)
     monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: faster)
-    engine = with_slots(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
+    engine = with_slots(tiny_models.engine("neox"))
     found = last(chosen_operators(engine.pair, graph_slots(engine), [Linear(2), RULES["best"]]))
     assert found.kernels == tuple(kernels())

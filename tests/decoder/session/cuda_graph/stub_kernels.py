@@ -1,0 +1,68 @@
+"""Stand-ins for kernels: plain functions, so that triton is not needed, with made-up times."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from decoder.forward.families.native import NativeModel
+from decoder.session.cuda_graph import kernel_trial, pass_comparison
+from decoder.session.cuda_graph.operators import PLAIN
+from decoder.session.cuda_graph.relative_time import Share
+from decoder.session.cuda_graph.slots import GraphSlots
+
+LAYERS = ("attention of the target", "attention of the draft")
+
+
+def exactly(share: float) -> Share:
+    return Share(share, share, share)
+
+
+def times(factor: float) -> Callable[[NativeModel], NativeModel]:
+    """Kernels that multiply the rows of each layer by a factor."""
+    return lambda form: form.with_layers(lambda layer: lambda *given: layer(*given) * factor)
+
+
+def by_rows(patch: pytest.MonkeyPatch, share_of: Callable[[int, int], float]) -> None:
+    """Gives kernels of layers a share of the plain operators' time by numbers of rows and of the text's tokens."""
+
+    def compared(plain: Any, form: Any, sizes: Any, slots: GraphSlots, text: int) -> pass_comparison.Comparison:
+        del plain, form, slots
+        return pass_comparison.Comparison(exactly(share_of(sizes[0], text)), difference=0.0, allowed=1.0)
+
+    patch.setattr(kernel_trial, "compared", compared)
+
+
+class Stubs:
+    """Two kernels, of which `pack_tree` is faster and `keep_level` is not, and faster layers."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.tried: list[str] = []
+        """Kernels whose times were measured."""
+        self.kernels: dict[str, Callable[..., Any]] = {
+            "pack_tree": lambda *given: PLAIN.pack_tree(*given),
+            "keep_level": lambda *given, **named: PLAIN.keep_level(*given, **named),
+        }
+        right, shares = kernel_trial._shares, {"pack_tree": exactly(0.5), "keep_level": exactly(1.5)}
+
+        def noted(name: str, *given: Any) -> Any:
+            self.tried.append(name)
+            return right(name, *given)
+
+        def in_layers(*_: Any) -> Share:
+            self.tried.append("layers")
+            return exactly(0.5)
+
+        patch.setattr(kernel_trial, "kernels", lambda: self.kernels)
+        patch.setattr(kernel_trial, "layer_kernels", lambda: {"attention": times(1)})
+        patch.setattr(kernel_trial, "_shares", noted)
+        patch.setattr(pass_comparison, "relative_time", in_layers)
+        patch.setattr(kernel_trial, "relative_time", lambda *_: shares[self.tried[-1]])
+
+    def fail(self, name: str) -> None:
+        """Lets a kernel fail from now on."""
+
+        def fails(*_: Any, **__: Any) -> None:
+            raise RuntimeError("out of memory")
+
+        self.kernels[name] = fails
