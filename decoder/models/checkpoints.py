@@ -7,6 +7,7 @@ two models make a pair is decided elsewhere.
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 
 from decoder.errors import DeviceError, ModelError, shortened
 from decoder.forward.families.architecture import Source, Traits
-from decoder.forward.hf_module import Load
+from decoder.forward.hf_module import HfModule, Load
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.windows import longest_text
 from decoder.models.adapters import adapter_of, base_of
@@ -96,8 +97,27 @@ def load_model(
     if is_embedded(name):
         return model_of(embedded_traits(name, device, dtype, tell), display_name(name), load)
     with _fitting(name, device), downloading(base_of(name), tell):
-        model = LanguageModel.of_module(load(device, tell), display_name(name), load)
+        module = load(device, tell)
+        native = _native_on_cpu(module, display_name(name), load)
+        model = native or LanguageModel.of_module(module, display_name(name), load)
     return _on_device(model)
+
+
+def _native_on_cpu(module: Any, name: str, load: Load) -> LanguageModel | None:
+    """The native model of a module on a CPU; each layer is freed once it was read, so that no more than one is in
+    memory twice. None if there is no native form.
+    """
+
+    def free(layer: str) -> None:
+        for weight in module.get_submodule(layer).parameters():
+            weight.data = weight.new_empty(0)
+
+    traits = imported("decoder.forward.hf").traits_of(module)
+    if traits.source is None or traits.device.type != "cpu":
+        return None
+    once = replace(traits, source=replace(traits.source, done=free))
+    model = LanguageModel(name, once, HfModule(replace(traits, source=None), load))
+    return model if model.runs_without_module else None
 
 
 def model_of(traits: Traits, name: str, load: Load) -> LanguageModel:

@@ -99,8 +99,8 @@ def load_module(
 
 
 def _in_memory(module: Any, device: torch.device) -> Any:
-    """The module; on a CPU, a native form keeps its weights, so they are copied from the mapped file: there they have
-    arbitrary addresses, which makes sums slower, and another process may change the file.
+    """The module; weights that a native form on a CPU keeps are copied from the mapped file, where they have arbitrary
+    addresses, which makes sums slower, and where another process may change them.
     """
     for weight in module.parameters() if device.type == "cpu" and hf.source_of(module) else ():
         weight.data = weight.data.clone()

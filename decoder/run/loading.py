@@ -170,7 +170,6 @@ def load_pair(
         with about(role):
             load = _load_of(role, name, inflated, ranks, gpu_layers)
             models[role] = load(chosen_device, dtypes[role], progress)
-            _slim(models[role], shape)
     head = _head_for(models["target"], names, shape, chosen_draft_dtype) if shape else None
     pair = make_pair(models["target"], head or models.get("draft"), tokenizer, of_draft)
     later = kernels_later and not compiled
@@ -195,12 +194,6 @@ def _inflated(inflate: str, names: Mapping[str, str], report: Report) -> dict[st
     inflated = inflated_pair(inflate, names)
     report(made(inflated))
     return inflated
-
-
-def _slim(model: LanguageModel, shape: AnyShape | None) -> None:
-    """Frees the module that native passes do not need; a head may still share its weights."""
-    if not shape:
-        model.slim()
 
 
 def _configs(names: Mapping[str, str], inflated: Mapping[str, Inflated]) -> dict[str, Any]:

@@ -48,6 +48,11 @@ def join(models: Models) -> None:
         os._exit(code)  # Python's exit would wait for threads in C code
 
 
+def spreads() -> bool:
+    """Whether torchrun has started several processes, over which the target is spread."""
+    return ranks_here() is not None
+
+
 def require_alone(command: str) -> None:
     """Raises ConfigError for a command of which each of several processes would do all the work."""
     if ranks := ranks_here():

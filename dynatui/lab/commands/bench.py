@@ -17,7 +17,6 @@ from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.models.names import require_both, require_model
 from decoder.run.config import RunConfig
-from decoder.tensor_parallel.ranks import ranks_here
 from dynatui.cli import options, parameters, ranks, request, settings
 from dynatui.cli.parameters import CONTEXT, Given
 from dynatui.lab.commands import bench_options as own
@@ -91,7 +90,7 @@ def speed(
     on_rounds = shapes is not None or contexts is not None
     if shapes is not None:
         ranks.require_alone("dynatui bench speed --shapes")
-    spread = ranks_here() is not None
+    spread = ranks.spreads()
     typed = settings.typed(context)
     measured = () if on_rounds else methods
     if "methods" not in typed and spread:

@@ -170,12 +170,12 @@ def test_half_a_character_fails_alike(text: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS | COMPILED)
 @torch.inference_mode()
-def test_a_native_family_computes_the_logits_of_its_module_and_lets_go_of_it(name: str, tmp_path: Path) -> None:
+def test_a_native_family_computes_the_logits_of_its_module_and_has_let_go_of_it(name: str, tmp_path: Path) -> None:
     made(name).save_pretrained(tmp_path, max_shard_size="20KB")
     model = load_model(str(tmp_path), CPU, torch.float32)
     module = laid_out_anew(AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32).eval())
-    model.slim()
     assert model.hf.loaded is None
+    assert torch.equal(model.output_head, module.get_output_embeddings().weight)
     assert torch.equal(logits(model), logits(LanguageModel.of_module(module, "module")))
 
 
@@ -218,15 +218,15 @@ def test_a_module_that_is_asked_for_before_its_pair_is_made_has_its_own_settings
     assert (model.hf.generation.eos_token_id, model.hf.generation.repetition_penalty) != (7, 1.5)
 
 
-@pytest.mark.parametrize("made_by", ["of_weights", "of_module"])
+@pytest.mark.parametrize("family", ["", "gpt2"])
 def test_what_does_not_fit_in_a_device_s_memory_is_told_in_one_line(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, made_by: str
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch, family: str
 ) -> None:
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(LanguageModel, made_by, full)
-    name = EMBEDDED_TARGET if made_by == "of_weights" else tiny_models.pair("neox").target
+    monkeypatch.setattr(LanguageModel, "of_module" if family else "of_weights", full)
+    name = tiny_models.pair(family).target if family else EMBEDDED_TARGET
     with pytest.raises(DeviceError, match="does not fit in the memory of cpu; choose a smaller model or dtype"):
         load_model(str(name), CPU, torch.float32)
 
