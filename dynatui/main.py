@@ -29,7 +29,6 @@ from decoder.errors import (
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
-from decoder.tensor_parallel.ranks import LOST
 from dynatui.cli import (
     attach,
     config,
@@ -49,7 +48,7 @@ from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
-from dynatui.terminal import last_word, streams
+from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
 
@@ -115,7 +114,7 @@ def _invoked(arguments: Sequence[str] | None) -> int:
         if any("\0" in argument for argument in arguments or ()):  # only a Python caller can pass a null character
             raise ConfigError("an argument holds a null character; leave the character out")
         given = sys.argv[1:] if arguments is None else list(arguments)
-        return int(command().main(args=given, prog_name="dynatui", standalone_mode=False, obj=given) or 0)
+        return int(command().main(args=given, prog_name="dynatui", standalone_mode=False) or 0)
     except ImportError as error:
         raise not_importable(error) from error
     except FileNotFoundError as error:
@@ -132,9 +131,7 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 def _misused(error: typer.TyperException) -> str:
     """Typer's message for a command line that it cannot parse, followed by the command that shows help."""
     context: Any = getattr(error, "ctx", None)
-    path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
-    if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
-        return f"{path} has no {option}; {ranks.WHO_SPREADS}"
+    path = getattr(context, "command_path", "dynatui")
     return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
 
 
@@ -173,7 +170,6 @@ def live_parameters() -> Declared:
     return (
         CONTEXT,
         request.MODELS,
-        options.TENSOR_PARALLEL,
         request.PROMPTS,
         Group("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
         _RECORD,
@@ -192,7 +188,6 @@ def watch(
     context: typer.Context,
     *,
     models: Models,
-    tensor_parallel: int,
     prompts: request.Prompts,
     run: Given,
     record: Path | None,
@@ -218,10 +213,8 @@ def watch(
     shown = request.view(view, settings.keymap())
     wants_screen = not (no_screen or as_json)
     if follow is None:
-        code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
-        if code is not None:
-            return code
-    if follow is not None:
+        ranks.join(models)
+    else:
         _refuse_options_beside_follow(context)
         on_screen = wants_screen and streams.can_show_screen()
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
@@ -247,7 +240,6 @@ def watch(
         prompt_field=prompts.prompt_field,
         notes=request.notes(files, run["chat"]),
         set_for_good=frozenset(settings.read(context.command)),
-        tensor_parallel=tensor_parallel,
     )
     if models.draft in (LOOKUP, MTP):
         require_model_free(session.config.methods)
@@ -313,11 +305,6 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _refused(why: str, code: int) -> int:
-    """Prints an error, unless another rank has printed one, and returns the exit code.
-
-    Only one rank can claim the right to print, and it should be the rank that knows the reason for the failure. A rank
-    that failed because it lost another rank therefore does not claim the right, and always prints its error.
-    """
-    if code == LOST or last_word.claimed():
-        streams.say(why)
+    """Prints an error, and returns the exit code."""
+    streams.say(why)
     return code

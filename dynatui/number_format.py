@@ -29,5 +29,5 @@ def nth(number: int) -> int:
 
 
 def memory_by_rank(peaks: Sequence[int]) -> str:
-    """Peak memory of each process of a tensor-parallel target, as text; `peaks` are in bytes."""
+    """Peak memory of each process of a target, as text; `peaks` are in bytes."""
     return f"peak memory by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

@@ -83,5 +83,3 @@ class Session:
     """What was read from the prompt files, in words."""
     set_for_good: frozenset[str] = frozenset()
     """Options set by a settings file or an environment variable; a copied command line must contain all of them."""
-    tensor_parallel: int = 1
-    """Number of processes that share the target."""

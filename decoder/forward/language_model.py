@@ -61,7 +61,7 @@ class LanguageModel:
         """Library that computes the passes in place of torch; empty if torch computes them."""
         self._keeps_states = False
         self.ranks: TensorParallelGroup | None = None
-        """The tensor-parallel processes that run the model; None if this process runs it alone."""
+        """The processes that share the model; None if this process runs it alone."""
         self._native = native_on_cpu(traits)
         self._rotary = traits.source.frequencies if self._native and traits.source else None
         self.architecture = traits.source.architecture if traits.source else None

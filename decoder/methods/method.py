@@ -91,7 +91,7 @@ class Method:
     needs_model: bool = False
     """Whether the method needs a draft model with the target's tokens."""
     whole_target: bool = False
-    """Whether the target must be in one process (not tensor-parallel), since the method reads the target's module or KV
+    """Whether the target must be whole in one process, since the method reads the target's module or KV
     cache.
     """
     sweep: Sweep | None = None

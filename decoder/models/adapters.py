@@ -5,7 +5,7 @@ peft defines the format. An adapter is merged into the weights of its base model
 decoded without it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
@@ -15,26 +15,24 @@ from typing import Any
 import msgspec
 
 from decoder.errors import ModelError, first_line, quoted, shortened
+from decoder.models.checkpoint_files import content_of, file_of, weight_files
+from decoder.models.config_ranges import numbers
 from decoder.models.hub import ADAPTER as CONFIG
-from decoder.models.known_checkpoint import content_of, file_of, weight_files
 
 INSTALL = "pip install 'dynatui[adapters]'"
 LARGEST = 2**31
-"""Upper bound of each number in an adapter_config.json, and of its absolute value."""
 _FOREIGN = ("megatron_config", "auto_mapping_module")
 """Fields that make peft import a module that the file names."""
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """An adapter and its base model."""
-
     name: str
-    """Hub id or folder of the adapter."""
+    """Hub id or folder."""
     base: str
     """Hub id or folder of the base model; equal to `name` if the adapter is beside the model's own files."""
     kind: str
-    """Kind of the adapter, by peft's name, for example LORA."""
+    """By peft's name, for example LORA."""
 
     @cached_property
     def has_tokenizer(self) -> bool:
@@ -43,10 +41,8 @@ class Adapter:
 
 
 def adapter_of(name: str) -> Adapter | None:
-    """The adapter in a hub id or folder; None if there is none.
-
-    Raises:
-        ModelError: peft is not installed, the file cannot be read, or it names no base model that could be read.
+    """The adapter in a hub id or folder; ModelError if peft is not installed, or it cannot be read or has no base
+    model.
     """
     content = content_of(name, CONFIG)
     if content is None:
@@ -74,7 +70,6 @@ def base_of(name: str) -> str:
 
 
 def _base(name: str, shown: str, given: object) -> str:
-    """Hub id or folder of the base model of the adapter in `name`."""
     if _is_complete(name):
         return name
     if not (isinstance(given, str) and given):
@@ -95,15 +90,14 @@ def _base(name: str, shown: str, given: object) -> str:
 
 
 def _is_complete(name: str) -> bool:
-    """Whether a local folder has a configuration and weights of a model."""
     return Path(name).is_dir() and Path(name, "config.json").is_file() and bool(weight_files(name))
 
 
 def _fields(name: str, content: bytes) -> Mapping[str, Any]:
-    """Fields of an adapter_config.json; raises ModelError for a file that is not JSON, or a number beyond its range."""
+    """Raises ModelError for a file that is not JSON, or a number beyond its range."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
-        large = next((number for number in _numbers(fields) if not abs(number) <= LARGEST), None)
+        large = next((number for _, number in numbers("", fields) if not abs(number) <= LARGEST), None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ModelError(
             f"cannot read {CONFIG} of {shortened(name)}: {first_line(error)}; download the adapter again"
@@ -114,16 +108,3 @@ def _fields(name: str, content: bytes) -> Mapping[str, Any]:
             "download the adapter again"
         )
     return fields
-
-
-def _numbers(value: object) -> Iterator[float]:
-    """All numbers in a decoded JSON value."""
-    match value:
-        case int() | float():
-            yield value
-        case dict():
-            for each in value.values():
-                yield from _numbers(each)
-        case list():
-            for each in value:
-                yield from _numbers(each)

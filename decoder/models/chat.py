@@ -14,9 +14,7 @@ _TUNED = "or choose models that were tuned for chat"
 def fed_text(tokenizer: TextTokenizer, prompt: AnyPrompt, chat: bool | None) -> tuple[str, bool]:  # noqa: FBT001 - a setting of the run, passed on
     """The text that the models read for a prompt, and whether the chat template wrote it; for `chat` see `templated`.
 
-    Raises:
-        ConfigError: The tokenizer has no chat template, or its template fails on a user's message.
-        PromptError: The template fails on a conversation.
+    Raises ConfigError without a chat template, and PromptError if it fails on a conversation.
     """
     if not templated(prompt, chat):
         return without_surrogates(as_prompt(prompt).text), False
@@ -32,12 +30,7 @@ def encode_prompts(
     limit: str = OF_MODELS,
     chat: bool | None = None,
 ) -> list[list[int]]:
-    """Token ids of each prompt; for `chat` see `templated`, for `limit` `encode_prompt`.
-
-    Raises:
-        ConfigError: A prompt needs a chat template, and the tokenizer has none.
-        PromptError: A prompt does not fit; if there are several prompts, the message gives the number of this prompt.
-    """
+    """Token ids of each prompt; for `chat` see `templated`, for `limit` `encode_prompt`, also for the errors."""
     encoded = []
     for number, prompt in enumerate(prompts, 1):
         try:

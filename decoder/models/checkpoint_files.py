@@ -1,26 +1,119 @@
-"""Why the configuration or the weights of a checkpoint cannot be read: files that are missing, broken or of another
-format. Knows no model.
+"""Finds the files of a checkpoint in a folder or on the hub, and says why one cannot be read: it is missing, broken or
+of another format. Knows no model.
 """
 
 import codecs
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from safetensors import SafetensorError, safe_open
 
-from decoder.errors import first_line, shortened
+from decoder.errors import ModelError, first_line, shortened
+from decoder.models.gguf.file import is_gguf
+from decoder.models.git_lfs import is_pointer
+from decoder.models.hub import hub_file, is_hub_id
 
 CONFIG, INDEX, SINGLE = "config.json", "model.safetensors.index.json", "model.safetensors"
 _MARKS = ((codecs.BOM_UTF8, "UTF-8"), (codecs.BOM_UTF16_LE, "UTF-16"), (codecs.BOM_UTF16_BE, "UTF-16"))
 _META = "params.json"
-"""Configuration in the format in which Meta publishes Llama."""
 _UNSAFE = ("*.bin", "*.pth", "*.pt", "*.ckpt")
-"""Names of weight files that Python's pickle reads."""
+"""Weight files that Python's pickle reads."""
 _AGAIN = "download the model again"
+_TEXTS = (
+    CONFIG,
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+)
+"""Files without weights that transformers reads."""
+
+
+class Ends(msgspec.Struct, frozen=True):
+    """End-of-text tokens, in the form in which a checkpoint lists them."""
+
+    eos_token_id: Any = None
+
+
+class Index(msgspec.Struct, frozen=True):
+    weight_map: dict[str, str]
+    """File of each weight."""
+
+
+def decoded(content: bytes, kind: Any) -> Any:
+    """Contents of a JSON file as an object of the type `kind`; None if the contents do not have this type."""
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def file_of(name: str, part: str) -> Path | None:
+    """The file `part` of a hub id or folder, downloaded if necessary; None if there is no such file.
+
+    Raises ModelError for a Git LFS pointer, or if the hub cannot be asked for a file that the cache lacks.
+    """
+    if is_gguf(name):
+        return None
+    if Path(name).is_dir():
+        path = Path(name, part)
+        if is_pointer(path):
+            raise ModelError(
+                f"{part} of {shortened(name)} is a Git LFS pointer, not the file itself; run git lfs pull in it"
+            )
+        return path if path.is_file() else None
+    return hub_file(name, part) if is_hub_id(name) else None
+
+
+def content_of(name: str, part: str) -> bytes | None:
+    path = file_of(name, part)
+    return path.read_bytes() if path else None
+
+
+def check_texts(name: str) -> None:
+    """Raises ModelError if a configuration or tokenizer file in a folder is a Git LFS pointer."""
+    if Path(name).is_dir():
+        for part in _TEXTS:
+            file_of(name, part)
+
+
+def weight_files(name: str) -> list[Path]:
+    """The safetensors files of a checkpoint, one or several; empty if any is missing."""
+    if single := file_of(name, SINGLE):
+        return [single]
+    index: Index | None = decoded(content_of(name, INDEX) or b"", Index)
+    if index is None or any("/" in part for part in index.weight_map.values()):
+        return []
+    files = [file_of(name, part) for part in sorted(set(index.weight_map.values()))]
+    return [path for path in files if path] if all(files) else []
+
+
+def weight_shapes(name: str) -> Mapping[str, tuple[int, ...]]:
+    """Shapes of all weights in a checkpoint's safetensors files, by name; empty if files are missing or unreadable."""
+    shapes = dict[str, tuple[int, ...]]()
+    try:
+        for path in weight_files(name):
+            with safe_open(path, "pt") as file:
+                shapes |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 - no mapping
+    except (SafetensorError, OSError):
+        return {}
+    return shapes
+
+
+def weight_names(name: str) -> frozenset[str]:
+    """Names of all weights of a checkpoint, from its index if there is one; empty if they cannot be read."""
+    index: Index | None = decoded(content_of(name, INDEX) or b"", Index)
+    return frozenset(index.weight_map if index else weight_shapes(name))
 
 
 def config_fault(folder: Path) -> str:
-    """The reason and the remedy, if a folder has no configuration that can be read; else empty."""
+    """Reason and remedy, if a folder has no configuration that can be read; else empty."""
     path = folder / CONFIG
     if path.is_file():
         return _content_fault(path.read_bytes())
@@ -48,7 +141,7 @@ def _content_fault(content: bytes) -> str:
 
 
 def weights_fault(folder: Path) -> str:
-    """The reason and the remedy, if a folder lacks safetensors weights, or has some that cannot be read; else empty."""
+    """Reason and remedy, if a folder lacks safetensors weights, or has some that cannot be read; else empty."""
     found, listed = sorted(folder.glob("*.safetensors")), _listed(folder / INDEX)
     if listed is None:
         return f"{INDEX} cannot be read; {_AGAIN}"
@@ -82,7 +175,7 @@ def _broken(path: Path) -> str:
 
 
 def _listed(index: Path) -> list[str] | None:
-    """The files that an index of weights lists; empty without an index, None if it cannot be read."""
+    """The files that an index lists; empty without an index, None if it cannot be read."""
     if not index.is_file():
         return []
     try:

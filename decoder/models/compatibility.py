@@ -32,33 +32,29 @@ KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}
 """Layer types that cache rows (full attention, attention to an indexer's choice of keys, windows), keep a state, or
 remember nothing."""
 CHOSEN = "keep_window_size"
-"""Configuration field: number of tokens that sparse attention selects; in a shorter text it selects all tokens."""
+"""Number of tokens that sparse attention selects; in a shorter text it selects all."""
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that two tokenizers with equal vocabularies may still split into different tokens."""
 HALF_BYTES = 2
-"""Size of a number in half precision."""
 NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not accept the attention mask or the positions of a tree"
 NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
-"""Number of siblings in the probe's tree. A model that uses row numbers in place of positions is wrong by this number
-of positions, which shows in half precision too; an error of one position could pass for rounding."""
+"""Number of siblings in the probe's tree. A model that takes row numbers for positions is wrong by so many positions,
+which shows in half precision too.
+"""
 AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
 GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with the model's own positions"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Paths of the probe after its text, `TEXT`: three paths of a tree, and then the tree's longest path plus one token,
-which is computed after this path was kept in the cache.
-"""
+"""Paths of the probe after `TEXT`: three of a tree, and the longest plus a token that is computed after it was kept."""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
-"""Paths of the probe through a second tree, which follows the path (FIRST,) of the first tree: three paths of the
-second tree, and then its path (FIRST, THIRD, FIRST) plus one token, which is computed after this path was kept in the
-cache.
+"""Paths through a second tree, which follows the path (FIRST,) of the first: three of the tree, and its path (FIRST,
+THIRD, FIRST) plus a token that is computed after it was kept.
 """
 PASSED = 2
-"""Size, in tokens, that replaces each size of a configuration: smaller than the probe's shortest text, so that every
-text of the probe exceeds it."""
+"""Size, in tokens, that replaces each size of a configuration; every text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
@@ -80,9 +76,7 @@ def check_config(name: str, config: Any) -> None:
 
 
 def check_architecture(name: str, config: Any) -> None:
-    """Raises PairError unless the model is a decoder, and either its layers cache rows or keep states, or it computes
-    whole paths.
-    """
+    """Raises PairError unless the model is a decoder that caches rows, keeps states or computes whole paths."""
     if getattr(config, "is_encoder_decoder", False):
         raise PairError(f"{name} is an encoder-decoder; {REMEDY}")
     if getattr(config, "attn_type", None) == "bi":
@@ -117,14 +111,14 @@ def _check_windows(name: str, config: Any) -> None:
 
 
 def _unknown_limits(config: Any) -> Iterator[tuple[str, int]]:
-    """Attention limits that the module applies by itself, as pairs of a name for messages and a number of tokens."""
+    """Attention limits that the module applies by itself: name for messages, number of tokens."""
     if "local" in (getattr(config, "attention_layers", None) or ()):
         yield "local windows", getattr(config, "window_size", None) or 0
     yield from (("a choice", size) for size in by_layers(config, CHOSEN) if size)
 
 
 def _check_sizes(name: str, config: Any) -> None:
-    """Refuses implausible sizes in a configuration, since allocating memory of such sizes would take hours or fail."""
+    """Refuses implausible sizes, since allocating memory for them would take hours or fail."""
     for key, most in LARGEST.items():
         for size in by_layers(config, key):
             if size is not None and not (isinstance(size, int) and 1 <= size <= most):
@@ -135,9 +129,7 @@ def _check_sizes(name: str, config: Any) -> None:
 
 
 def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """The target's tokenizer and the draft's tokenizer. The second is None if both models share a tokenizer, or if
-    there is no draft.
-    """
+    """Tokenizers of target and draft; the second is None if both models share it, or if there is no draft."""
     first = load_tokenizer(target)
     if draft is None:
         return first, None
@@ -148,16 +140,11 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Compares the logits of a small tree with the logits of its paths as plain text. If a module is loaded, repeats
-    the comparison with reduced sizes in the module's configuration, one size at a time.
+    """Compares the logits of a small tree with those of its paths as plain text; with a module also for reduced sizes
+    in its configuration, one at a time. A model that is only right if it computes whole paths is set to do so, which is
+    slower.
 
-    If the logits differ for the tree, but agree if its paths are computed as whole paths, the model is set to compute
-    whole paths, which is slower.
-
-    Args:
-        model: The model under test.
-        plain: The same weights in another form, which computes the plain text if no module is loaded; if None, `model`
-            itself computes the plain text.
+    `plain` are the same weights in another form, which computes the plain text if no module is loaded.
 
     Raises:
         PairError: This model cannot compute a draft tree; the message says why.
@@ -172,9 +159,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a model gives equal logits for plain text and for a tree that is computed as whole paths. Called if the
-    logits differ when the tree is computed with a mask.
-    """
+    """Whether a tree that is computed as whole paths has the logits of plain text, if not by a mask."""
     if model.hf.by_paths:
         return False
     try:
@@ -186,7 +171,6 @@ def _computes_paths(model: LanguageModel) -> bool:
 
 
 def _check_counting(model: LanguageModel) -> None:
-    """Refuses a module whose logits with given positions differ from its logits without given positions."""
     if not imported("decoder.forward.hf").takes_positions(model.hf.module):
         return
     places = torch.arange(len(TEXT), device=model.device)[None]
@@ -195,7 +179,6 @@ def _check_counting(model: LanguageModel) -> None:
 
 
 def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Makes the checks of `probe` for the model's current forward form."""
     _check_trees(model, _text(model, plain))
     if model.hf.loaded is not None:
         _check_ends(model)
@@ -203,9 +186,7 @@ def _check(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _check_trees(model: LanguageModel, text: Tensor) -> None:
-    """Refuses a model whose logits for trees differ from those for plain text; `text` has the plain text's logits for
-    the first tree.
-    """
+    """Refuses a model whose logits for trees differ from those for plain text; `text` are those for the first tree."""
     _agree(model, _tree(model), text)
     if model.keeps_states or model.hf.by_paths:
         after = _after_by_form if model.computed_by else _after
@@ -213,10 +194,7 @@ def _check_trees(model: LanguageModel, text: Tensor) -> None:
 
 
 def _tree(model: LanguageModel) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, as one tree; shape (5, V).
-
-    The last continuation is computed after the tree's longest path was kept.
-    """
+    """Logits after the probe's text and each of `PATHS`, as one tree; shape (5, V)."""
 
     def as_tree() -> Tensor:
         cache, drafted = _first_tree(model)
@@ -229,7 +207,7 @@ def _tree(model: LanguageModel) -> Tensor:
 
 
 def _second_tree(model: LanguageModel) -> Tensor:
-    """Logits after the paths `LATER` of a second tree, which follows a kept path of the first tree; shape (4, V)."""
+    """Logits after the paths `LATER` of a second tree, which follows a kept path of the first; shape (4, V)."""
 
     def as_tree() -> Tensor:
         cache, _ = _first_tree(model)
@@ -243,7 +221,7 @@ def _second_tree(model: LanguageModel) -> Tensor:
 
 
 def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
-    """The cache after the probe's first tree, and the logits after the probe's text and after each path of the tree."""
+    """The cache after the probe's first tree, and the logits after its text and after each path."""
     tokens = [TEXT[-1], *[FIRST] * (SIBLINGS - 1), SECOND, THIRD]
     positions = [2, *[3] * SIBLINGS, 4]
     visible = np.eye(len(tokens), dtype=np.bool_)
@@ -254,19 +232,16 @@ def _first_tree(model: LanguageModel) -> tuple[KvCache, Tensor]:
 
 
 def _text(model: LanguageModel, plain: LanguageModel | None = None) -> Tensor:
-    """Logits after the probe's text and after each of its continuations, read as plain text; shape (5, V)."""
+    """Logits after the probe's text and each of `PATHS`, read as plain text; shape (5, V)."""
     return _text_of_form(plain or model) if model.hf.loaded is None else _text_of_module(model)
 
 
 def _text_of_form(model: LanguageModel) -> Tensor:
-    """`_text`, computed by the model's forward form."""
     return _tried(model, lambda: _after_by_form(model, ((), *PATHS)), NO_TEXT)
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text`, computed by the Hugging Face module, which is called without mask and positions. The logits after the
-    text itself come from a call with a cache of rows; the call fails if the module caches anything other than rows.
-    """
+    """`_text` by the module, called without mask and positions; fails if it caches anything other than rows."""
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
@@ -281,14 +256,12 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 
 
 def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """For each path, logits after the probe's text and this path, computed by the module; shape (len(paths), V)."""
+    """Logits of the module after the probe's text and each path; shape (len(paths), V)."""
     return torch.stack([_by_module(model, [*TEXT, *path]) for path in paths])
 
 
 def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """`_after`, computed by the model's forward form, with a cache for each path; a model with states reads token by
-    token.
-    """
+    """`_after`, by the model's form; a model with states reads token by token."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         cache = model.new_cache(len(tokens))
@@ -302,9 +275,8 @@ def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tens
 
 
 def _check_beyond_sizes(model: LanguageModel) -> None:
-    """Probes a module with each size in its configuration reduced to `PASSED`, one size at a time. The few tokens of
-    the probe then exceed the size, for example that of an attention window. Sizes of at least the context length are
-    skipped, since no text exceeds them.
+    """Probes a module with each size in its configuration reduced to `PASSED`, one at a time, so that the few tokens of
+    the probe exceed it. No text exceeds sizes of at least the context.
     """
     if model.runs_without_module or takes_paths(model.hf.module.config.get_text_config()):
         # All sizes of these models are known. Besides, a resized RWKV module shares its weights with the model, and
@@ -320,7 +292,6 @@ def _check_beyond_sizes(model: LanguageModel) -> None:
 
 
 def _check_beyond(model: LanguageModel) -> None:
-    """Refuses a model with a reduced size if it still computes plain text, but not a tree."""
     try:
         text = _text(model)
     except PairError:
@@ -332,8 +303,7 @@ def _check_beyond(model: LanguageModel) -> None:
 def _check_ends(model: LanguageModel) -> None:
     """Runs a module at the last positions of its context, and checks its room for a tree after the longest text.
 
-    A model that computes whole paths needs no such room. Families known to compute whole paths are not run, since they
-    may need the text before a position.
+    Families known to compute whole paths are not run: they need no such room, and may need the text before a position.
     """
     module, by_paths = model.hf.module, model.hf.by_paths
     if takes_paths(module.config.get_text_config()):
@@ -350,15 +320,13 @@ def _check_ends(model: LanguageModel) -> None:
 
 
 def _by_module(model: LanguageModel, tokens: Sequence[int], **given: Any) -> Tensor:
-    """Logits after the last of these tokens, by the Hugging Face module itself; shape (V,)."""
+    """Logits of the module after the last of these tokens; shape (V,)."""
     logits: Tensor = model.hf.module(input_ids=torch.tensor([tokens], device=model.device), **given).logits
     return logits[0, -1].float()
 
 
 def _tried(model: LanguageModel, attempt: Callable[[], Tensor], fault: str) -> Tensor:
-    """Result of an attempt to run the model. Raises PairError if the attempt fails; `fault` says what the model cannot
-    do.
-    """
+    """Result of an attempt to run the model; raises PairError if it fails. `fault` says what the model cannot do."""
     try:
         # Copied to the host, since a device reports errors only when the host waits for it.
         return attempt().cpu()
@@ -381,13 +349,8 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = AS_TREE) -> None:
-    """Refuses a model whose logits differ from those of plain text by more than rounding.
-
-    Args:
-        model: The model.
-        computed: Logits that the model computed, shape (..., V).
-        as_text: Logits of plain text.
-        how: How the model computed `computed`, in words.
+    """Refuses a model whose logits differ from those of plain text by more than rounding; `how` says how it computed
+    them.
     """
     if not as_text.isfinite().all():
         wide = model.dtype in (torch.float32, torch.float64)

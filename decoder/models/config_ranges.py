@@ -30,21 +30,18 @@ _KINDS = (
 )
 """Upper bounds of further sizes, by patterns of their names in other families."""
 OTHERS = 2**53
-"""Upper bound of the absolute value of every other whole number."""
+"""Bound of the absolute value of every other whole number."""
 FRACTIONS = 3.4e38
-"""Upper bound of the absolute value of every other number: models compute in float32 or less."""
+"""Bound of the absolute value of every other number: models compute in float32 or less."""
 
 
 def check_ranges(name: str, content: bytes) -> None:
-    """Raises PairError if a number in a config.json is beyond its range; a file that is not JSON has none.
-
-    Args:
-        name: Name of the model for messages.
-        content: Contents of the file.
+    """Raises PairError if a number in a config.json is beyond its range; whoever reads it next reports what is not
+    JSON.
     """
     try:
         fields = msgspec.json.decode(content)
-        large = next(((key, number) for key, number in _numbers("", fields) if abs(number) > _most(key, number)), None)
+        large = next(((key, number) for key, number in numbers("", fields) if abs(number) > _most(key, number)), None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return  # whoever reads the file next reports what it is
     if large:
@@ -57,7 +54,6 @@ def check_ranges(name: str, content: bytes) -> None:
 
 
 def largest(key: str) -> int:
-    """Upper bound of a whole number with this name."""
     return LARGEST.get(key) or next((most for kind, most in _KINDS if kind.fullmatch(key)), OTHERS)
 
 
@@ -65,8 +61,8 @@ def _most(key: str, number: float) -> float:
     return largest(key) if isinstance(number, int) else FRACTIONS
 
 
-def _numbers(key: str, value: object) -> Iterator[tuple[str, int | float]]:
-    """All numbers in a decoded JSON value, each with the name of its field."""
+def numbers(key: str, value: object) -> Iterator[tuple[str, int | float]]:
+    """All numbers in a JSON value, each with the name of its field."""
     match value:
         case bool():
             return
@@ -74,7 +70,7 @@ def _numbers(key: str, value: object) -> Iterator[tuple[str, int | float]]:
             yield key, value
         case dict():
             for inner, each in value.items():
-                yield from _numbers(inner, each)
+                yield from numbers(inner, each)
         case list():
             for each in value:
-                yield from _numbers(key, each)
+                yield from numbers(key, each)

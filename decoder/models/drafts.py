@@ -10,17 +10,15 @@ from decoder.models.names import LOOKUP, require_model
 
 
 def is_model_free(draft: str | None) -> bool:
-    """Whether the named draft is suffix lookup or a drafting head, not a whole model; None stands for the embedded
-    draft.
+    """Whether the named draft is suffix lookup or a drafting head; None stands for the embedded draft.
 
-    Raises:
-        ModelError: The draft is a head with an invalid configuration.
+    Raises ModelError for a head with an invalid configuration.
     """
     return draft == LOOKUP or (draft is not None and head_shape(draft) is not None)
 
 
 def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
-    """Raises ConfigError unless the draft is a whole model; `user` is the option or method that needs a whole model."""
+    """Raises ConfigError unless the draft is a whole model, which the option or method `user` needs."""
     require_model(user, target, draft)
     if draft is not None and (head := head_shape(draft)):
         raise ConfigError(

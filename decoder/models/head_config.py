@@ -4,26 +4,45 @@ Fields without effect on a head are ignored, including `auto_map`, so the code t
 weights.
 """
 
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from decoder.errors import ModelError, first_line, quoted
-from decoder.forward.families.architecture import Architecture
-from decoder.models.known_config import Count, Dtype, Number, Rope, decoded, rotary
+from decoder.forward.families.architecture import ROTARY, Architecture
+from decoder.models.checkpoint_files import decoded
+from decoder.models.config_ranges import LARGEST
 
+Count = Annotated[int, Meta(ge=1, le=2**31)]
+LayerCount = Annotated[int, Meta(ge=1, le=LARGEST["num_hidden_layers"])]
+Number = Annotated[float, Meta(gt=0)]
+Token = Annotated[int, Meta(ge=0, le=2**31)]
 Fields = TypeVar("Fields")
 REMEDY = "choose another --draft"
+AGAIN = f"download the head again, or {REMEDY}"
 QWEN3_HEAD = 128
-"""Default `head_dim` of a Qwen3 layer."""
+THETA = 10000.0
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """Fields that distinguish heads from other checkpoints, and kinds of heads from each other."""
-
     architectures: list[str] | None = None
     speculators_model_type: str | None = None
+
+
+class Rope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    rope_type: str | None = None
+    type: str | None = None
+    """Earlier name of `rope_type`."""
+    rope_theta: Number | None = None
+    partial_rotary_factor: Annotated[float, Meta(ge=0, le=1)] | None = None
+    factor: Number | None = None
+    low_freq_factor: Number | None = None
+    high_freq_factor: Number | None = None
+    original_max_position_embeddings: Count | None = None
 
 
 class LayerFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,18 +59,18 @@ class LayerFields(msgspec.Struct, frozen=True, kw_only=True):
     rms_norm_eps: Number = 1e-6
     rope_theta: Number | None = None
     rope_scaling: Rope | None = None
+    """Earlier name of `rope_parameters`."""
     rope_parameters: Rope | None = None
-    dtype: Dtype | None = None
+    dtype: Literal["float64", "float32", "bfloat16", "float16"] | None = None
 
 
 def kind_of(content: bytes) -> Kind:
-    """Fields of a config.json that show the kind of a head; all None if the file is not a valid JSON object."""
     kind: Kind | None = decoded(content, Kind)
     return kind or Kind()
 
 
 def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fields:
-    """Fields of a config.json; raises ModelError if they are not those of a head of this kind."""
+    """Raises ModelError if a config.json is not that of a head of this kind."""
     try:
         return msgspec.json.decode(content, type=fields)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -61,16 +80,10 @@ def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fi
 
 
 def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architecture:
-    """Architecture of a head's layers; the values in `resolved` replace values of the configuration.
-
-    Raises:
-        ModelError: The rotary positions are of an unsupported kind, or sizes do not fit each other.
+    """Architecture of a head's layers, with the values in `resolved`; raises ModelError for rotary positions of an
+    unsupported kind, or sizes that do not fit each other.
     """
-    rope = rotary(layer)
-    if rope is None:
-        given = layer.rope_parameters or layer.rope_scaling
-        raise ModelError(f"{name} has rotary positions of an unsupported kind, {quoted(given)}; {REMEDY}")
-    fields = msgspec.structs.asdict(layer) | {"rope_parameters": rope, "dtype": None} | resolved
+    fields = msgspec.structs.asdict(layer) | {"rope_parameters": _rotary(name, layer), "dtype": None} | resolved
     arch = Architecture.of(SimpleNamespace(**fields))
     if arch.num_attention_heads % arch.num_key_value_heads or arch.head_dim % 2:
         raise ModelError(
@@ -79,3 +92,30 @@ def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architect
             f"other; download the head again"
         )
     return arch
+
+
+def ascending(name: str, field: str, layers: Sequence[int], written: object) -> tuple[int, ...] | None:
+    """The target layers whose inputs a head reads; None if there are none, ModelError unless they ascend.
+
+    `field` names the layers in the configuration, as `written`.
+    """
+    if any(low >= high for low, high in pairwise(layers)):
+        raise ModelError(
+            f"the configuration of {name} says that {field} is {quoted(written)}, but it must be in ascending order; "
+            f"{AGAIN}"
+        )
+    return tuple(layers) or None
+
+
+def _rotary(name: str, layer: LayerFields) -> Mapping[str, Any]:
+    """Settings of rotary positions under transformers' current names, even if the configuration has older names."""
+    given = layer.rope_parameters or layer.rope_scaling
+    rope = {key: value for key, value in msgspec.structs.asdict(given or Rope()).items() if value is not None}
+    before = rope.pop("type", None)
+    parameters = {"rope_type": before or "default", "rope_theta": layer.rope_theta or THETA, **rope}
+    kind = parameters["rope_type"]
+    twice = layer.rope_parameters and (layer.rope_scaling or layer.rope_theta)
+    named = {"rope_type", "rope_theta"} | ROTARY.get(kind, frozenset({"no number"}))
+    if twice or before not in (None, kind) or parameters.keys() != named:
+        raise ModelError(f"{name} has rotary positions of an unsupported kind, {quoted(given)}; {REMEDY}")
+    return parameters

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from decoder.errors import ModelError, PairError, first_line
 from decoder.forward.families.architecture import Architecture
+from decoder.heads.dflash_shape import BlockShape
+from decoder.heads.eagle3 import HeadShape
 from decoder.heads.parts import OFFSETS, HeadModule
-from decoder.models.known_checkpoint import weight_files
+from decoder.models.checkpoint_files import weight_files
+from decoder.models.head_config import AGAIN
 
-EMBEDDING = "embed_tokens.weight"
 NAMED = 4
-"""Largest number of faults in one message."""
-AGAIN = "download the head again, or choose another --draft"
 Filled = TypeVar("Filled", bound=HeadModule)
 
 
@@ -38,28 +38,13 @@ class TargetSizes:
     layers: int
 
 
-class FitShape(Protocol):
-    """The part of a head's configuration that its target must match."""
-
-    @property
-    def layer(self) -> Architecture:
-        """Architecture of the head's layers; `vocab_size` is the target's."""
-
-    @property
-    def target_width(self) -> int:
-        """Width of a hidden row of the target."""
-
-    def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
-
-
 def sizes_of(name: str, config: Any) -> TargetSizes:
-    """Vocabulary size, width and number of layers of a target, from its configuration, before the target is loaded."""
+    """Sizes of a target, from its configuration, before the target is loaded."""
     text = config if isinstance(config, Architecture) else config.get_text_config()
     return TargetSizes(name, text.vocab_size, text.hidden_size, text.num_hidden_layers)
 
 
-def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[int, ...]:
+def fitting_layers(shown: str, shape: HeadShape | BlockShape, target: TargetSizes) -> tuple[int, ...]:
     """Layers of the target whose inputs the head reads; raises PairError if head and target do not fit each other."""
     if shape.layer.vocab_size != target.vocabulary:
         raise PairError(
@@ -81,16 +66,9 @@ def fitting_layers(shown: str, shape: FitShape, target: TargetSizes) -> tuple[in
 
 
 def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -> dict[str, Tensor]:
-    """All used tensors of a head's files, by name.
+    """All used tensors in the files of the hub id or folder `name`; ModelError if the files cannot be read.
 
-    Args:
-        name: Hub id or folder.
-        shown: Name for messages.
-        own_name: Function that turns a tensor's name in a file into its name in the head's module; it returns None if
-            the tensor is not used.
-
-    Raises:
-        ModelError: The files cannot be read.
+    `own_name` turns a tensor's name in a file into its name in the head's module; None if the tensor is not used.
     """
     files = weight_files(name)
     if not files:
@@ -102,10 +80,8 @@ def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -
 
 
 def filled(head: Filled, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Filled:
-    """The head, built on the meta device, with these weights, moved to `device` and converted to `dtype`.
-
-    Raises:
-        ModelError: The head has other weights than these, or weights of other shapes.
+    """The head, built on the meta device, with these weights on `device` in `dtype`; raises ModelError if it has other
+    ones.
     """
     wanted, given = head.state_dict(), dict(tensors)
     words = head.embed_tokens.num_embeddings
@@ -126,7 +102,6 @@ def filled(head: Filled, tensors: dict[str, Tensor], device: torch.device, dtype
 
 
 def _fault(kind: str, key: str, tensor: Tensor, wanted: Tensor | None) -> str:
-    """What is wrong with a weight of a file, in words; empty if nothing is."""
     if wanted is None:
         return (
             f"has a weight {key} of shape {written(tensor.shape)}, but a {kind} with its configuration has no such "
@@ -141,9 +116,7 @@ def _fault(kind: str, key: str, tensor: Tensor, wanted: Tensor | None) -> str:
 
 
 def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
-    """Yields name and tensor of each used weight of a file; the name is the result of `own_name`. Raises ModelError if
-    the file cannot be read.
-    """
+    """Name by `own_name` and tensor of each used weight of a file; raises ModelError if the file cannot be read."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - the file is no mapping
@@ -156,8 +129,8 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
 
 
 def _token_ids(shown: str, offsets: Int[Tensor, "D"], words: int) -> Int[Tensor, "D"] | None:
-    """For each of the head's token ids, the target's id of the same token, which must be below `words`; `offsets` are
-    the differences of both. None if head and target have the same ids.
+    """For each of the head's token ids, the target's id, below `words`; None if both have the same ids. `offsets` are
+    the differences.
     """
     tokens = offsets.long() + torch.arange(len(offsets))
     if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():
@@ -168,5 +141,4 @@ def _token_ids(shown: str, offsets: Int[Tensor, "D"], words: int) -> Int[Tensor,
 
 
 def written(shape: tuple[int, ...]) -> str:
-    """A shape as text, for example "(2, 3)"."""
     return f"({', '.join(map(str, shape))})"

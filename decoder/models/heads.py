@@ -3,35 +3,53 @@
 Chooses the reader of each kind of published checkpoint; knows nothing of drafting.
 """
 
-import torch
+import re
+from typing import overload
 
+import torch
+from torch import Tensor
+
+from decoder.errors import ModelError, PairError
 from decoder.forward.language_model import LanguageModel
+from decoder.heads.dflash import BlockHead
 from decoder.heads.dflash_shape import BlockShape
-from decoder.heads.eagle3 import HeadShape
-from decoder.heads.protocol import StatesReader
-from decoder.models.dflash.checkpoint import load_block_head
-from decoder.models.dflash.config import block_shape
-from decoder.models.eagle3.checkpoint import load_head as load_eagle3
-from decoder.models.eagle3.config import head_shape as eagle3_shape
+from decoder.heads.eagle3 import Head, HeadShape
+from decoder.heads.protocol import GuidedHead, StatesReader
+from decoder.models.checkpoint_files import content_of
+from decoder.models.checkpoints import display_name
+from decoder.models.dflash_config import block_shape
+from decoder.models.eagle3_config import head_shape as eagle3_shape
+from decoder.models.head_config import REMEDY
+from decoder.models.head_weights import TargetSizes, filled, fitting_layers, read_tensors
 from decoder.models.mtp import MtpShape, load_mtp
 from decoder.models.names import MTP
 
 AnyShape = HeadShape | BlockShape | MtpShape
+EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
+PREDICTED_MASK = "mask_embedding.pt"
+"""Pickled embedding of a DFlash head's mask token."""
+UNUSED = re.compile(
+    r"(^verifier_(norm|lm_head)\.weight|^confidence_head\.proj\.(weight|bias)|^t2d|rotary_emb\.inv_freq)$"
+)
+"""Unused tensors in published files; trees grow by probabilities, so no confidence head is needed."""
 
 
 def head_shape(name: str) -> AnyShape | None:
     """Configuration of the head in a hub id or folder, or of the target's MTP layer if the name is "mtp"; None if the
-    checkpoint is not a head.
-
-    Raises:
-        ModelError: The head's configuration is invalid.
+    checkpoint is not a head. Raises ModelError for an invalid configuration.
     """
     return MtpShape() if name == MTP else eagle3_shape(name) or block_shape(name)
 
 
+@overload
+def load_head(name: str, shape: HeadShape, target: LanguageModel, dtype: torch.dtype) -> Head: ...
+@overload
+def load_head(name: str, shape: BlockShape, target: LanguageModel, dtype: torch.dtype) -> BlockHead: ...
+@overload
+def load_head(name: str, shape: MtpShape, target: LanguageModel, dtype: torch.dtype) -> GuidedHead: ...
 def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dtype) -> StatesReader:
     """Loads the head of a hub id or folder onto the device of its target. For an MTP layer, `name` is the target's hub
-    id or folder.
+    id or folder. A file without embedding or output head has the target's.
 
     Raises:
         ConfigError: The MTP layer is not supported; see `load_mtp`.
@@ -40,6 +58,38 @@ def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dt
     """
     if isinstance(shape, MtpShape):
         return load_mtp(name, target, dtype)
+    shown = display_name(name)
+    layers = fitting_layers(
+        shown, shape, TargetSizes(target.name, target.width, target.embedding.shape[1], target.layers)
+    )
+    if isinstance(shape, BlockShape) and content_of(name, PREDICTED_MASK) is not None:
+        raise ModelError(f"{shown} has a file {PREDICTED_MASK}, but pickled files are not opened; {REMEDY}")
+    tensors = read_tensors(name, shown, _own_name)
+    if shape.layer.hidden_size == shape.target_width:
+        tensors.setdefault(EMBEDDING, target.embedding)
+    head: Head | BlockHead
     if isinstance(shape, BlockShape):
-        return load_block_head(name, shape, target, dtype)
-    return load_eagle3(name, shape, target, dtype)
+        if OUTPUT not in tensors and shape.draft_vocabulary == shape.layer.vocab_size:
+            tensors[OUTPUT] = _output_of(shown, target)
+        with torch.device("meta"):
+            head = BlockHead(shown, shape, layers)
+    else:
+        with torch.device("meta"):
+            head = Head(shown, shape, layers)
+    return filled(head, tensors, target.device, dtype)
+
+
+def _output_of(shown: str, target: LanguageModel) -> Tensor:
+    """The target's output head; raises PairError if it is quantised."""
+    rows = target.output_head
+    if not rows.is_floating_point():
+        raise PairError(
+            f"{shown} has no output head of its own, and the output head of {target.name} is quantised; choose a "
+            "target with an output head that is not quantised, or another --draft"
+        )
+    return rows
+
+
+def _own_name(there: str) -> str | None:
+    key = there.removeprefix("model.").replace("midlayer.", "layers.0.")
+    return None if UNUSED.search(key) else key.replace("_codebook.weight", "_codebook")

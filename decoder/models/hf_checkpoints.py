@@ -1,4 +1,4 @@
-"""Reads checkpoints of all families, and all tokenizers, with transformers, which this module imports.
+"""Reads checkpoints and tokenizers with transformers, which this module imports.
 
 Weights are read only from safetensors, and no remote code is run.
 """
@@ -25,9 +25,8 @@ from transformers.utils import logging as transformers_logging
 from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import adapter_of
-from decoder.models.checkpoint_files import config_fault, weights_fault
+from decoder.models.checkpoint_files import config_fault, weight_files, weight_shapes, weights_fault
 from decoder.models.hub import folder_with
-from decoder.models.known_checkpoint import weight_files, weight_shapes
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
 from decoder.models.tokenizer_files import tokenizer_fault
@@ -41,39 +40,32 @@ MOST_TIMES = 4
 _WITHOUT_ADAPTER = {"subfolder": "no adapter"}
 """Makes transformers look for an adapter where there is none, since it would put one beside the weights."""
 _MTP = "eh_proj.weight"
-"""Last part of the name of a weight that only MTP layers have."""
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
-"""Errors that transformers' loaders raise for a file with unexpected contents."""
 
 
 def load_config(name: str) -> Any:
-    """The configuration of a hub id or folder; raises ModelError if it cannot be found or read."""
     place = folder_with(name, "configuration")
-    with _explained(name, "configuration", config_fault, Path(place)):
-        return _from_hub(
-            name,
-            "configuration",
-            lambda: AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=True),
-        )
+    return _read(
+        name,
+        "configuration",
+        lambda: AutoConfig.from_pretrained(place, trust_remote_code=False, local_files_only=True),
+        lambda: config_fault(Path(place)),
+    )
 
 
 def writes_text(config: Any) -> bool:
-    """Whether a model of this configuration is a causal language model."""
     return type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
 
 
 def load_module(
     name: str, dtype: torch.dtype, device: torch.device, tell: Tell = lambda _: None, ranks: int = 1
 ) -> Any:
-    """Loads the module of a hub id or folder for evaluation; `tell` is called with the share of weights read so far.
-
-    An adapter is merged into the weights of its base model.
-
-    With several ranks, this rank's shard is loaded; all ranks load at the same time.
+    """The module of a hub id or folder in evaluation mode, with its adapter merged into the weights; with several
+    ranks, this rank's part. `tell` is called with the share of weights read so far.
 
     Raises:
         ConfigError: The weights are quantised in a way that this machine cannot load.
-        ModelError: The model has no weights in safetensors, or weights that do not fit its configuration.
+        ModelError: There are no weights in safetensors, or weights that do not fit the configuration.
         DeviceError: The module does not fit in the device's memory.
     """
     adapter = adapter_of(name)
@@ -103,6 +95,15 @@ def load_module(
         module = imported("decoder.models.merged_adapter").merged(module, adapter)
     if quantised:
         setattr(module, hf.PRECISION, quantised.precision(hf.dtype_of(module)))
+    return _in_memory(module, device)
+
+
+def _in_memory(module: Any, device: torch.device) -> Any:
+    """The module; weights that a native form on a CPU keeps are copied from the mapped file, where they have arbitrary
+    addresses, which makes sums slower, and where another process may change them.
+    """
+    for weight in module.parameters() if device.type == "cpu" and hf.source_of(module) else ():
+        weight.data = weight.data.clone()
     return module
 
 
@@ -114,7 +115,7 @@ def _check_shapes(name: str, config: Any, dtype: torch.dtype) -> None:
     stored = weight_shapes(name)
     if not stored:
         return
-    module = _from_hub(name, "configuration", lambda: hf.skeleton(config, dtype))
+    module = _read(name, "configuration", lambda: hf.skeleton(config, dtype))
     described = {key: tuple(weight.shape) for key, weight in module.state_dict().items()}
     if wrong := [key for key, shape in stored.items() if described.get(key, shape) != shape]:
         raise _unlike(name, MISSHAPEN, wrong)
@@ -127,31 +128,30 @@ def _check_shapes(name: str, config: Any, dtype: torch.dtype) -> None:
 
 
 def _unlike(name: str, fault: str, keys: Collection[str]) -> ModelError:
-    """Error for weights that do not fit the configuration; `fault` has {} for their number."""
+    """`fault` has {} for the number of weights."""
     return ModelError(
         f"{shortened(name)}: {fault.format(len(keys))}, for example {shortened(min(keys))}; download the model again"
     )
 
 
 def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
-    """Module with all its weights; raises ModelError if the checkpoint's weights do not match its configuration."""
     weight_files(name)  # downloads those that the cache lacks
     place = folder_with(name, "weights")
-    with _explained(name, "weights", weights_fault, Path(place)):
-        module, info = _from_hub(
-            name,
-            "weights",
-            lambda: AutoModelForCausalLM.from_pretrained(
-                place,
-                dtype=dtype,
-                use_safetensors=True,
-                trust_remote_code=False,
-                local_files_only=True,
-                output_loading_info=True,
-                ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
-                **options,
-            ),
-        )
+    module, info = _read(
+        name,
+        "weights",
+        lambda: AutoModelForCausalLM.from_pretrained(
+            place,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported below, since transformers' own error does not name the weights
+            **options,
+        ),
+        lambda: weights_fault(Path(place)),
+    )
     mismatched = [key for key, *_ in info["mismatched_keys"]]
     known = module.state_dict()
     for keys, fault in (
@@ -172,14 +172,11 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype) -> tuple[Any, str]:
-    """A new body (a model without output head) with this configuration and these weights; its class is that of
-    `module`'s body.
-
-    `weights` have the names that a checkpoint of the body would use. Also returns a message that names one weight which
-    does not fit; the message is empty if all weights fit.
+    """A new body (a model without output head) of the class of `module`'s, with this configuration and these weights,
+    named as in a checkpoint of the body. Also names a weight that does not fit; empty if all fit.
     """
     embedding = torch.zeros(config.vocab_size, config.hidden_size)
-    body, info = _from_hub(
+    body, info = _read(
         type(module).__name__,
         "weights",
         lambda: type(module.base_model).from_pretrained(
@@ -200,57 +197,47 @@ def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch
 
 
 def _spread(ranks: int) -> dict[str, Any]:
-    """Arguments for loading a module over several processes, one shard each."""
     from transformers.distributed.configuration_utils import DistributedConfig  # noqa: PLC0415 - only in newer releases
 
     return {"distributed_config": DistributedConfig(tp_size=ranks)}
 
 
 def skeleton(name: str, dtype: torch.dtype) -> Any:
-    """The module of a model, without its weights."""
     return hf.skeleton(load_config(name), dtype)
 
 
 def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a hub id or folder; raises ModelError if its files or a package to read them are missing."""
     place = folder_with(name, "tokenizer")
-    with _explained(name, "tokenizer", tokenizer_fault, Path(place)):
-        tokenizer: PreTrainedTokenizerBase = _from_hub(
-            name,
-            "tokenizer",
-            lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
-        )
+    tokenizer: PreTrainedTokenizerBase = _read(
+        name,
+        "tokenizer",
+        lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
+        lambda: tokenizer_fault(Path(place)),
+    )
     # transformers makes a tokenizer without any files.
     if not tokenizer("a", add_special_tokens=False).input_ids and (fault := tokenizer_fault(Path(place))):
         raise ModelError(f"cannot load the tokenizer of {shortened(name)}: {fault}")
     return tokenizer
 
 
-@contextmanager
-def _explained(name: str, part: str, fault_of: Callable[[Path], str], folder: Path) -> Iterator[None]:
-    """Context in which a ModelError gets the message of the fault that is found in the folder, if any is found."""
-    try:
-        yield
-    except ModelError as error:
-        if fault := fault_of(folder):
-            raise ModelError(f"cannot load the {part} of {shortened(name)}: {fault}") from error.__cause__
-        raise
-
-
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names in `unexpected`, without MTP weights, that differ from a name in `known` only in the layer number."""
+    """Unexpected names, without MTP weights, that differ from a known one only in the layer number."""
     forms, names = {_NUMBER.sub("#", name) for name in known}, list(unexpected)
     of_mtp = tuple(name.removesuffix(_MTP) for name in names if name.endswith(_MTP))
     return [name for name in names if _NUMBER.sub("#", name) in forms and not name.startswith(of_mtp)]
 
 
 def _scales(unexpected: Iterable[str], known: Collection[str]) -> list[str]:
-    """Names among `unexpected` that are scales of weights in `known`."""
     return [name for name in unexpected if _SCALE.search(name) and _SCALE.sub(".weight", name) in known]
 
 
-def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
-    """Runs a loader of transformers without terminal output; if it fails, raises ModelError with a one-line message."""
+def _read(name: str, part: str, load: Callable[[], Any], fault: Callable[[], str] = str) -> Any:
+    """Result of a loader of transformers, which writes nothing to the terminal.
+
+    Raises:
+        ModelError: The loader fails. Its message of one line is that of `fault`, which looks for the cause in the
+            files; if it finds none, that of the loader's own error.
+    """
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     try:
@@ -258,6 +245,8 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # each model family checks its configuration differently, and may raise any error
+        if found := fault():
+            raise ModelError(f"cannot load the {part} of {shortened(name)}: {found}") from error
         if "trust_remote_code" in str(error) or "custom code" in str(error):
             raise ModelError(
                 f"the {part} of {shortened(name)} needs custom code of the model, and dynatui runs no code of models; "
@@ -272,7 +261,7 @@ def _from_hub(name: str, part: str, load: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _counting(tell: Tell) -> Iterator[None]:
-    """Context for loading a module; calls `tell` with the share of weights read so far."""
+    """Calls `tell` with the share of weights read so far while a module is loaded."""
 
     def counted(bar: Callable[..., Any], given: tuple[Any, ...], options: dict[str, Any]) -> Any:
         items, *others = given or (None,)
@@ -286,7 +275,6 @@ def _counting(tell: Tell) -> Iterator[None]:
 
 
 def _shares(items: Any, tell: Tell) -> Iterator[Any]:
-    """Yields the items; calls `tell` from time to time with the share of items yielded so far."""
     share = Share(len(items), tell)
     for number, item in enumerate(items):
         share.reached(number)

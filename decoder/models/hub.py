@@ -24,9 +24,9 @@ from decoder.models.tokenizer_files import TOKENIZER_FILES
 from decoder.system.quiet import quiet
 
 PATIENCE_S = 5.0
-"""Longest wait for the hub's answer to a request, in seconds."""
+"""Longest wait for an answer."""
 _AGAIN_S = 60.0
-"""Time after a failed request in which the hub is not asked about a model again, in seconds."""
+"""Time after a failed request in which the hub is not asked about a model again."""
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _SMALL = frozenset((".json", ".model", ".jinja", ".txt", ".tiktoken"))
@@ -36,12 +36,12 @@ LIBRARY = "huggingface_hub"
 T = TypeVar("T")
 
 tell: ContextVar[Tell] = ContextVar("tell", default=lambda _: None)
-"""Function that is called before a wait for the hub, with what is waited for."""
+"""Called before a wait for the hub, with what is waited for."""
 
 
 @dataclass(frozen=True)
 class _Listing:
-    """Files of a model on the hub at a revision; relative paths."""
+    """Relative paths of a model's files on the hub at a revision."""
 
     files: frozenset[str]
     revision: str
@@ -51,14 +51,13 @@ class _Listing:
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*", re.ASCII)
 _commits: dict[str, str] = {}
-"""The commit of each model whose name has a branch or a tag, once the hub was asked."""
+"""The commit of each name with a branch or a tag, once the hub was asked."""
 _listings: dict[str, _Listing] = {}
 _failures: dict[str, tuple[float, str]] = {}
-"""When asking about a model failed, and the error's message."""
+"""When asking about a model failed, and the message."""
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a name has the form of a hub id."""
     from huggingface_hub.errors import HFValidationError  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
 
@@ -70,7 +69,6 @@ def is_hub_id(name: str) -> bool:
 
 
 def cached_folder(name: str) -> Path | None:
-    """Folder of a hub id's files in the local cache; None if the cache has none."""
     from huggingface_hub import constants  # noqa: PLC0415 - a folder needs no hub
     from huggingface_hub.file_download import repo_folder_name  # noqa: PLC0415 - as above
 
@@ -82,7 +80,6 @@ def cached_folder(name: str) -> Path | None:
 
 
 def _content(reference: Path) -> str:
-    """The commit that a file of the cache names; empty if there is no such file."""
     try:
         return reference.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
@@ -90,11 +87,10 @@ def _content(reference: Path) -> str:
 
 
 def hub_file(name: str, part: str) -> Path | None:
-    """Path of the file `part` of a hub id, which is downloaded if the cache lacks it; None if there is no such file, or
-    if a cached model is complete without it.
+    """A file of a hub id, downloaded if the cache lacks it; None if there is none, or if a cached model is complete
+    without it.
 
-    Raises:
-        ModelError: The cache lacks the file, and the hub cannot be asked.
+    Raises ModelError if the hub cannot be asked for a missing file.
     """
     _ask_for_commit(name)
     folder = cached_folder(name)
@@ -120,11 +116,9 @@ def _ask_for_commit(name: str) -> None:
 
 
 def folder_with(name: str, part: str) -> str:
-    """Folder of a hub id with the files that loading `part` (configuration, weights, tokenizer) needs; a folder's name
-    is returned as it is.
+    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs; a folder's name as it is.
 
-    Raises:
-        ModelError: The cache lacks a file, and the hub cannot be asked.
+    Raises ModelError if the hub cannot be asked for a missing file.
     """
     if Path(name).is_dir():
         return name
@@ -146,9 +140,8 @@ def folder_with(name: str, part: str) -> str:
 
 
 def answered(call: Callable[[], T]) -> T:
-    """Result of a request; raises a TimeoutError after `PATIENCE_S` seconds, also if a name server does not answer.
-
-    A time limit of the request itself must be longer, so that the error is the same for all causes.
+    """Result of a request; TimeoutError after `PATIENCE_S` seconds, also if a name server does not answer. The
+    request's own time limit must be longer, so that the error is the same for all causes.
     """
     results: list[T] = []
     errors: list[Exception] = []
@@ -170,13 +163,7 @@ def answered(call: Callable[[], T]) -> T:
 
 
 def explained(error: Exception, kind: str, page: str) -> tuple[str, str]:
-    """Cause of a failed request or download, and advice for the user.
-
-    Args:
-        error: The error of the library.
-        kind: What was wanted, such as "data set".
-        page: Address at which access is granted.
-    """
+    """Cause of a failed request for a `kind` (such as "data set"), and advice; access is granted on `page`."""
     return _refused(error, kind, page) or _broken_off(_first_cause(error))
 
 
@@ -203,7 +190,6 @@ def _broken_off(cause: Exception) -> tuple[str, str]:
 
 
 def _lacks(folder: Path, part: str) -> bool:
-    """Whether a cached model is incomplete without a file that its folder does not have."""
     if (folder / ADAPTER).is_file() and part in (CONFIG, _WEIGHTS, _INDEX):
         return False
     if part == _WEIGHTS:
@@ -277,5 +263,4 @@ def _fault(name: str, why: str, remedy: str) -> ModelError:
 
 
 def _first_cause(error: Exception) -> Exception:
-    """Original exception, at the end of the chain of `__cause__`."""
     return _first_cause(error.__cause__) if isinstance(error.__cause__, Exception) else error

@@ -20,8 +20,8 @@ from decoder.errors import ConfigError, DeviceError, quoted, require
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, reading_bytes, shapes
 from decoder.forward.language_model import LanguageModel
-from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, known_traits, model_of
-from decoder.models.known_checkpoint import known_architecture
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, embedded_traits, model_of
+from decoder.models.embedded import architecture_in
 from decoder.models.load_progress import Tell
 from decoder.models.memory import memory_of
 from decoder.system.deferred import imported
@@ -45,7 +45,6 @@ class Inflated:
     """An embedded model at the cost of a larger one."""
 
     folder: str
-    """Folder of the embedded model."""
     small: Architecture
     copies: int
     """Number of times that every width is repeated; a power of two."""
@@ -54,7 +53,6 @@ class Inflated:
 
     @property
     def architecture(self) -> Architecture:
-        """Architecture of the larger model."""
         widths: dict[str, Any] = {name: getattr(self.small, name) * self.copies for name in _WIDTHS}
         return replace(
             self.small,
@@ -66,23 +64,18 @@ class Inflated:
 
     @property
     def parameters(self) -> int:
-        """Number of parameters of the larger model."""
         return sum(map(math.prod, shapes(self.architecture).values()))
 
     @property
     def name(self) -> str:
-        """The embedded model's name and the size, such as books-16m inflated to 2.8B."""
+        """Such as books-16m inflated to 2.8B."""
         number, unit = _rounded(self.parameters)
         return f"{display_name(self.folder)} inflated to {number}{unit}"
 
     def load(self, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> LanguageModel:
-        """Makes the model on the device, layer by layer.
-
-        Raises:
-            DeviceError: The model does not fit in the device's memory.
-        """
-        small = known_traits(self.folder, device, dtype, tell)
-        assert small and small.source, "the embedded models are of a native family"  # noqa: S101, PT018 - for mypy
+        """Raises DeviceError if the model does not fit in the device's memory."""
+        small = embedded_traits(self.folder, device, dtype, tell)
+        assert small.source, "the embedded models are of a native family"  # noqa: S101 - for mypy
         source = replace(small.source, architecture=self.architecture, weights=_Weights(self, small.source.weights))
         traits = replace(small, layers=self.layers, source=source, skeleton=lambda: self._skeleton(dtype))
         return model_of(traits, self.name, lambda place: self._module(dtype, place))
@@ -95,7 +88,6 @@ class Inflated:
 
     @torch.no_grad()
     def _module(self, dtype: torch.dtype, device: torch.device) -> Any:
-        """The Hugging Face module of the larger model, with its weights."""
         source_of = imported("decoder.forward.hf").source_of
         small = imported("decoder.models.hf_checkpoints").load_module(self.folder, dtype, device)
         module = self._skeleton(dtype).eval()
@@ -143,14 +135,10 @@ class _Weights(Mapping[str, Tensor]):
 
 
 def inflated_pair(size: str, names: Mapping[str, str]) -> dict[str, Inflated]:
-    """The embedded models of `names`, by role, at the cost of a target with `size` parameters and of a usual draft.
+    """The embedded models of `names` (folders by role) at the cost of a target of about `size` parameters and a usual
+    draft.
 
-    Args:
-        size: Number of parameters of the target, such as 2.8B or 500M; the nearest possible size is taken.
-        names: Folders of the models, by role.
-
-    Raises:
-        ConfigError: A model is not of the embedded pair, or the size is not a number of parameters, or too small.
+    Raises ConfigError for another model, or if the size is not a number of parameters, or too small.
     """
     embedded = {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require(
@@ -176,7 +164,6 @@ def inflated_pair(size: str, names: Mapping[str, str]) -> dict[str, Inflated]:
 
 
 def made(models: Mapping[str, Inflated]) -> str:
-    """The sizes of inflated models, in one line."""
     sizes = {role: _rounded(model.parameters) for role, model in models.items()}
     words = {role: f"{number} {_UNITS[unit][1]}" for role, (number, unit) in sizes.items()}
     draft, whose = (f", draft of {words['draft']}", "their") if "draft" in words else ("", "its")
@@ -184,11 +171,8 @@ def made(models: Mapping[str, Inflated]) -> str:
 
 
 def require_memory(models: Mapping[str, Inflated], dtypes: Mapping[str, torch.dtype], device: torch.device) -> None:
-    """Refuses models for which the device has too little free memory: weights, the keys and values of a text as long as
-    the context, and what is needed to make the largest layer.
-
-    Raises:
-        DeviceError: The free memory is known, and too small.
+    """Raises DeviceError if the free memory is known and too small for weights, the keys and values of a text as long
+    as the context, and what making the largest layer takes.
     """
     if not models:
         return
@@ -207,13 +191,12 @@ def require_memory(models: Mapping[str, Inflated], dtypes: Mapping[str, torch.dt
 
 def _nearest(folder: str, wanted: float) -> Inflated:
     """The embedded model of `folder` with about `wanted` parameters, in the usual proportions of large models."""
-    small = known_architecture(folder)
-    assert small, "the embedded models are of a native family"  # noqa: S101 - for mypy
+    small = architecture_in(folder)
     return min(_candidates(folder, small, wanted), key=_disproportion)
 
 
 def _candidates(folder: str, small: Architecture, wanted: float) -> Iterator[Inflated]:
-    """Models of all widths that can have `wanted` parameters, each with the number of layers that comes nearest."""
+    """Models of all possible widths, each with the number of layers that comes nearest to `wanted` parameters."""
     fewest = small.num_hidden_layers
     for copies in (2**power for power in count()):
         base, next_one = (Inflated(folder, small, copies, fewest + more).parameters for more in (0, 1))
@@ -227,7 +210,6 @@ def _disproportion(model: Inflated) -> float:
 
 
 def _rounded(parameters: int) -> tuple[str, str]:
-    """A number of parameters with two digits, and its unit: M or B."""
     rounded = float(f"{parameters:.2g}")
     unit = "B" if rounded >= _UNITS["B"][0] else "M"
     return f"{rounded / _UNITS[unit][0]:g}", unit

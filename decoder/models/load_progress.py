@@ -37,14 +37,12 @@ class Share:
         self._told_s = time.monotonic()
 
     def reached(self, number: int) -> None:
-        """Records that `number` weights have been read."""
         if time.monotonic() - self._told_s >= _EVERY_S:
             self._told_s = time.monotonic()
             self._tell(f"{100 * number // self._total} % of its weights")
 
 
 def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Event) -> None:
-    """Whenever the folders have grown, reports by how many bytes they exceed their initial size of `first` bytes."""
     before = first
     while not done.wait(_EVERY_S):
         now = _bytes(folders)
@@ -54,7 +52,7 @@ def _watch(folders: Iterable[Path], first: int, tell: Tell, done: threading.Even
 
 
 def _downloads(name: str) -> tuple[Path, ...]:
-    """Cache folders with complete and partial downloads of a model; none for a model in a local folder."""
+    """Folders with complete and partial downloads; none for a local folder."""
     if Path(name).is_dir():
         return ()
     from huggingface_hub.constants import HF_HUB_CACHE  # noqa: PLC0415 - a folder needs no hub
@@ -64,7 +62,7 @@ def _downloads(name: str) -> tuple[Path, ...]:
 
 
 def _bytes(folders: Iterable[Path]) -> int:
-    """Total size in bytes of all files in these folders; files that are removed meanwhile are left out."""
+    """Total size of all files; those that are removed meanwhile are left out."""
     total = 0
     for file in (file for folder in folders for file in folder.glob("*")):
         try:

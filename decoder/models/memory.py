@@ -17,23 +17,19 @@ from decoder.system.deferred import imported
 
 @dataclass(frozen=True)
 class Memory:
-    """Memory of a model in one dtype."""
-
     weights_bytes: int
     token_bytes: int
-    """Size of the keys and values of one token, in all layers."""
+    """Keys and values of one token, in all layers."""
     context: int
-    """Context length, in tokens."""
+    """In tokens."""
     windows: tuple[int, ...] = ()
-    """Sizes of the attention windows that are shorter than the context, in tokens, ascending."""
+    """Attention windows that are shorter than the context, ascending."""
     ring_bytes: int = 0
-    """Size that the KV cache of a text as long as the context would have if layers with windows kept only the rows in
-    their windows.
-    """
+    """Of the KV cache of a text as long as the context, if layers with windows kept only the rows in them."""
 
     @property
     def cache_bytes(self) -> int:
-        """Size of the KV cache of a text as long as the context."""
+        """Of the KV cache of a text as long as the context."""
         return self.token_bytes * self.context
 
 
@@ -56,14 +52,13 @@ def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = 
 
 
 def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
-    """Size in bytes of a module's weights in `dtype`, except those that `bits_per_number` quantises."""
     width = bits_per_number(module, dtype, bits)
     return sum(weight.numel() * width(weight) // 8 for weight in module.parameters())
 
 
 def bits_per_number(module: Any, dtype: torch.dtype, bits: int | None) -> Callable[[Tensor], int]:
-    """Function that returns the number of bits of a number in a weight of the module: those of `dtype`. If `bits` is
-    given, matrices other than embedding and output head have `bits` bits per number.
+    """Number of bits of a number in a weight: those of `dtype`, or `bits`, if given, in matrices other than embedding
+    and head.
     """
     if bits is None:
         return lambda _: 8 * dtype.itemsize

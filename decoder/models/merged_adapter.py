@@ -18,26 +18,21 @@ from torch import Tensor
 from decoder.errors import ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import Adapter
+from decoder.models.checkpoint_files import file_of
 from decoder.models.hub import ADAPTER as CONFIG
-from decoder.models.known_checkpoint import file_of
 
 WEIGHTS = "adapter_model.safetensors"
 RANKS = ("r", "rank_pattern")
 TWICE = ".modules_to_save"
 """Part of the name of a weight that peft saves without this part too."""
 TOKENS = 8
-"""Number of tokens on which the merged module is compared with the module beside its adapter."""
 TOLERANCE = 1e-3
 """Largest difference of two logits, as a share of the largest logit."""
 AGAIN = "download the adapter again"
 
 
 def merged(module: Any, adapter: Adapter) -> Any:
-    """The module of an adapter's base model with the adapter merged into its weights; changes `module`.
-
-    Raises:
-        ModelError: The adapter's weights cannot be read, do not fit the module, or cannot be merged into its weights.
-    """
+    """Merges the adapter into the base model's `module`; ModelError if its weights cannot be read, or do not fit."""
     shown = f"the adapter {shortened(adapter.name)} ({shortened(adapter.kind)})"
     weights = file_of(adapter.name, WEIGHTS)
     if weights is None or not file_of(adapter.name, CONFIG):
@@ -74,7 +69,6 @@ def merged(module: Any, adapter: Adapter) -> Any:
 
 
 def _sizes(weights: Path) -> dict[str, list[int]]:
-    """Shape of each tensor in a file, by name."""
     with safe_open(weights, "pt") as file:
         return {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118 - the file is no mapping
 
@@ -93,7 +87,7 @@ def _check_ranks(shown: str, config: Any, sizes: dict[str, list[int]]) -> None:
 
 
 def _widen(module: Any, sizes: dict[str, list[int]]) -> None:
-    """Gives the module's embedding as many rows as the adapter's own embedding, if it has one with more tokens."""
+    """Adds the embedding rows of an adapter with more tokens."""
     places = {
         f"{place}{own}.weight"
         for place, part in module.named_modules()
@@ -106,14 +100,11 @@ def _widen(module: Any, sizes: dict[str, list[int]]) -> None:
 
 
 def _ends(module: Any) -> list[Any]:
-    """Embedding and output head of a module, if it has them."""
     return [part for part in (module.get_input_embeddings(), module.get_output_embeddings()) if part is not None]
 
 
 def _untie(module: Any) -> None:
-    """Gives the output head weights of its own if the adapter changes it or the embedding, since merging into weights
-    that both share would change both.
-    """
+    """Gives the output head its own weights if the adapter changes it or the embedding: merging would change both."""
     inputs, outputs = module.get_input_embeddings(), module.get_output_embeddings()
     own = [getattr(part, "base_layer", getattr(part, "original_module", part)) for part in (inputs, outputs)]
     if own != [inputs, outputs] and own[0].weight is own[1].weight:
@@ -123,17 +114,14 @@ def _untie(module: Any) -> None:
 
 @torch.inference_mode()
 def _logits(module: Any) -> Tensor:
-    """Logits after each of a few tokens, on the host; shape (N, V)."""
+    """Logits after a few tokens, on the host; shape (N, V)."""
     tokens = torch.arange(TOKENS, device=module.device) % module.config.get_text_config().vocab_size
     logits: Tensor = module(input_ids=tokens[None]).logits
     return logits[0].float().cpu()
 
 
 def _check_logits(shown: str, merged: Tensor, beside: Tensor) -> None:
-    """Refuses a merged module whose logits differ by more than rounding from those with the adapter beside it.
-
-    Called in single precision only: in half precision, rounding alone may change all logits.
-    """
+    """Called in single precision only: in half precision, rounding alone may change all logits."""
     if not float((merged - beside).abs().max()) <= TOLERANCE * max(1.0, float(beside.abs().max())):  # NaN differs too
         raise ModelError(
             f"{shown} computes other logits once it is merged into the weights than beside them; merge it with another "
@@ -143,7 +131,7 @@ def _check_logits(shown: str, merged: Tensor, beside: Tensor) -> None:
 
 @contextmanager
 def _told(what: str, remedy: str) -> Iterator[None]:
-    """Context for a part of peft, which raises many kinds of errors; they become a ModelError of one sentence."""
+    """Errors of peft, of many kinds, become a ModelError of one sentence."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what they warn of shows in the logits

@@ -20,9 +20,9 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import Tappable
 from decoder.forward.windows import FULL
 from decoder.heads.protocol import GuidedHead
+from decoder.models.checkpoint_files import weight_files, weight_names
 from decoder.models.checkpoints import display_name
 from decoder.models.head_weights import weights_in
-from decoder.models.known_checkpoint import weight_files, weight_names
 from decoder.models.names import MTP
 from decoder.system.deferred import imported
 
@@ -35,7 +35,7 @@ REMEDY = "name a draft model, or give --draft lookup"
 
 @dataclass(frozen=True)
 class MtpShape:
-    """Takes the place of an MTP layer's configuration, since an MTP layer has no configuration except the target's."""
+    """An MTP layer has no configuration except the target's."""
 
     kind: ClassVar[str] = "MTP layer"
 
@@ -54,9 +54,7 @@ class Layout:
     """Names of weights that are not read, since they are copies of the target's weights."""
 
     def own(self, name: str) -> str | None:
-        """Name that a weight of the decoder layer or of its final norm has in a module with one layer; None for all
-        other weights.
-        """
+        """Name that a weight of the decoder layer or its final norm has in a module with one layer; None for others."""
         if name == self.norm:
             return "norm.weight"
         if name in (self.embedding_norm, self.state_norm, self.projection, *self.copies):
@@ -75,9 +73,7 @@ AFTER_ALL = Layout(
 
 
 def _as_layer(number: int) -> Layout:
-    """Layout of DeepSeek-V3, GLM-4.5 and later models: MTP weights are named like weights of one more layer of the
-    target, which would have the number `number`.
-    """
+    """Layout of DeepSeek-V3, GLM-4.5 and later: weights are named like those of a further layer of the target."""
     layer = f"model.layers.{number}."
     return Layout(
         layer=layer,
@@ -90,11 +86,8 @@ def _as_layer(number: int) -> Layout:
 
 
 def mtp_layout(name: str, config: Any) -> Layout:
-    """Layout of the MTP layer in the checkpoint of a target, before the target is loaded.
-
-    Raises:
-        ConfigError: The checkpoint has no MTP layer in a known layout, its family is not in `FAMILIES`, or its weights
-            are quantised.
+    """Layout of the MTP layer in a target's checkpoint, before it is loaded; raises ConfigError if it has none that is
+    supported.
     """
     shown, text = display_name(name), getattr(config, "get_text_config", lambda: config)()
     names = weight_names(name)
@@ -119,11 +112,10 @@ def mtp_layout(name: str, config: Any) -> Layout:
 
 
 def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead:
-    """Loads the MTP layer of `target`, whose hub id or folder is `name`, onto the target's device.
+    """Loads the MTP layer of `target`, whose hub id or folder is `name`, onto its device.
 
     Raises:
-        ConfigError: The MTP layer does not have the weights of a layer of the target's family, or the target's forward
-            form gives no access to the target's states.
+        ConfigError: It is not a layer of the target's family, or the target's form gives no access to its states.
         ModelError: The weights cannot be read.
     """
     shown = display_name(name)
@@ -164,9 +156,7 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
 
 
 def _one_layer(config: Any) -> Any:
-    """Configuration of a module with one layer, the MTP layer; the embedding of the module is never used and has only
-    one row.
-    """
+    """With one layer; the embedding is never used and has one row."""
     kinds = {
         field: [(getattr(config, f"mtp_{field}", None) or [usual(getattr(config, field))])[0]]
         for field, usual in (("layer_types", _attending), ("mlp_layer_types", lambda types: types[-1]))
@@ -188,7 +178,6 @@ def _attending(types: list[str]) -> str:
 
 
 def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
-    """A copy of the norm `like` with this weight."""
     norm = copy.deepcopy(like)
     own = next(norm.parameters())
     norm.weight = nn.Parameter(weight.to(own), requires_grad=False)
@@ -196,7 +185,7 @@ def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
 
 
 def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
-    """The weights of the MTP layer, without copies of the target's weights, by their names in the checkpoint."""
+    """The weights of the MTP layer by their names in the checkpoint, without copies of the target's."""
     around = layout.embedding_norm, layout.state_norm, layout.projection
 
     def kept(there: str) -> str | None:
@@ -206,4 +195,3 @@ def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
 
 
 _hf = functools.partial(imported, "decoder.models.hf_checkpoints")
-"""Imports `hf_checkpoints`, which reads checkpoints by transformers."""

@@ -5,23 +5,22 @@ imports no torch.
 from decoder.errors import ConfigError, require
 
 LOOKUP = "lookup"
-"""Name that is given in place of a draft model if suffix lookup drafts (`decoder.draft.lookup`)."""
+"""In place of a draft model: suffix lookup drafts (`decoder.draft.lookup`)."""
 MTP = "mtp"
-"""Name that is given in place of a draft model if the target's own MTP layer drafts (`decoder.models.mtp`)."""
+"""In place of a draft model: the target's own MTP layer drafts (`decoder.models.mtp`)."""
 
 
 def repository(name: str) -> str:
-    """A hub id without its revision: `owner/model` of `owner/model@revision`."""
+    """`owner/model` of `owner/model@revision`."""
     return name.partition("@")[0]
 
 
 def revision(name: str) -> str:
-    """The revision in a hub id; empty if it has none."""
     return name.partition("@")[2]
 
 
 def require_both(target: str | None, draft: str | None) -> None:
-    """Raises ConfigError if a target is named without a draft, or a draft model without a target."""
+    """Raises ConfigError if only one of target and draft model is named."""
     require(
         target is None or draft is not None,
         "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the text",

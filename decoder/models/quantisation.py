@@ -17,35 +17,31 @@ from decoder.errors import ConfigError, first_line, quoted
 
 REMEDY = "name the unquantised model"
 _BITS = ("bits", "w_bit", "nbits", "num_bits")
-"""Fields with the number of bits of a weight."""
+"""Number of bits of a weight."""
 _KINDS = ("weights", "quant_type", "_type", "_data")
-"""Fields that may name the type of the weights, for example int8."""
+"""May name the type of the weights, for example int8."""
 _ACTIVATIONS = ("input_activations", "output_activations", "kv_cache_scheme")
-"""Fields that describe activations or the KV cache, and not weights."""
+"""About activations or the KV cache, not weights."""
 _KIND = re.compile(r"(?:int|float)_?(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A method of quantisation."""
-
     title: str
     packages: tuple[str, ...] = ()
-    """Packages that transformers needs to load weights of this method, by their names for pip."""
+    """Names for pip of the packages with which transformers loads weights of this method."""
     gpu: bool = False
     """Whether the method's kernels run only on GPUs."""
     bits: int | None = None
-    """Number of bits of a weight; None if checkpoints of this method differ in this number."""
+    """Of a weight; None if checkpoints of this method differ."""
     converts: bool = False
     """Whether transformers can convert the weights to the model's dtype while it loads them."""
     unpacks: bool = False
     """Whether the first pass replaces the weights by larger weights in the model's dtype."""
     own_dtype: bool = False
-    """Whether weights that the checkpoint leaves unquantised keep the dtype that they have in the file."""
+    """Whether weights that stay unquantised keep the dtype of the file."""
     loads: bool = True
-    """Whether transformers can load weights quantised by this method; if not, it can only quantise plain weights while
-    it loads them.
-    """
+    """Whether transformers loads such weights, and does not only quantise plain weights while it loads them."""
 
 
 METHODS: Mapping[str, Method] = {
@@ -75,7 +71,7 @@ METHODS: Mapping[str, Method] = {
     "torchao": Method("torchao", ("torchao",)),
     "vptq": Method("VPTQ", ("vptq", "accelerate"), gpu=True),
 }
-"""Methods that transformers supports; keys are values of `quant_method` in configurations."""
+"""Methods that transformers supports, by `quant_method`."""
 
 
 @dataclass(frozen=True)
@@ -83,15 +79,15 @@ class Quantisation:
     """Quantisation of a checkpoint, and what becomes of its weights on a device."""
 
     words: str
-    """Method and number of bits, for example GPTQ 4 bit."""
+    """For example GPTQ 4 bit."""
     bits: int | None
-    """Number of bits of a quantised weight; None if it is unknown, or differs between layers."""
+    """Of a quantised weight; None if unknown, or if it differs between layers."""
     converted: bool
     """Whether the weights are converted to the model's dtype while they are loaded."""
     packed: bool
     """Whether the weights in memory are as small as those in the files."""
     dtype: torch.dtype | None = None
-    """Dtype of the passes if the checkpoint determines it, whatever dtype the user chose; otherwise None."""
+    """Dtype of the passes if the checkpoint determines it, whatever the user chose."""
 
     def precision(self, dtype: torch.dtype) -> str:
         """Quantisation of the weights and dtype of the passes, in words."""
@@ -100,15 +96,9 @@ class Quantisation:
 
 
 def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisation | None:
-    """Quantisation of a model; None if its weights are not quantised.
+    """Quantisation of a model on a device; None if its weights are not quantised.
 
-    Args:
-        name: Name of the model for messages.
-        config: Configuration of the model, of any class.
-        device: Device that the model would run on.
-
-    Raises:
-        ConfigError: This machine cannot load the weights; the message names the missing package or device.
+    Raises ConfigError if this machine cannot load the weights: the message names the missing package or device.
     """
     settings = _settings(config)
     if settings is None:
@@ -124,11 +114,8 @@ def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisatio
 
 
 def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
-    """Settings with which transformers loads a quantised model on a device; they request conversion of the weights if
-    the device has no kernels for them.
-
-    Without that request, transformers would look only at the machine: on a machine with a GPU, a model on the CPU would
-    stay quantised.
+    """Settings with which transformers loads a quantised model; they request conversion if the device has no kernels
+    for the weights: transformers alone would look only at the machine, and leave a model on its CPU quantised.
     """
     from transformers.utils.import_utils import is_kernels_available  # noqa: PLC0415 - see the module's docstring
 
@@ -139,9 +126,7 @@ def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
 
 
 def device_map(device: torch.device) -> dict[str, torch.device] | None:
-    """Device on which transformers loads quantised weights; None for a CPU, since several methods refuse a device map
-    that names the CPU.
-    """
+    """Where transformers loads quantised weights; None for a CPU, which several methods refuse in a device map."""
     return None if device.type == "cpu" else {"": device}
 
 
@@ -158,7 +143,6 @@ def _kind(settings: Mapping[str, Any]) -> str:
 
 
 def _unlisted(name: str, kind: str) -> Method:
-    """A method that is not in `METHODS`; raises ConfigError if transformers does not know it either."""
     from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING  # noqa: PLC0415 - see the module's docstring
 
     if kind not in AUTO_QUANTIZER_MAPPING:
@@ -168,7 +152,6 @@ def _unlisted(name: str, kind: str) -> Method:
 
 
 def _bits(settings: Mapping[str, Any]) -> Iterator[int]:
-    """Numbers of bits that a configuration states for weights."""
     yield from (bits for bits in (4, 8) if settings.get(f"load_in_{bits}bit"))
     for name, value in settings.items():
         if name in _BITS and isinstance(value, int):
@@ -180,7 +163,7 @@ def _bits(settings: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _converts(name: str, method: Method, settings: dict[str, Any], device: torch.device) -> bool:
-    """Whether transformers converts the weights; raises ConfigError if it cannot load them on this machine."""
+    """Raises ConfigError if transformers cannot load the weights on this machine."""
     from transformers.quantizers.auto import AutoHfQuantizer  # noqa: PLC0415 - see the module's docstring
     from transformers.utils import logging  # noqa: PLC0415 - as above
 

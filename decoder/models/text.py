@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from copy import copy
 from os.path import commonprefix
 
 from decoder.errors import PromptError, quoted
@@ -11,21 +10,21 @@ from decoder.models.tokenizer import TextTokenizer
 
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 TORN_BYTES = 3
-"""Maximum number of bytes of an incomplete character in UTF-8."""
+"""Of an incomplete character in UTF-8, at most."""
 LONGEST_RUN = 64
-"""Number of bytes that a run must have before its complete characters are shown while it still goes on."""
+"""Bytes that a run must have before its complete characters are shown while it still goes on."""
 KEPT_TOKENS, MOST_TOKENS = 16, 32
 """A window with more than `MOST_TOKENS` tokens that are shown is shortened to `KEPT_TOKENS` of them."""
 KEPT_CHARACTERS = 4
-"""Number of shown characters at the end of a window that must not change when the window is shortened."""
+"""Shown characters at the end of a window that must not change when it is shortened."""
 START_CHARACTERS = 256
-"""Number of characters from the start of a prompt among which special tokens that begin texts are searched."""
+"""Characters of a prompt's start among which special tokens that begin texts are searched."""
 TOKEN_CHARACTERS = 32
-"""Upper bound of the average length of a text's tokens, in characters; single tokens may be longer."""
+"""Upper bound of the average length of a text's tokens, in characters."""
 
 
 OF_MODELS = "the models'"
-"""Words in place of the name of the model that sets the context."""
+"""In place of the name of the model that sets the context."""
 
 
 def without_surrogates(text: str) -> str:
@@ -40,7 +39,6 @@ def encoded(tokenizer: TextTokenizer, text: str) -> list[int]:
 
 
 def first_tokens(tokenizer: TextTokenizer) -> list[int]:
-    """Special tokens with which a tokenizer begins every text."""
     plain = encoded(tokenizer, "a")
     whole: list[int] = tokenizer("a", add_special_tokens=True, verbose=False).input_ids
     places = range(len(whole) - len(plain) + 1)
@@ -48,7 +46,6 @@ def first_tokens(tokenizer: TextTokenizer) -> list[int]:
 
 
 def _begun_once(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
-    """The tokens of a text, in which the special tokens at its start are not repeated."""
     start = first_tokens(tokenizer)
     while start and ids[: 2 * len(start)] == [*start, *start]:
         ids = ids[len(start) :]
@@ -56,9 +53,7 @@ def _begun_once(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
 
 
 def repeated_start(tokenizer: TextTokenizer, prompt: str, *, special: bool) -> str:
-    """Text of the special tokens, for example BOS, with which the tokens of a prompt would begin twice: `encode_prompt`
-    drops the repetition. Empty for all other prompts.
-    """
+    """Text of the special tokens, such as BOS, with which a prompt would begin twice: `encode_prompt` drops them."""
     ids: list[int] = tokenizer(prompt[:START_CHARACTERS], add_special_tokens=special, verbose=False).input_ids
     repeated = ids[: len(ids) - len(_begun_once(tokenizer, ids))]
     return decoded(tokenizer, repeated, special=True)
@@ -67,11 +62,10 @@ def repeated_start(tokenizer: TextTokenizer, prompt: str, *, special: bool) -> s
 def encode_prompt(
     tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool, limit: str = OF_MODELS
 ) -> list[int]:
-    """Token ids of a prompt; `special` adds the tokenizer's special tokens for the beginning and end of a text, but not
-    those with which the prompt itself begins, and `limit` says whose context it is.
+    """Token ids of a prompt. `special` adds the tokenizer's special tokens, but not those with which the prompt itself
+    begins; `limit` says whose context it is.
 
-    Raises:
-        PromptError: The prompt has no tokens, or leaves no room for `max_new_tokens` within `context` tokens.
+    Raises PromptError if the prompt is empty, or leaves no room for `max_new_tokens` within `context` tokens.
     """
     if len(prompt) > TOKEN_CHARACTERS * context:  # tokenizing such a long text would take minutes
         raise PromptError(
@@ -92,10 +86,7 @@ def encode_prompt(
 
 
 def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, vocabulary: int) -> None:
-    """Raises PromptError if a prompt has a token that the target, which has `vocabulary` token ids, does not know.
-
-    A tokenizer may have tokens that were added after a model was trained.
-    """
+    """Raises PromptError for a token of the prompt that the target lacks: it may have been added after training."""
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
@@ -140,17 +131,11 @@ class TextStream:
     """
 
     def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int], *, longest_run: int = LONGEST_RUN) -> None:
-        """Begins after a prompt; with a `longest_run` of 0 every character is returned with its last byte."""
+        """With a `longest_run` of 0 every character is returned with its last byte."""
         self._tokenizer = tokenizer
         self._kinds = TokenKinds(tokenizer)
         self._longest_run = longest_run
         self.begin(prompt_ids)
-
-    def copy(self) -> "TextStream":
-        """A copy of this stream; tokens pushed to the copy leave this stream unchanged."""
-        twin: TextStream = copy(self)
-        twin._window = [*self._window]
-        return twin
 
     @property
     def waiting(self) -> list[int]:
@@ -162,7 +147,7 @@ class TextStream:
         return self._window[len(returned) :]
 
     def push(self, tokens: Sequence[int]) -> str:
-        """Adds tokens to the stream; returns the text that they complete."""
+        """Returns the text that these tokens complete."""
         return self._after_prompt("".join(map(self._add, tokens)) + self._release())
 
     def finish(self) -> str:
@@ -173,7 +158,6 @@ class TextStream:
         return self._after_prompt(broken + rest)
 
     def begin(self, prompt_ids: Sequence[int]) -> None:
-        """Begins again, after this prompt."""
         self._shown, self._hidden, self._most, self._run = 0, 0, MOST_TOKENS, ByteRun()
         self._window, self._prompt_end, self._begun = [], "", (0, 0)
         start = len(prompt_ids)
@@ -190,9 +174,7 @@ class TextStream:
             self._begun = self._hidden + (self._run.torn > 0), len(self._run.unread)
 
     def _last_words(self, tokens: Sequence[int]) -> list[int]:
-        """Some tokens from the end that together have a text, since decoders may treat the start of a text differently;
-        all tokens, if none have.
-        """
+        """Some tokens from the end that together have a text, since decoders may treat a text's start differently."""
         kept = KEPT_TOKENS
         while True:
             last = [token for token in tokens[-kept:] if not self._kinds.silent(token)]
@@ -213,7 +195,7 @@ class TextStream:
         return text[begun:]
 
     def _add(self, token: int) -> str:
-        """Adds a token to the window; returns text only if the token makes a run invalid, or continues such a run."""
+        """Returns text only if the token makes a run invalid, or continues such a run."""
         if self._kinds.silent(token):
             return ""
         value = self._kinds.in_run(token)
@@ -257,7 +239,7 @@ class TextStream:
         return released
 
     def _shorten(self, text: str) -> None:
-        """Drops the first tokens of the window, unless this would change the end of `text`, which is its text."""
+        """Drops the window's first tokens, unless this would change the end of `text`, which is its text."""
         end = text[max(0, self._shown - KEPT_CHARACTERS) :]
         fewest = KEPT_TOKENS + len(self._run.unread)
         for kept in range(fewest, fewest + TORN_BYTES + 1):  # not all of them begin within a character
@@ -287,7 +269,6 @@ class Pieces:
         self._known: dict[int, str] = {}
 
     def __call__(self, token: int) -> str:
-        """The text of one token."""
         if token not in self._known:
             together = decoded(self._tokenizer, [*self._kinds.anchor, token], special=True)
             alone = decoded(self._tokenizer, [token], special=True)

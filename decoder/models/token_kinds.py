@@ -15,24 +15,21 @@ from decoder.models.tokenizer import TextTokenizer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LETTER, _CONTINUATION = ord("A"), 0x80
-"""A byte that is a character, and a byte that is invalid after it."""
+"""A character, and a byte that is invalid after it."""
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
-    """The text of these tokens, without any clean-up; `special` includes the text of special tokens."""
+    """Without any clean-up; `special` includes the text of special tokens."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
     assert isinstance(text, str), "a single list of ids has a single text"  # noqa: S101 - the library's type is wider
     return text
 
 
 def byte_name(value: int) -> str:
-    """Name of the token that byte fallback uses for a byte."""
     return f"<0x{value:02X}>"
 
 
 class TokenKinds:
-    """Kinds of a tokenizer's tokens, as far as the decoding of texts depends on them."""
-
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self.anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
@@ -87,16 +84,15 @@ class ByteRun:
     """The run that a text ends with; without bytes, if the text ends with another token."""
 
     length: int = 0
-    """Number of bytes of a run that is valid so far."""
+    """Bytes of a run that is valid so far."""
     unread: bytes = b""
-    """The last bytes of the run, whose text has not been returned yet."""
+    """Last bytes of the run, whose text has not been returned yet."""
     torn: int = 0
     """How many of these bytes are an incomplete character."""
     invalid: bool = False
     """Whether the run has a byte that makes it invalid, whatever follows."""
 
     def followed_by(self, value: int) -> "ByteRun":
-        """The run with another byte."""
         unread = self.unread + bytes([value])
         torn = unread[len(self.unread) - self.torn :]
         try:
@@ -107,9 +103,8 @@ class ByteRun:
 
     @property
     def characters(self) -> int:
-        """Number of complete characters that have not been returned yet."""
+        """Complete characters that have not been returned yet."""
         return len(self.unread[: len(self.unread) - self.torn].decode())
 
     def read(self) -> "ByteRun":
-        """The run after its complete characters have been returned."""
         return replace(self, unread=self.unread[len(self.unread) - self.torn :])

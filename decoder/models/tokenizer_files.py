@@ -5,19 +5,16 @@ from pathlib import Path
 
 INSTALL = "pip install 'dynatui[sentencepiece]'"
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
-"""Names of SentencePiece models."""
 _OTHERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "tiktoken.model")
-"""Names of the files of other tokenizers; the first one alone is sufficient for all of them."""
+"""The first alone is sufficient for all of them."""
 TOKENIZER_FILES = (*_OTHERS, *_SENTENCEPIECE)
 """Files of which a tokenizer needs one."""
 _PACKAGES = ("sentencepiece", "google.protobuf")
-"""Modules with which transformers reads a SentencePiece model."""
+"""With which transformers reads a SentencePiece model."""
 
 
 def tokenizer_fault(folder: Path) -> str:
-    """The reason and the remedy, if a folder has no tokenizer, or only a SentencePiece model that cannot be read here;
-    else empty.
-    """
+    """Reason and remedy, if a folder has no tokenizer, or a SentencePiece model that cannot be read; else empty."""
     if any((folder / part).is_file() for part in _OTHERS):
         return ""
     model = next((part for part in _SENTENCEPIECE if (folder / part).is_file()), None)

@@ -12,29 +12,25 @@ from decoder.errors import quoted, shortened
 from decoder.prompts.prompt import USER, AnyPrompt, Prompt, Turn, plainest
 
 FIELDS = ("messages", "conversations", "conversation", "prompt", "instruction", "question", "turns", "text")
-"""Fields with prompts; an object's prompt is in the first that it has. `text` is last, since in data sets for training
-it holds prompt and answer.
-"""
+"""In order of precedence; `text` is last, since in data sets for training it holds prompt and answer."""
 _CONVERSATIONS = ("messages", "conversations", "conversation")
 _BODY = "body"
 _FURTHER = ("input", "context")
-"""Fields with the text that an instruction is about."""
+"""What an instruction is about."""
 _CATEGORIES = ("category", "tag")
 _LONGEST_CATEGORY = 80
 _SPEAKERS = ("role", "from")
 _CONTENTS = ("content", "value", "text")
 _ROLES = {"human": USER, "prompter": USER, **dict.fromkeys(("gpt", "chatgpt", "bard", "bing", "model"), "assistant")}
-"""Roles of chat templates for the names of speakers in ShareGPT's and similar files."""
+"""By the names of speakers in ShareGPT's and similar files."""
 
 
 class FieldError(ValueError):
-    """An object without a prompt; the message is the reason."""
+    """The message is the reason."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """The prompt of an object, and the name of its field."""
-
     prompt: AnyPrompt | None
     """None for a conversation without a turn of the user."""
     field: str
@@ -46,11 +42,7 @@ def has_prompt(record: object, field: str | None = None) -> bool:
 
 
 def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
-    """The prompt in the named field, or else in the first of `FIELDS` that the object has.
-
-    Raises:
-        FieldError: There is no such field, or its value is no prompt.
-    """
+    """The prompt in the named field, or else in the first of `FIELDS`; raises FieldError if there is none."""
     found = next(_present(record, field), None)
     if found is None:
         looked_for = quoted(field) if field else ", ".join(map(_in_quotes, FIELDS))
@@ -66,8 +58,8 @@ def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
 
 
 def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Name and value of each field that may hold the prompt, and the object that has it; a named field may be a path
-    such as body.messages.
+    """Name and value of each field that may hold the prompt, and the object that has it; a name may be a path:
+    body.messages.
     """
     if field is not None:
         value: Any = record
@@ -82,7 +74,7 @@ def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str
 
 
 def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
-    """The prompt that a field's value is; None for a conversation without a turn of the user."""
+    """None for a conversation without a turn of the user."""
     kind = name.rpartition(".")[2]
     match value:
         case [dict(), *_]:
@@ -99,7 +91,7 @@ def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
 
 
 def _conversation(name: str, turns: Sequence[object]) -> Prompt | None:
-    """The conversation up to its last turn of the user; None if there is no such turn."""
+    """Up to its last turn of the user; None if there is none."""
     read = [_turn(name, number, turn) for number, turn in enumerate(turns, 1)]
     last = max((place for place, turn in enumerate(read) if turn.role == USER), default=None)
     return None if last is None else Prompt(read[last].content, tuple(read[:last]))

@@ -11,14 +11,12 @@ from typing import Any
 from decoder.errors import first_line
 
 LONGEST = 16 * 2**20
-"""Maximum number of characters of an object, so that endless text cannot fill the memory."""
+"""Characters of an object, so that endless text cannot fill the memory."""
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()
 
 
 class MalformedError(ValueError):
-    """A text that is not JSON objects: the number of the line, and what is wrong there."""
-
     def __init__(self, line: int, why: str) -> None:
         super().__init__(why)
         self.line = line
@@ -36,9 +34,7 @@ class Window:
         self._chunks = chunks
 
     def grow(self) -> bool:
-        """Doubles the unread text; returns False at the end of the text, or if the unread text is longer than
-        `LONGEST`.
-        """
+        """Doubles the unread text; False at the text's end, or if the unread text is longer than `LONGEST`."""
         unread = [self.text[self.at :]]
         wanted = 2 * len(unread[0]) or 1
         if wanted > 2 * LONGEST:
@@ -54,7 +50,7 @@ class Window:
         self.at = at
 
     def next_character(self) -> str:
-        """The next character that is no blank, which becomes the first unread one; empty at the end of the text."""
+        """Reads blanks, and returns the character after them; empty at the end of the text."""
         blanks = 0
         while True:
             match = _BLANKS.match(self.text, self.at)
@@ -69,13 +65,13 @@ class Window:
                 return ""
 
     def skip_line(self) -> None:
-        """Marks the rest of the present line as read, as far as it is in memory."""
+        """Reads the rest of the present line, as far as it is in memory."""
         end = self.text.find("\n", self.at)
         self.read_to(end + 1 if end >= 0 else len(self.text))
 
 
 def objects(window: Window) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yields each object with the number of the line on which it begins; raises MalformedError at anything else."""
+    """Objects and the numbers of the lines on which they begin; raises MalformedError at anything else."""
     in_array = window.next_character() == "["
     if in_array:
         window.read_to(window.at + 1)
@@ -99,11 +95,9 @@ def objects(window: Window) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def value_at(window: Window, line: int | None = None) -> tuple[Any, int]:
-    """The JSON value that begins at the window's first unread character, and the index after it.
+    """The JSON value at the window's first unread character, and the index after it.
 
-    Raises:
-        MalformedError: There is no JSON value, or it is too long; the error is on `line`, or if that is None, on the
-            line of the fault.
+    Raises MalformedError on `line`, or if that is None, on the line of the fault.
     """
     while True:
         try:

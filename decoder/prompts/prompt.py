@@ -9,8 +9,6 @@ USER = "user"
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """One message of a conversation."""
-
     role: str
     """Such as system, user or assistant; chat templates decide which roles there are."""
     content: str
@@ -24,7 +22,7 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     earlier: tuple[Turn, ...] | None = None
     """For a conversation, the turns before its last turn; None for plain text."""
     category: str = ""
-    """Category or tag from the prompt's file; empty if there is none."""
+    """From the prompt's file."""
 
     @property
     def turns(self) -> tuple[Turn, ...]:
@@ -37,17 +35,14 @@ AnyPrompt: TypeAlias = str | Prompt
 
 
 def as_prompt(prompt: AnyPrompt) -> Prompt:
-    """The prompt in its long form."""
     return Prompt(prompt) if isinstance(prompt, str) else prompt
 
 
 def plainest(prompt: Prompt) -> AnyPrompt:
-    """The prompt in its shortest form."""
     return prompt.text if prompt == Prompt(prompt.text) else prompt
 
 
 def with_category(text: str, category: str) -> AnyPrompt:
-    """Plain text with its category, which may be empty."""
     return plainest(Prompt(text, category=category))
 
 

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 from decoder.errors import PromptError
 
 CHUNK = 2**20
-"""Size of a chunk in bytes."""
+"""In bytes."""
 _GZIP = b"\x1f\x8b"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -27,9 +27,7 @@ _MARKS = (
 def text_chunks(file: BinaryIO, shown: str) -> Iterator[str]:
     """Text of a file in chunks, without its byte order mark; newlines are left as they are.
 
-    Raises:
-        PromptError: The file is not text, or is a damaged gzip file; the message has the file's name `shown`.
-        OSError: The file cannot be read.
+    Raises PromptError if the file `shown` is not text or a damaged gzip file.
     """
     pieces = _unpacked(file, shown)
     first = next(pieces, b"")
@@ -56,7 +54,6 @@ def text_chunks(file: BinaryIO, shown: str) -> Iterator[str]:
 
 
 def _unpacked(file: BinaryIO, shown: str) -> Iterator[bytes]:
-    """Content in pieces of at most `CHUNK` bytes; the content of a gzip file is unpacked."""
     begun = _Begun(file)
     source = gzip.GzipFile(fileobj=cast("Any", begun)) if begun.head.startswith(_GZIP) else begun
     try:
@@ -75,7 +72,6 @@ class _Begun:
         self._ended = len(self.head) < CHUNK
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`."""
         if self.head:
             taken, self.head = self.head[:size], self.head[size:]
             return taken

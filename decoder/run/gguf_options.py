@@ -15,7 +15,7 @@ def gguf_roles(names: Mapping[str, str]) -> set[str]:
 
 
 def require_weights_of_torch(
-    names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool, tensor_parallel: int
+    names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool
 ) -> None:
     """If a model is a GGUF file, refuses the options and methods that need its weights or its layers in torch.
 
@@ -25,7 +25,6 @@ def require_weights_of_torch(
         exact: Whether the target must be batch-invariant.
         compiled: Whether passes are to be compiled.
         head: Whether the draft is a drafting head.
-        tensor_parallel: Number of processes of the target.
     """
     roles = gguf_roles(names)
     if not roles:
@@ -34,7 +33,6 @@ def require_weights_of_torch(
     why = "GGUF files run in llama.cpp"
     require(not whole, f"{whole} needs the models in torch, but {why}; leave {whole} out of --methods", "methods")
     require(not compiled, f"--compile is for models in torch, but {why}; leave --compile out", "compile")
-    require(tensor_parallel == 1, f"--tensor-parallel is for models in torch, but {why}; leave the option out")
     if "target" in roles:
         require(not exact, f"--exact is for models in torch, but {why}; leave --exact out", "exact")
         require(not head, f"a drafting head reads the target's layers in torch, but {why}; give a draft model")

@@ -3,7 +3,6 @@ self-test of rounds. Imports all decoding code, since the self-test runs it; no 
 """
 
 import copy
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,10 +27,9 @@ from decoder.models.heads import AnyShape, head_shape, load_head
 from decoder.models.inflated import Inflated, inflated_pair, made, require_memory
 from decoder.models.mtp import MtpShape, mtp_layout
 from decoder.models.names import LOOKUP, require_both
-from decoder.models.pair import Pair
+from decoder.models.pair import Pair, Translation
 from decoder.models.quantisation import quantisation_of
 from decoder.models.tokenizer import TextTokenizer
-from decoder.models.translation import Translation
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import STATIC, bfloat16_pays, decoding_path
 from decoder.run.gguf_options import (
@@ -49,20 +47,15 @@ from decoder.system.device import (
     require_compilable,
     set_up,
 )
-from decoder.tensor_parallel.check import require_packages, require_partial_target, require_partial_weights
-from decoder.tensor_parallel.ranks import Ranks, ranks_of
-from decoder.tensor_parallel.target import load_over, rank_device
+from decoder.tensor_parallel.check import rank_device, require_partial_target, require_partial_weights
+from decoder.tensor_parallel.ranks import Ranks, ranks_here
+from decoder.tensor_parallel.target import load_over, serve
 from decoder.tree_rules import Rules, tree_rule
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.static_shapes import Passes
 
 Report = Callable[[str], None]
-SPREAD_HEAD = (
-    "a drafting head reads the inputs of some target layers, which are not available with --tensor-parallel; give a "
-    "draft model or --draft lookup, or leave out --tensor-parallel"
-)
-SPREAD_INFLATED = "--inflate makes models in one process; leave out --inflate or --tensor-parallel"
 ON_CPU = (
     "the embedded pair is too small for a GPU and runs on the CPU; for the GPU, give --target and --draft, or "
     "--inflate 2.8B"
@@ -83,7 +76,6 @@ def load_pair(
     compiled: bool = False,
     kernels: bool = True,
     kernels_later: bool = False,
-    tensor_parallel: int = 1,
     gpu_layers: int | None = None,
     run: RunConfig | None = None,
     passes: "Passes | None" = None,
@@ -92,6 +84,9 @@ def load_pair(
 ) -> Engine:
     """Loads two models from hub ids or local folders and prepares them for decoding. If no model is named, loads the
     embedded pair. If only a target is named, the draft is suffix lookup.
+
+    In processes that torchrun has started, the target is spread over all of them (`docs/tensor-parallel.md`): the call
+    returns in the first process alone, and the others serve it until it ends.
 
     Args:
         target: Hub id, folder or GGUF file.
@@ -112,8 +107,6 @@ def load_pair(
             functions and faster; CUDA only.
         kernels_later: Whether the first start of a pair tries kernels in the caller's idle time, by `Engine.prepare`,
             and not during loading. With `compiled`, they are tried during loading.
-        tensor_parallel: Number of processes that share the target, including this process, which is the leader; see
-            `docs/tensor-parallel.md`.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
         run: Run whose methods are checked, and whose passes are compiled; None: `RunConfig()`.
         passes: Passes to compile; None: the passes of `run`.
@@ -131,7 +124,8 @@ def load_pair(
     """
     hub.tell.set(report)
     names = _names(target, draft)
-    inflated = _inflated(inflate, names, tensor_parallel, report) if inflate is not None else {}
+    ranks = _leading(names["target"], device)
+    inflated = _inflated(inflate, names, report) if inflate is not None else {}
     device = device if inflated else _device_of(names, device, report)
     shape = head_shape(names["draft"]) if "draft" in names else None
     if shape or "draft" not in names:
@@ -143,13 +137,14 @@ def load_pair(
         )
         takes_dtype = shape or draft_dtype == "auto"
         require(bool(takes_dtype), "--draft-dtype has no effect without a draft model; leave --draft-dtype out")
-    require_weights_of_torch(
-        names, run or RunConfig(), exact=exact, compiled=compiled, head=bool(shape), tensor_parallel=tensor_parallel
-    )
+    require_weights_of_torch(names, run or RunConfig(), exact=exact, compiled=compiled, head=bool(shape))
     require_dtypes_of_torch(names, device=device, dtype=dtype, draft_dtype=draft_dtype)
     require_gpu_layers(names, gpu_layers)
-    ranks = _ranks(tensor_parallel, run or RunConfig(), exact=exact, compiled=compiled)
-    require(not (ranks and shape), SPREAD_HEAD)
+    if ranks:
+        require_partial_weights(
+            exact=exact, compile=compiled, inflate=bool(inflated), head=bool(shape), gguf=bool(gguf_roles(names))
+        )
+        require_partial_target(chosen((run or RunConfig()).methods))
     chosen_device = (
         rank_device(ranks, device) if ranks else choose_device("cpu" if "target" in gguf_roles(names) else device)
     )
@@ -186,9 +181,16 @@ def load_pair(
     return engine
 
 
-def _inflated(inflate: str, names: Mapping[str, str], tensor_parallel: int, report: Report) -> dict[str, Inflated]:
+def _leading(target: str, device: str) -> Ranks | None:
+    """Rank of this process if it leads others; None if it runs alone. In a follower, the function does not return."""
+    ranks = ranks_here()
+    if ranks and not ranks.leads:
+        serve(ranks, target, device)
+    return ranks
+
+
+def _inflated(inflate: str, names: Mapping[str, str], report: Report) -> dict[str, Inflated]:
     """The models of `names` with the size `inflate`; see `load_pair`."""
-    require(tensor_parallel == 1, SPREAD_INFLATED, "inflate", "tensor_parallel")
     inflated = inflated_pair(inflate, names)
     report(made(inflated))
     return inflated
@@ -339,7 +341,7 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_dtype: str, report: Report) -> Engine:
     """Implements `with_draft` for a drafting head."""
-    require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True, tensor_parallel=1)
+    require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True)
     _check_head(names, load_config(names["target"]), shape)
     target = engine.pair.target
     if not _captures(target.device, shape):
@@ -454,23 +456,6 @@ def make_pair(
 def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
     known = 1 + max(tokenizer.get_vocab().values())
     return Translation(tokenizer, min(known, draft.width), frozenset(_ends(draft)))
-
-
-def _ranks(count: int, run: RunConfig, *, exact: bool, compiled: bool) -> Ranks | None:
-    """Checks the options of the run, and returns the rank of this process in a tensor-parallel target; None if there
-    is a single process.
-    """
-    require(
-        count >= 1,
-        f"tensor_parallel is {count}, which is not a valid number of processes; give 1 or more",
-        "tensor_parallel",
-    )
-    if count == 1:
-        return None
-    require_packages()
-    require_partial_weights(exact=exact, compiled=compiled)
-    require_partial_target(chosen(run.methods))
-    return ranks_of(count, os.environ)
 
 
 def _ends(target: LanguageModel) -> list[int]:

@@ -52,7 +52,7 @@ def with_drafter(
         pair = replace(pair, target=pair.target.tapped(states))
         model = ModelDrafter(passes_of(head, longest, states), probabilities)
     elif pair.draft and pair.translation:
-        model = TranslatedDrafter(pair, pair.draft, pair.translation, longest, probabilities)
+        model = TranslatedDrafter(pair, pair.draft, pair.translation, longest)
     elif pair.draft:
         model = ModelDrafter(DraftPasses(pair.draft, pair.vocabulary, longest), probabilities)
     return pair, AutoDrafter(sizes, model, probabilities) if sizes else model or LookupDrafter(probabilities)

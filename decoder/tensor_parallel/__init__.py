@@ -1,1 +1,1 @@
-"""Tensor parallelism: a target divided among processes (ranks); rank 0 leads, and the other ranks replay its passes."""
+"""A target over several processes (ranks) that torchrun starts: rank 0 leads, and the others replay its passes."""

@@ -1,89 +1,70 @@
-"""Loads a tensor-parallel target: each rank loads its part, according to transformers' plan for the model family."""
+"""Loads a target over several processes: each loads its part, according to transformers' plan for the model family.
+
+A follower decides nothing and writes nothing.
+"""
 
 import atexit
+import os
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
-from decoder.errors import ConfigError
+from decoder.errors import LostRankError
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import display_name
 from decoder.models.load_progress import Tell, downloading
 from decoder.system.deferred import imported
-from decoder.system.device import DTYPES, choose_device, set_up
-from decoder.tensor_parallel.channel import Channel
-from decoder.tensor_parallel.check import require_devices, require_no_adapter, require_plain_weights, require_plan
-from decoder.tensor_parallel.leader import Leader
-from decoder.tensor_parallel.messages import Begin, encode
+from decoder.system.device import set_up
+from decoder.tensor_parallel.channel import Channel, reason
+from decoder.tensor_parallel.check import rank_device, require_spreadable
+from decoder.tensor_parallel.passes import Leader, replay
 from decoder.tensor_parallel.ranks import Ranks
-
-ON_CPU = -1
-"""Device number that means a CPU."""
-
-
-def rank_device(ranks: Ranks, name: str) -> torch.device:
-    """Device of this rank; `name` is auto, cpu or cuda.
-
-    Raises:
-        ConfigError: `name` is none of these words, or this machine has fewer devices than ranks.
-        DeviceError: There is no such device.
-    """
-    if name.startswith("cuda:"):
-        raise ConfigError(
-            f"--device {name} is a single device, but --tensor-parallel needs a device for each process; give --device "
-            "cuda",
-            "device",
-        )
-    kind = choose_device(name).type
-    require_devices(kind, ranks)
-    return torch.device(kind, ranks.local) if kind == "cuda" else torch.device(kind)
-
-
-def devices_of(channel: Channel, own: torch.device) -> list[str]:
-    """Names of all ranks' devices, in the order of the ranks; all ranks must call this function."""
-    numbers = channel.gather(ON_CPU if own.index is None else own.index)
-    return [own.type if number == ON_CPU else f"{own.type}:{number}" for number in numbers]
 
 
 def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell = lambda _: None) -> Any:
-    """Loads this rank's part of the target's module. A pass in which all ranks take part gives the target's logits.
-
-    Raises:
-        ModelError: The target cannot be loaded.
-        DeviceError: This part does not fit in the device's memory.
-    """
+    """This rank's part of the target's module. A pass in which all ranks take part gives the target's logits."""
     set_up(device, dtype)
     return imported("decoder.models.hf_checkpoints").load_module(name, dtype, device, tell, ranks=ranks.count)
 
 
 def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> LanguageModel:
-    """Called by the leader: loads the target on all ranks and returns the target; when this process ends, the followers
-    end too.
+    """Called by the leader: loads the target on all ranks; when this process ends, the followers end too.
 
-    Raises:
-        ConfigError: transformers cannot divide the target among this number of ranks, the weights are quantised, or the
-            target has an adapter.
-        ModelError: The target cannot be loaded.
-        DeviceError: A part does not fit in its device's memory, or the ranks cannot connect.
+    Raises ConfigError if transformers cannot divide the target; also ModelError and DeviceError, as `load_module`.
     """
-    require_no_adapter(name)
-    config = imported("decoder.models.hf_checkpoints").load_config(name)
-    require_plan(display_name(name), config, ranks.count)
-    require_plain_weights(display_name(name), config, device)
+    require_spreadable(name, imported("decoder.models.hf_checkpoints").load_config(name), ranks, device)
     channel = Channel(ranks, device)
     atexit.register(channel.release)
-    devices = devices_of(channel, device)
-    channel.send(encode(Begin(list(DTYPES.values()).index(dtype))))
+    devices = channel.gather(str(device))
+    channel.send(dtype)
     hf = imported("decoder.forward.hf")
     with downloading(name, tell):
         module = part_of(ranks, name, device, dtype, tell)
-    leader = Leader(hf.ModuleForward(module), channel, devices)
     # `source` is None, so that no other forward form is made from the source's weights: other forms need all weights,
     # and a rank has only a part of them.
     traits = replace(hf.traits_of(module), source=None)
     model = LanguageModel(display_name(name), traits, HfModule(traits))
+    model.ranks = leader = Leader(hf.ModuleForward(module), channel, devices)
     model.run_by(leader)
-    model.ranks = leader
     return model
+
+
+def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
+    """Loads this rank's part of the leader's target and replays the leader's passes; ends the process with the leader.
+
+    Raises:
+        DecoderError: There is no such device, the target cannot be loaded, or a pass or another process has failed.
+    """
+    place = rank_device(ranks, device)
+    channel = Channel(ranks, place)
+    channel.gather(str(place))
+    try:
+        dtype = channel.receive()
+        if isinstance(dtype, torch.dtype):  # else the leader has already ended
+            module = part_of(ranks, target, place, dtype)
+            replay(channel, imported("decoder.forward.hf").ModuleForward(module), place)
+    except RuntimeError as error:
+        raise LostRankError(f"process {ranks.rank} of the target cannot go on: {reason(error)}; start again") from error
+    os._exit(0)  # Python's usual shutdown would wait for threads that wait for other processes

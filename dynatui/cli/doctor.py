@@ -30,7 +30,6 @@ from dynatui.cli import config, options, request
 from dynatui.cli.doctor_findings import Case, Finding, Probe, Verdict, size
 from dynatui.cli.doctor_kernels import kernels
 from dynatui.cli.doctor_models import gpu_layers_words, lacks_target, models, names_of, place_of
-from dynatui.cli.doctor_spread import spreading
 from dynatui.cli.doctor_times import times
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
@@ -64,20 +63,19 @@ class Report(msgspec.Struct, frozen=True):
 PARAMETERS: Declared = (
     CONTEXT,
     request.MODELS,
-    options.TENSOR_PARALLEL,
     options.LOG_FILE,
     switch("--json", "Print one JSON object instead of lines of text.", name="as_json"),
 )
 
 
-def doctor(context: typer.Context, *, models: Models, tensor_parallel: int, log: Path | None, as_json: bool) -> int:
+def doctor(context: typer.Context, *, models: Models, log: Path | None, as_json: bool) -> int:
     """Examine terminal, packages, devices, models, settings and files; nothing is downloaded."""
-    given: dict[str, Any] = {**vars(models), "tensor_parallel": tensor_parallel, "log": log}
+    given: dict[str, Any] = {**vars(models), "log": log}
     with suppress(DecoderError):  # the probe of settings reports invalid settings
         given |= fill(context, applied(context))
     live = context.find_root()
-    log, count = given.pop("log"), given.pop("tensor_parallel")
-    case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command), count)
+    log = given.pop("log")
+    case = Case(Models(**given), log, lambda: config.summary(live), strange_variables(live.command))
     with streams.results_only():
         report = examine(case, PROBES)
     out, _ = streams.for_printing()
@@ -225,7 +223,7 @@ def rounds(case: Case) -> Iterator[Finding]:
     from decoder.system.device import DTYPES, choose_device, has_graphs  # noqa: PLC0415
 
     pair = case.models
-    if lacks_target(pair) or case.tensor_parallel > 1:
+    if lacks_target(pair):
         return
     device = choose_device(pair.device)
     if has_graphs(device) and not pair.exact:
@@ -253,15 +251,6 @@ def rounds(case: Case) -> Iterator[Finding]:
             reason = TRANSLATED if has_graphs(device) else f"{path.reason}; {TRANSLATED}"
             path = decoding_path.DecodingPath(decoding_path.HOST, reason)
         yield Finding("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
-
-
-def processes(case: Case) -> Iterator[Finding]:
-    """Reports whether the target can be spread over the given number of processes."""
-    if case.tensor_parallel > 1 and not lacks_target(case.models):
-        os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
-        here = place_of(names_of(case.models)["target"]) is not None
-        for text in spreading(case.models, case.tensor_parallel, target_is_here=here):
-            yield Finding("ok", text)
 
 
 def settings(case: Case) -> Iterator[Finding]:
@@ -300,7 +289,7 @@ def recordings(_case: Case) -> Iterator[Finding]:
 
 PROBES: dict[str, Probe] = {
     probe.__name__: probe
-    for probe in (terminal, versions, devices, kernels, models, processes, rounds, times, settings, log, recordings)
+    for probe in (terminal, versions, devices, kernels, models, rounds, times, settings, log, recordings)
 }
 
 

@@ -30,8 +30,6 @@ class Case:
     settings: Callable[[], str]
     """Returns one line about the sources of the settings; raises DecoderError if a setting is invalid."""
     strange_variables: Sequence[str] = ()
-    tensor_parallel: int = 1
-    """Number of processes over which the target would be spread."""
 
 
 Probe: TypeAlias = Callable[[Case], Iterator[Finding]]

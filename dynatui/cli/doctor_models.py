@@ -230,8 +230,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
 def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
     """Reports a model for chats whose turns decoding would not end."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.known_checkpoint import Ends, content_of  # noqa: PLC0415 - imports torch
-    from decoder.models.known_config import decoded  # noqa: PLC0415 - imports torch
+    from decoder.models.checkpoint_files import Ends, content_of, decoded  # noqa: PLC0415 - imports torch
 
     try:
         tokenizer: Any = checkpoints.load_tokenizer(place)
@@ -262,7 +261,7 @@ def _decodable(case: Case, shown: str, folder: str) -> Any:
     """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
     from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
     from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.known_checkpoint import weight_files  # noqa: PLC0415 - imports torch
+    from decoder.models.checkpoint_files import weight_files  # noqa: PLC0415 - imports torch
     from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
     from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
 

@@ -28,9 +28,6 @@ def times(case: Case) -> Iterator[Finding]:
     names = names_of(case.models)
     if lacks_target(case.models) or not all(place_of(name) for name in names.values()):
         return  # the probe of models reports this
-    if case.tensor_parallel > 1:
-        yield Finding("note", f"{_UNKNOWN}: the target would be spread over {case.tensor_parallel} processes")
-        return
     with suppress(DecoderError):  # the probe of models reports errors
         target = _model(case, "target", names["target"])
         if isinstance(target, str):

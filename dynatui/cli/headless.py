@@ -16,7 +16,6 @@ from dynatui.prometheus.exporter import Exporter, exporting
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
-from dynatui.terminal import last_word
 from dynatui.terminal.signals import stoppable
 from dynatui.terminal.streams import OutputError, results_only
 
@@ -62,8 +61,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
                 transcript.note(f"prompt {number} of {count} is skipped: {error}")
     if not steering.stopped:
         return _exit_code(transcript, skipped, count)
-    if last_word.claimed():
-        transcript.note("interrupted")
+    transcript.note("interrupted")
     return INTERRUPTED
 
 

@@ -128,15 +128,6 @@ LOG_FILE = option(
     panel=SCREEN,
 )
 RECORDING = argument("path", "FILE", "A recording, as written by --record.", Path)
-TENSOR_PARALLEL = option(
-    "--tensor-parallel N",
-    "Spread the target over N processes, each with a GPU of its own; torchrun may be used to start them.",
-    int,
-    default=1,
-    least=1,
-    most=1024,
-    panel=MODELS,
-)
 MODEL_OPTIONS = in_panel(
     MODELS,
     option("--target ID|DIR", "Target model: a Hugging Face id, which may end in @REVISION, or a folder."),

@@ -1,135 +1,62 @@
-"""`--tensor-parallel`: decides whether this process launches several processes, leads them, or follows their leader.
+"""Under torchrun, rank 0 decodes and every other process follows it: prints nothing but its error.
 
-Only the leader has the terminal, the prompts and the recording. A follower prints nothing but its error. Torch is
-imported only after this process is known to be a follower.
+Torch is imported only after this process is known to be a follower.
 """
 
 import os
 import signal
 import sys
-import threading
 import time
 import traceback
-from collections.abc import Sequence
-from typing import NoReturn
 
 from decoder.errors import ConfigError, DecoderError, not_importable
-from decoder.tensor_parallel.ranks import LIFELINE, Ranks, group_rank, in_group, ranks_of
+from decoder.tensor_parallel.ranks import ranks_here
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.signals import STOP_SIGNALS
 
-PATIENCE_S = 4.0
-"""Seconds after a signal, or after the end of the launcher, at which a process ends itself if it still runs."""
-SPREADS = "--tensor-parallel"
-WHO_SPREADS = "leave the option out, since only dynatui itself and dynatui bench speed spread a target over processes"
 _FAULT = 1
-_SOON_S = 0.3
-"""Seconds that a follower waits before it reports an error. If the end of the leader caused the error, the follower is
-killed in this time and reports nothing."""
+_SOON_S = 1.0
+"""Seconds that a follower waits before it reports an error. If the end of the leader caused the error, torchrun kills
+the follower in this time.
+"""
 
 
-def spread(
-    count: int,
-    models: Models,
-    arguments: Sequence[str],
-    *,
-    wants_screen: bool = False,
-    further_s: float = 0.0,
-) -> int | None:
-    """Launches `count` ranks. If this process is a rank already, launches nothing: the leader only returns, and a
-    follower serves the leader.
-
-    Args:
-        count: Number of ranks; if it is 1, nothing is launched.
-        models: The pair; only target and device are used.
-        arguments: The arguments of the command line.
-        wants_screen: Whether the program shows a screen if there is a terminal.
-        further_s: Seconds by which a first signal extends the time in which the leader must end.
-
-    Returns:
-        Exit code of the launched ranks; None if this process is to decode. In a follower, the function does not return.
-
-    Raises:
-        ConfigError: The number of started ranks is not `count`, or `count` is too large to launch.
-    """
-    if not in_group(os.environ):
-        if count == 1:
-            return None
-        from dynatui.cli.launcher import launch  # noqa: PLC0415 - needed only by the launcher
-
-        return launch(count, arguments, drawn=wants_screen and streams.can_draw(), further_s=further_s)
-    ranks = ranks_of(count, os.environ)
-    if not ranks.leads:
-        _leave_signals_to_the_leader()
-    if LIFELINE in os.environ:
-        _end_with_the_launcher(int(os.environ[LIFELINE]))
-    return None if ranks.leads else _follow(ranks, models)
-
-
-def require_alone(command: str) -> None:
-    """Refuses to run a command in one of several processes, since each process would do all of the work.
-
-    Raises:
-        ConfigError: This process was started as one of several processes.
-    """
-    if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
-        raise ConfigError(
-            f"WORLD_SIZE says that {count} processes were started, and each would do the whole work of {command}; "
-            "start the command once, without torchrun"
-        )
-
-
-def _leave_signals_to_the_leader() -> None:
-    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end the follower.
-
-    A thread waits for the signal, since no Python handler runs while the main thread waits for the leader in C code.
-    """
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-
-    def answer() -> None:
-        number = signal.sigwait(STOP_SIGNALS)
-        time.sleep(PATIENCE_S)
-        os._exit(128 + number)
-
-    threading.Thread(target=answer, name="signals", daemon=True).start()
-
-
-def _end_with_the_launcher(pipe: int) -> None:
-    """When the launcher has ended, sends SIGTERM to this process, and ends this process if it still runs `PATIENCE_S`
-    seconds later.
-    """
-
-    def wait() -> None:
-        os.read(pipe, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(PATIENCE_S)
-        os._exit(128 + signal.SIGTERM)
-
-    threading.Thread(target=wait, name="launcher", daemon=True).start()
-
-
-def _follow(ranks: Ranks, models: Models) -> NoReturn:
-    """Serves the leader until the end; exits by `os._exit`, since Python's exit would wait for threads in C code."""
+def join(models: Models) -> None:
+    """Serves the leader and never returns, if this process is a follower."""
+    ranks = ranks_here()
+    if ranks is None or ranks.leads:
+        return
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)  # the leader ends this process
     code = _FAULT
     try:
-        _serve(ranks, models)
+        try:
+            from decoder.models.checkpoints import EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
+            from decoder.tensor_parallel.target import serve  # noqa: PLC0415 - imports torch
+        except (ImportError, OSError) as error:
+            raise not_importable(error) from error
+        serve(ranks, models.target or str(EMBEDDED_TARGET), models.device)
     except DecoderError as error:
         time.sleep(_SOON_S)
         streams.say(str(error))
         code = error.exit_code
     except Exception:  # noqa: BLE001 - the traceback is printed, and the process ends
-        time.sleep(_SOON_S)
         traceback.print_exc()
     finally:
         sys.stderr.flush()
-        os._exit(code)
+        os._exit(code)  # Python's exit would wait for threads in C code
 
 
-def _serve(ranks: Ranks, models: Models) -> NoReturn:
-    try:
-        from decoder.models.checkpoints import EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-        from decoder.tensor_parallel.follower import serve  # noqa: PLC0415 - imports torch
-    except (ImportError, OSError) as error:
-        raise not_importable(error) from error
-    serve(ranks, models.target or str(EMBEDDED_TARGET), models.device)
+def spreads() -> bool:
+    """Whether torchrun has started several processes, over which the target is spread."""
+    return ranks_here() is not None
+
+
+def require_alone(command: str) -> None:
+    """Raises ConfigError for a command of which each of several processes would do all the work."""
+    if ranks := ranks_here():
+        raise ConfigError(
+            f"WORLD_SIZE says that {ranks.count} processes were started, and each would do the whole work of "
+            f"{command}; start the command once, without torchrun"
+        )

@@ -54,8 +54,6 @@ def command_line(
             words += ["--prompt-file", name]
         else:
             words += ["--prompt", prompt.text]
-    if session.tensor_parallel > 1 or "tensor_parallel" in always:
-        words += option_words("tensor_parallel", session.tensor_parallel)
     words += [*_run(session.config, always), *rule_options(session.config, always)]
     line = " ".join(map(quoted, words))
     return f"{line} # {'; '.join(too_much)}" if too_much else line

@@ -102,7 +102,6 @@ def _loaded(session: Session, report: Report, progress: Report, *, kernels_later
     return load_pair(
         **asdict(session.models),
         kernels_later=kernels_later,
-        tensor_parallel=session.tensor_parallel,
         run=session.config,
         report=report,
         progress=progress,

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, decode
 from decoder.engine import Engine
-from decoder.errors import ConfigError
 from decoder.events import Run
 from decoder.models.drafts import is_model_free
 from decoder.run.decoding_path import decoding_path
@@ -96,13 +95,6 @@ def test_a_target_without_a_layer_is_refused_in_one_line(
     llama = str(tiny_models.pair("llama").target)
     told = refused([*arguments.replace("LLAMA", llama).split(), "--device", "cpu"], capsys)
     assert told.startswith(f"dynatui: {line}")
-
-
-def test_several_processes_cannot_share_the_target(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("decoder.run.loading.ranks_of", lambda count: range(count))
-    monkeypatch.setattr("decoder.run.loading._ranks", lambda *_, **__: object())
-    with pytest.raises(ConfigError, match=r"^a drafting head reads .*; give a draft model or --draft l"):
-        load_pair(str(tiny_models.pair(name("glm4_moe")).target), "mtp", device="cpu", tensor_parallel=2)
 
 
 def test_the_command_line_records_and_replays_a_run(

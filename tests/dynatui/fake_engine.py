@@ -134,13 +134,12 @@ class FakeEngine:
         kernels_later: bool = False,
         gpu_layers: int | None = None,
         inflate: str | None = None,
-        tensor_parallel: int = 1,
         run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
     ) -> "FakeReady":
         """Keeps the arguments, reports progress and returns a fake pair."""
-        del tensor_parallel, gpu_layers, inflate, kernels
+        del gpu_layers, inflate, kernels
         self.kernels_later.append(kernels_later)
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
         self.runs.append(run)

@@ -96,7 +96,7 @@ def ran(language: str, code: str, folder: Path) -> tuple[int, str]:
         if words and "--prompt" not in code:
             for name, value in SHORT_TEXT.items():
                 patch.setenv(name, value)
-        if words[:1] == ["dynatui"] and not {"|", ">", "&&", "--tensor-parallel"} & set(words):
+        if words[:1] == ["dynatui"] and not {"|", ">", "&&"} & set(words):
             said = TextIOWrapper(BytesIO(), "utf-8")
             with redirect_stdout(said), redirect_stderr(said):
                 status = cli.main(words[1:])

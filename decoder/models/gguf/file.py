@@ -19,14 +19,14 @@ SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_ENTRIES = 1 << 24
-"""Upper bound of the number of tensors, entries or array items: several times the number in the largest models."""
+"""Several times the number of tensors, entries or array items in the largest models."""
 LONGEST_NAME = 1 << 16
-"""Upper bound of the length of a key or a tensor's name, in bytes."""
+"""In bytes."""
 STRING, ARRAY = 8, 9
 NUMBERS: Mapping[int, str] = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
-"""Format characters of number types, as in `struct`; keys are the codes of the types in GGUF."""
+"""As in `struct`; keys are GGUF's codes."""
 FLOAT32 = 0
 """Type code of float32 tensors."""
 QUANTISATIONS: Mapping[int, str] = {
@@ -35,62 +35,58 @@ QUANTISATIONS: Mapping[int, str] = {
     21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
 }  # fmt: skip
-"""Names of quantisations; keys are llama.cpp's numbers in `general.file_type`."""
+"""Keys are llama.cpp's numbers in `general.file_type`."""
 AGAIN = "download the file again, or choose another one"
 STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
-"""Metadata entries that show that layers carry a state from token to token."""
+"""Entries of architectures whose layers carry a state from token to token."""
 BY_PATHS = "a sequence for each draft path"
 """How llama.cpp verifies drafts of models with states."""
 
 
 @dataclass(frozen=True)
 class GgufFile:
-    """Metadata of a GGUF file."""
-
     path: Path
     values: Mapping[str, Any]
-    """All entries by key; the values are numbers, texts, and lists of numbers or texts."""
+    """Numbers, texts, and lists of them."""
     tensors: Mapping[str, int]
-    """Size of each tensor in bytes, padding included; keys are the names of all tensors."""
+    """In bytes, padding included."""
     in_float32: bool
-    """Whether all weights are float32."""
     file_bytes: int
 
     @property
     def architecture(self) -> str:
-        """Name of the model's architecture in llama.cpp."""
+        """In llama.cpp."""
         return str(self.values.get("general.architecture", ""))
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers carry a state from token to token, as far as the metadata says."""
+        """As far as the metadata says."""
         return any(self.size(state) for state in STATES)
 
     @property
     def quantisation(self) -> str:
-        """Name of the weights' quantisation, for example Q4_K_M."""
+        """For example Q4_K_M."""
         code = self.values.get("general.file_type")
         return QUANTISATIONS.get(code, "quantised") if isinstance(code, int) else "quantised"
 
     def size(self, name: str) -> int | None:
-        """Value of the architecture's own entry `name`; None if the entry is missing or not an integer."""
+        """The architecture's own entry; None if it is missing or not an integer."""
         value = self.values.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     @property
     def tokens(self) -> Sequence[str]:
-        """Texts of all tokens, by id; empty if the file has no tokenizer."""
+        """By id; empty if the file has no tokenizer."""
         tokens = self.values.get("tokenizer.ggml.tokens")
         return tokens if isinstance(tokens, list) else []
 
 
 def is_gguf(name: str) -> bool:
-    """Whether a model's name is that of a GGUF file."""
     return name.lower().endswith(SUFFIX)
 
 
 def gguf_file(name: str) -> GgufFile:
-    """Metadata of a file; raises ConfigError if the file is missing or broken."""
+    """Raises ConfigError if the file is missing or broken."""
     path = Path(name)
     if not path.is_file():
         raise ConfigError(f"there is no file {shortened(name)}; give the path of a GGUF file on this machine")
@@ -102,7 +98,7 @@ def gguf_file(name: str) -> GgufFile:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
-    """Reads a file; a later call reads it again only if the file has changed."""
+    """Cached until the file changes."""
     try:
         with path.open("rb") as file:
             return _Reader(file, size).whole(path)
@@ -113,19 +109,14 @@ def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
 
 
 class _BrokenError(Exception):
-    """Raised for a file that is no GGUF file, or is cut off; the message is the rest of a sentence that begins with the
-    file's name.
-    """
+    """The message is the rest of a sentence that begins with the file's name."""
 
 
 class _Reader:
-    """Reads the values of a GGUF file one after the other."""
-
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file, self._size = file, size
 
     def whole(self, path: Path) -> GgufFile:
-        """The metadata of the file."""
         if self._bytes(4) != MAGIC:
             raise _BrokenError("is no GGUF file")
         if (version := self._number("I")) not in VERSIONS:
@@ -144,8 +135,8 @@ class _Reader:
         return GgufFile(path, values, self._sizes(starts), kinds == {FLOAT32}, self._size)
 
     def _sizes(self, starts: Mapping[str, int]) -> Mapping[str, int]:
-        """Size of each tensor: up to the start of the next tensor, or to the end of the file. The size of the last
-        tensor includes the padding before the first one.
+        """Each tensor ends at the start of the next, or of the file's end; the last includes the padding before the
+        first.
         """
         in_order = sorted(starts, key=starts.__getitem__)
         ends = [*(starts[name] for name in in_order[1:]), self._size - self._file.tell()]

@@ -10,7 +10,7 @@ LARGEST = {
     "embedding_length": 2**18,
     "context_length": 2**31,
 }
-"""Sizes that every architecture has, each with its upper bound: several times the size in the largest models."""
+"""Several times the sizes of the largest models."""
 LIMIT = "choose a decoder-only model"
 EMBEDDING = "token_embd.weight"
 LONG_FACTORS = "rope_factors_long.weight"
@@ -56,6 +56,6 @@ def _check_layers(name: str, file: GgufFile) -> None:
 
 
 def _heads(file: GgufFile) -> bool:
-    """Whether the model has attention heads; the file gives one number for all layers, or one number per layer."""
+    """The file gives one number for all layers, or one number per layer."""
     heads = file.values.get(f"{file.architecture}.attention.head_count")
     return all(heads) and bool(heads) if isinstance(heads, Sequence) else bool(heads)

@@ -17,17 +17,7 @@ COMPUTED_BY = "llama.cpp"
 
 
 def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) -> LanguageModel:
-    """Loads a GGUF file.
-
-    Args:
-        name: Path of the file.
-        device: Torch device that logits are moved to.
-        gpu_layers: See `Model`.
-
-    Raises:
-        ConfigError: The file is broken, or the engine cannot run the model.
-        PairError: The model is no plain decoder.
-    """
+    """Raises ConfigError for a file that is broken or cannot be run, and PairError if it is no plain decoder."""
     file = gguf_file(name)
     shown = Path(name).name
     check_gguf(shown, file)

@@ -19,10 +19,8 @@ BYTES_OF_TOKEN = 16
 
 
 class GgufTokenizer:
-    """A `TextTokenizer` that llama.cpp runs."""
-
     def __init__(self, file: GgufFile) -> None:
-        """Loads the tokenizer of a file, without its weights."""
+        """Loads no weights."""
         self._file = file
         self._model = Model(file.path, words_only=True)
         self._vocabulary, self._library = self._model.vocabulary, self._model.library
@@ -30,7 +28,7 @@ class GgufTokenizer:
         self.chat_template: Any = template if isinstance(template, str) else None
 
     def __call__(self, text: str, *, add_special_tokens: bool = True, verbose: bool = True) -> Encoded:
-        """Tokenizes a text; special tokens that are written in the text are recognised."""
+        """Special tokens that are written in the text are recognised."""
         del verbose
         encoded = text.encode("utf-8", "replace")
         room = len(encoded) + 2
@@ -44,7 +42,7 @@ class GgufTokenizer:
             room = -count
 
     def decode(self, token_ids: Sequence[int], skip_special_tokens: bool = False, **_settings: Any) -> str:  # noqa: FBT001, FBT002 - as transformers has it
-        """The text of these token ids; U+FFFD for bytes that form no whole character."""
+        """U+FFFD stands for bytes that form no whole character."""
         ids = np.array(token_ids, np.int32)
         room = BYTES_OF_TOKEN * len(ids) + 1
         while True:
@@ -57,22 +55,19 @@ class GgufTokenizer:
             room = -count
 
     def get_vocab(self) -> dict[str, int]:
-        """All tokens and their ids, without tokens that only fill up the vocabulary."""
+        """Without tokens that only fill up the vocabulary."""
         kinds = self._file.values.get("tokenizer.ggml.token_type") or []
         unused = {number for number, kind in enumerate(kinds) if kind == UNUSED}
         return {text: number for number, text in enumerate(self._file.tokens) if number not in unused}
 
     def convert_tokens_to_ids(self, tokens: Sequence[str]) -> list[int | None]:
-        """Ids of these tokens; None for a token that does not exist."""
         vocabulary = self.get_vocab()
         return [vocabulary.get(token) for token in tokens]
 
     def ends(self) -> list[int]:
-        """Ids of all tokens that end a text."""
         return [token for token in range(self._model.width) if self._library.vocab_is_eog(self._vocabulary, token)]
 
     def apply_chat_template(self, messages: Sequence[Any], *, tokenize: bool, add_generation_prompt: bool) -> str:
-        """The messages in the chat template, as text."""
         assert not tokenize, "the engine tokenizes by itself"  # noqa: S101 - a programmer's mistake
         render = imported("transformers.utils.chat_template_utils").render_jinja_template
         special = {f"{name}_token": self._special(name) for name in ("bos", "eos")}

@@ -10,13 +10,11 @@ from decoder.models.gguf.limits import check_gguf
 MIB = 1 << 20
 FLOAT32_BYTES, FLOAT16_BYTES = 4, 2
 INTERVAL = "full_attention_interval"
-"""Name of a metadata entry of hybrid models, whose value is a number n: every n-th layer attends, and all other layers
-keep a state.
-"""
+"""Entry of hybrid models: every n-th layer attends, and the others keep a state."""
 
 
 def gguf_words(name: str) -> str:
-    """Name, architecture, quantisation and memory of a file; raises ConfigError if the engine cannot decode with it."""
+    """Raises ConfigError if the engine cannot decode with the file."""
     file, shown = gguf_file(name), Path(name).name
     check_gguf(shown, file)
     memory = f"weights of {file.file_bytes / MIB:.0f} MiB"
@@ -30,7 +28,7 @@ def gguf_words(name: str) -> str:
 
 
 def row_bytes(file: GgufFile) -> int | None:
-    """Bytes of keys and values of one token in all layers; None if the metadata lacks the sizes."""
+    """Keys and values of one token in all layers; None if the metadata lacks the sizes."""
     layers, width = file.size("block_count"), file.size("embedding_length")
     heads = _by_layer(file, "attention.head_count", layers)
     shared = _by_layer(file, "attention.head_count_kv", layers) or heads
@@ -44,7 +42,7 @@ def row_bytes(file: GgufFile) -> int | None:
 
 
 def state_bytes(file: GgufFile) -> int:
-    """Bytes of a text's states in all layers; 0 if no layer keeps a state, or if the metadata lacks the sizes."""
+    """A text's states in all layers; 0 if the metadata lacks the sizes."""
     kernel, inner, state, groups, width, head, latest = (
         file.size(name) or 0
         for name in ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count", "embedding_length",
@@ -57,7 +55,7 @@ def state_bytes(file: GgufFile) -> int:
 
 
 def _keeping(file: GgufFile) -> int:
-    """Number of layers that keep a state: all layers except those that attend to keys and values."""
+    """Number of layers that keep a state."""
     layers, interval = file.size("block_count") or 0, file.size(INTERVAL)
     shared = _by_layer(file, "attention.head_count_kv", layers)
     if 0 in shared:
@@ -66,7 +64,7 @@ def _keeping(file: GgufFile) -> int:
 
 
 def _by_layer(file: GgufFile, key: str, layers: int | None) -> list[int]:
-    """An entry's values for all layers; empty if the entry is missing."""
+    """An entry's values for all layers; empty if it is missing."""
     value = file.values.get(f"{file.architecture}.{key}")
     if isinstance(value, Sequence) and not isinstance(value, str):
         return list(value)

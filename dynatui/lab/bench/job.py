@@ -23,6 +23,7 @@ from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target
+from decoder.tensor_parallel.ranks import ranks_here
 from decoder.tree_rules import tree_rule
 from dynatui.lab.bench import report, sizes
 from dynatui.lab.bench.baselines import baselines
@@ -52,8 +53,6 @@ class OnTexts(OnPair):
     """Whether compiled passes are tried, and kept if they are faster."""
     kernels: bool = True
     """Whether kernels are tried for small parts of rounds, and used if they are faster."""
-    tensor_parallel: int = 1
-    """Number of processes over which the target is split; if it is above 1, transformers' baselines are left out."""
     with_baselines: bool = True
     llama_cpp: str | None = None
     """GGUF file of the target's weights, which llama.cpp decodes plainly beside the methods, even without baselines."""
@@ -81,7 +80,7 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         require_measurable(job.llama_cpp, job.target, job.config)
     if is_model_free(job.draft):
         require_model_free(job.methods)
-    if job.tensor_parallel > 1:
+    if ranks_here():
         require_partial_target(chosen(job.methods))
     load = loaded_pair if job.random_draft else load_pair
     engine = load(
@@ -89,7 +88,6 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
         exact=job.exact,
         compiled=job.compiled,
         kernels=job.kernels,
-        tensor_parallel=job.tensor_parallel,
         passes=passes(map(tree_rule, (None, *chain.from_iterable(each.values() for each in job.settings.values())))),
         report=note,
     )

@@ -41,6 +41,7 @@ from decoder.system.device import (
     set_up,
 )
 from decoder.tensor_parallel.check import require_partial_weights
+from decoder.tensor_parallel.ranks import ranks_here
 
 SEED = 0
 CERTAINTY = 40.0
@@ -114,7 +115,6 @@ def loaded_pair(
     compiled: bool = False,
     kernels: bool = True,
     gpu_layers: int | None = None,
-    tensor_parallel: int = 1,
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
@@ -126,8 +126,8 @@ def loaded_pair(
         "a draft that guesses at random needs models in torch, but one model is a GGUF file; give other models",
     )
     require_gpu_layers({}, gpu_layers)
-    if tensor_parallel > 1:
-        require_partial_weights(exact=exact, compiled=compiled)
+    if ranks_here():
+        require_partial_weights(exact=exact, compile=compiled)
     if compiled:
         require_compilable(choose_device(device), exact=exact)
     loaded = load_pair(
@@ -139,7 +139,6 @@ def loaded_pair(
         draft_dtype=draft_dtype,
         exact=exact,
         kernels=kernels,
-        tensor_parallel=tensor_parallel,
         report=report,
     )
     engine = with_random_draft(loaded)

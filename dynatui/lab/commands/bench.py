@@ -33,15 +33,13 @@ ABOUT_TEXTS = (options.PROMPTS, options.TREE)
 """Panels of `--help` whose options have no effect when rounds are measured."""
 ONLY_ROUNDS = ("trees",)
 """Parameters of `bench speed` that have no effect when texts are measured."""
-ONLY_LOADED = ("target", "draft", "inflate", "tensor_parallel")
+ONLY_LOADED = ("target", "draft", "inflate")
 """Parameters of `bench speed` that have no effect when --shapes gives the models random weights."""
-SUMMING_UP_S = 60.0
-"""Time limit, in seconds, for summarizing a measurement that a signal has interrupted."""
 ROUNDS = 32
 """Default of --max-new-tokens when rounds are measured: small, so that the context length stays nearly constant."""
 WHOLE_BASELINES = (
-    "--baselines measures transformers' own generation, which needs the whole target in one process, but "
-    "--tensor-parallel spreads the target over several processes; give --no-baselines"
+    "--baselines measures transformers' own generation, which needs the whole target in one process, but torchrun "
+    "spreads the target over several processes; give --no-baselines"
 )
 
 
@@ -69,7 +67,6 @@ def speed(
     names: Given,
     shapes: tuple[str, str] | None,
     arithmetic: Given,
-    tensor_parallel: int,
     prompts: request.Prompts,
     methods: tuple[str, ...],
     sweeps: Given,
@@ -91,16 +88,18 @@ def speed(
     from the text of ar.
     """
     on_rounds = shapes is not None or contexts is not None
-    parts = tensor_parallel if shapes is None else 1
+    if shapes is not None:
+        ranks.require_alone("dynatui bench speed --shapes")
+    spread = ranks.spreads()
     typed = settings.typed(context)
     measured = () if on_rounds else methods
-    if "methods" not in typed and parts > 1:
+    if "methods" not in typed and spread:
         measured = tuple(name for name in measured if not METHODS[name].whole_target)
     if on_rounds:
         settings.refuse(context, _idle_for_rounds(context, with_shapes=shapes is not None))
     else:
         settings.refuse(context, _idle_for_texts(measured))
-        require(parts == 1 or not (baselines and "baselines" in typed), WHOLE_BASELINES)
+        require(not (spread and baselines and "baselines" in typed), WHOLE_BASELINES)
     length = ROUNDS if on_rounds and max_new_tokens is None else max_new_tokens
     given = {**rules, "max_new_tokens": length, "seed": seed}
     runs = {name: request.run_config({**given, "preset": name}) for name in presets}
@@ -109,16 +108,13 @@ def speed(
     require_both(models.target, models.draft)
     if on_rounds or hostile:
         require_model("--hostile" if hostile else "a measurement of rounds", models.target, models.draft)
-    code = ranks.spread(parts, models, context.obj, further_s=SUMMING_UP_S)
-    if code is not None:
-        return code
+    ranks.join(models)
     measure: Callable[[], Measured]
     if on_rounds:
         measure = partial(
             _on_rounds,
             shapes=shapes,
             models=models,
-            tensor_parallel=parts,
             sizes=trees,
             contexts=contexts or (own.CONTEXT_LENGTH,),
             config=config,
@@ -132,7 +128,6 @@ def speed(
             methods=measured if "methods" in typed else _with_draft(measured, models.draft),
             settings=_settings(runs, sweeps),
             **asdict(models),
-            tensor_parallel=parts,
             with_baselines=baselines,
             llama_cpp=llama_cpp,
             random_draft=hostile,
@@ -152,7 +147,6 @@ def _on_rounds(
     *,
     shapes: tuple[str, str] | None,
     models: Models,
-    tensor_parallel: int,
     sizes: tuple[tuple[int, ...], ...],
     **given: Any,
 ) -> Measured:
@@ -160,7 +154,7 @@ def _on_rounds(
     from dynatui.lab.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
     from dynatui.lab.bench.sizes import Size  # noqa: PLC0415
 
-    pair = partial(loaded_pair, models.target, models.draft, inflate=models.inflate, tensor_parallel=tensor_parallel)
+    pair = partial(loaded_pair, models.target, models.draft, inflate=models.inflate)
     made = partial(random_pair, *shapes) if shapes else pair
     how = {name: value for name, value in asdict(models).items() if name not in ONLY_LOADED}
     trees = tuple(Size(*size) for size in sizes)

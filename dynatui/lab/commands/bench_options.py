@@ -23,7 +23,6 @@ def parameters() -> Declared:
         Group("names", options.MODEL_OPTIONS[:3]),
         _SHAPES,
         Group("arithmetic", options.MODEL_OPTIONS[3:]),
-        options.TENSOR_PARALLEL,
         request.CUT_PROMPTS,
         _methods(),
         Group("sweeps", tuple(_sweeps())),
@@ -135,8 +134,8 @@ _MEASURED = (
         MEASUREMENT,
         switch(
             "--baselines/--no-baselines",
-            "Whether transformers' greedy generation, assisted generation and prompt lookup are also measured. With "
-            "--tensor-parallel, they are not.",
+            "Whether transformers' greedy generation, assisted generation and prompt lookup are also measured. Under "
+            "torchrun, they are not.",
             default=True,
         ),
         option(

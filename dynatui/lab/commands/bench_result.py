@@ -14,7 +14,7 @@ import msgspec
 from decoder.errors import ConfigError, shortened
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.files import to_append
-from dynatui.terminal import last_word, streams
+from dynatui.terminal import streams
 from dynatui.terminal.signals import INTERRUPTING, handled
 
 
@@ -44,8 +44,7 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
             with streams.results_only():
                 done = measure()
         except KeyboardInterrupt:
-            if last_word.claimed():
-                streams.say("interrupted before everything was measured at least once, so nothing can be compared")
+            streams.say("interrupted before everything was measured at least once, so nothing can be compared")
             return INTERRUPTED
         out, _ = streams.for_printing()
         try:

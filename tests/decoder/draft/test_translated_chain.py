@@ -1,15 +1,26 @@
-"""A chain of draft tokens is translated to target tokens as soon as these are certain, with its probabilities."""
+"""Draft tokens become target tokens as soon as another follows, with their probabilities; trees are chains."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from decoder.draft.retokenized import Following
-from decoder.draft.translated_chain import Logprob, TranslatedChain
-from decoder.models.text import TextStream
+from decoder.draft import translated_drafter
+from decoder.draft.growth import Children
+from decoder.draft.translated_drafter import TranslatedDrafter
+from decoder.methods.linear import Linear
+from decoder.models.pair import Translation
+from decoder.tree import TokenTree
+
+END, EOS = 0, 7
+GROWTH = Linear().rule().growth
 
 
 def tokenizer_of(*merges: tuple[str, str]) -> Any:
@@ -35,77 +46,97 @@ def ids(tokenizer: Any, text: str) -> list[int]:
     return tokens
 
 
-def chain_of(draft: Any, target: Any, committed: str, torn: int = 0) -> TranslatedChain:
-    """A chain after a text without its last `torn` target tokens."""
-    stream, tokens = TextStream(target, ()), ids(target, committed)
-    before = stream.push(tokens[: len(tokens) - torn])
-    return TranslatedChain(TextStream(draft, ids(draft, before)), stream, Following(target, before))
+class Script(TranslatedDrafter):
+    """A drafter whose draft model says these tokens, with these probabilities, and then has no room."""
+
+    def __init__(self, draft: Any, target: Any, said: Sequence[int], probabilities: Sequence[float] = ()) -> None:
+        pair: Any = SimpleNamespace(tokenizer=target, vocabulary=len(target), eos=frozenset({EOS}))
+        model: Any = SimpleNamespace(context=10_000)
+        super().__init__(pair, model, Translation(draft, len(draft), frozenset({END})), 100)
+        self.said = 0
+        self._script = [*zip(said, probabilities or [0.9] * len(said), strict=True)]
+
+    def _after(self, tokens: list[int], latest: int = 1) -> Tensor:
+        assert latest == 1
+        token, probability = self._script[self.said]
+        self.said += 1
+        self._context = len(tokens) + 1 + len(self._script) - self.said
+        row = torch.full((1, 300), math.log((1 - probability) / 299))
+        row[0, token] = math.log(probability)
+        return row
+
+    def chain(self, text: Sequence[int], growth: Any = GROWTH) -> list[Children]:
+        """The proposed tokens after a text."""
+        tree, found = TokenTree([text[-1]]), []
+        (node,), children = [0], self.catch_up(text, growth)
+        while children.tokens:
+            found.append(children)
+            (node,) = tree.grow(node, children.tokens, children.logprobs, children.draft_logprobs)
+            (children,) = self.forward_level(tree, [node], growth)
+        return found
 
 
-def added(chain: TranslatedChain, tokens: list[int], *probabilities: float) -> TranslatedChain:
-    for place, token in enumerate(tokens):
-        logprob = math.log(probabilities[place]) if probabilities else 0.0
-        chain.add(token, Logprob(logprob, logprob))
-    return chain
+@pytest.fixture(autouse=True)
+def _no_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(translated_drafter, "DraftPasses", lambda *_: SimpleNamespace(count=0))
 
 
-def test_a_target_token_is_certain_once_another_draft_token_leaves_it_unchanged() -> None:
-    chain = chain_of(BYTES, WORDS, "the ")
-    for text, certain in (("h", ""), ("o", ""), ("u", ""), ("s", ""), ("e", ""), (".", "house")):
-        added(chain, ids(BYTES, text))
-        assert WORDS.decode(chain.tokens) == certain
-    assert len(chain.tokens) == 1
+def tokens(chain: Sequence[Children]) -> list[int]:
+    return [token for children in chain for token in children.tokens]
+
+
+def test_a_target_token_is_proposed_once_another_follows_it() -> None:
+    script = Script(BYTES, WORDS, ids(BYTES, "house.."))
+    children = script.catch_up(ids(WORDS, "the "), GROWTH)
+    assert (WORDS.decode(children.tokens), script.said) == ("house", 6)
 
 
 def test_a_target_token_has_the_product_of_the_draft_tokens_that_begin_within_it() -> None:
-    chain = added(chain_of(BYTES, WORDS, "a"), ids(BYTES, " and the."), *(0.5,) * 4, 0.9, *(0.8,) * 3, 0.1)
-    assert WORDS.convert_ids_to_tokens(chain.tokens) == ["Ġand", "Ġthe"]
-    assert [math.exp(each.ranked) for each in chain.logprobs] == pytest.approx([0.5**4, 0.9 * 0.8**3])
+    script = Script(BYTES, WORDS, ids(BYTES, " and the."), (*(0.5,) * 4, 0.9, *(0.8,) * 3, 0.1))
+    chain = script.chain(ids(WORDS, "a"))
+    assert WORDS.convert_ids_to_tokens(tokens(chain)) == ["Ġand", "Ġthe", "."]
+    found = [math.exp(children.logprobs[0]) for children in chain]
+    assert found == pytest.approx([0.5**4, 0.9 * 0.8**3, 0.1], rel=1e-4)
 
 
 def test_the_whole_probability_of_a_draft_token_counts_at_its_first_target_token() -> None:
-    chain = added(chain_of(WORDS, BYTES, "a"), ids(WORDS, " and the"), 0.5, 0.25)
-    assert BYTES.decode(chain.tokens) == " and"
-    assert [math.exp(each.own) for each in chain.logprobs] == pytest.approx([0.5, 1.0, 1.0, 1.0])
+    chain = Script(WORDS, BYTES, ids(WORDS, " and"), (0.5,)).chain(ids(BYTES, "a"))
+    assert BYTES.decode(tokens(chain)) == " and"
+    assert [math.exp(children.logprobs[0]) for children in chain] == pytest.approx([0.5, 1, 1, 1], rel=1e-4)
+
+
+def test_a_greedy_token_has_its_sharpened_probability_and_the_draft_s_own() -> None:
+    sharper = replace(GROWTH, sharpness=2.0)
+    (children,) = Script(BYTES, BYTES, ids(BYTES, "e"), (0.5,)).chain(ids(BYTES, "a"), sharper)
+    assert math.exp(children.draft_logprobs[0]) == pytest.approx(0.5, rel=1e-4)
+    assert math.exp(children.logprobs[0]) == pytest.approx(0.25 / (0.25 + 0.25 / 299), rel=1e-4)
 
 
 def test_the_bytes_of_a_character_wait_for_the_last_one() -> None:
-    chain = chain_of(BYTES, WORDS, "a")
-    *first, last, after = ids(BYTES, "😀.")
-    assert added(chain, first).tokens == []
-    assert chain.torn
-    assert added(chain, [last, after]).tokens == ids(WORDS, "😀")
+    assert tokens(Script(BYTES, WORDS, ids(BYTES, "😀")[:-1]).chain(ids(WORDS, "a"))) == []
+    assert tokens(Script(BYTES, WORDS, ids(BYTES, "😀.")).chain(ids(WORDS, "a"))) == ids(WORDS, "😀.")
 
 
-def test_a_committed_half_of_a_character_is_continued_with_its_other_half() -> None:
-    chain = added(chain_of(BYTES, WORDS, "a😀", torn=2), ids(BYTES, "😀."))
-    assert chain.tokens == ids(WORDS, "😀")[2:]
+def test_after_a_text_that_ends_within_a_character_nothing_is_drafted() -> None:
+    script = Script(BYTES, WORDS, ids(BYTES, "😀."))
+    assert script.chain(ids(WORDS, "a😀")[:-2]) == []
+    assert script.said == 0
 
 
-def test_a_draft_of_another_character_than_the_committed_half_ends_the_chain() -> None:
-    chain = added(chain_of(BYTES, WORDS, "a😀", torn=2), ids(BYTES, "é."))
-    assert (chain.tokens, chain.ended) == ([], True)
-
-
-def test_a_certain_token_that_changes_after_all_ends_the_chain() -> None:
+def test_a_proposed_token_that_changes_after_all_ends_the_chain() -> None:
     target = tokenizer_of(("h", "o"), ("u", "s"), ("us", "e"), ("ho", "use"))
-    chain = added(chain_of(BYTES, target, "."), ids(BYTES, "hou"))
-    assert target.convert_ids_to_tokens(chain.tokens) == ["ho"]
-    added(chain, ids(BYTES, "se"))
-    assert target.convert_ids_to_tokens(chain.tokens) == ["ho"]
-    assert chain.ended
+    chain = Script(BYTES, target, ids(BYTES, "house")).chain(ids(target, "."))
+    assert target.convert_ids_to_tokens(tokens(chain)) == ["ho"]
 
 
-def test_the_end_of_the_drafts_text_makes_all_of_it_certain_and_is_the_targets_end() -> None:
-    chain = added(chain_of(BYTES, WORDS, "a"), ids(BYTES, " the"), *(0.5,) * 4)
-    chain.end(7, Logprob(-1.0, -1.0))
-    assert chain.tokens == [*ids(WORDS, " the"), 7]
-    assert chain.logprobs[-1].own == -1.0
-    assert chain.ended
+def test_the_end_of_the_drafts_text_is_the_targets_end() -> None:
+    chain = Script(BYTES, WORDS, [*ids(BYTES, " the"), END]).chain(ids(WORDS, "a"))
+    assert tokens(chain) == [*ids(WORDS, " the"), EOS]
 
 
 def test_a_token_without_text_ends_the_chain() -> None:
     draft = tokenizer_of()
     draft.add_special_tokens({"eos_token": "<end>"})
-    chain = added(chain_of(draft, WORDS, "a"), [*ids(draft, " th"), draft.eos_token_id])
-    assert chain.ended
+    script = Script(draft, WORDS, [*ids(draft, " th"), draft.eos_token_id, *ids(draft, "e")])
+    script.chain(ids(WORDS, "a"))
+    assert script.said == 4

@@ -15,8 +15,8 @@ from torch import Tensor
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.dflash import Block, BlockHead
 from decoder.heads.timed import timed
-from decoder.models.dflash.checkpoint import load_block_head
-from decoder.models.dflash.config import block_shape
+from decoder.models.dflash_config import block_shape
+from decoder.models.heads import load_head as load_block_head
 from tests import tiny
 from tests.dflash_checkpoints import HEAD_WIDTH, HEADS, INNER, LAYOUTS, MASK, SHARED, Layout, save_head, states
 from tests.dflash_reference import Checkpoint

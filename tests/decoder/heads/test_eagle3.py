@@ -9,8 +9,8 @@ import torch
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.eagle3 import Head
 from decoder.heads.timed import timed
-from decoder.models.eagle3.checkpoint import load_head
-from decoder.models.eagle3.config import head_shape
+from decoder.models.eagle3_config import head_shape
+from decoder.models.heads import load_head
 from tests import tiny
 from tests.eagle3_checkpoints import LAYOUTS, WIDTH, save_head, target
 from tests.eagle3_reference import Checkpoint

@@ -17,9 +17,9 @@ from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError, ModelError
 from decoder.events import Round
 from decoder.models.checkpoints import load_config, load_model, load_tokenizer
-from decoder.tensor_parallel.check import require_no_adapter
 from tests import tiny
 from tests.decoder.makers import TinyModels
+from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 
 peft: Any = pytest.importorskip("peft", reason="peft, of the extra adapters, is not installed")
 pytestmark = pytest.mark.filterwarnings(
@@ -230,5 +230,5 @@ def test_a_merge_that_changes_the_logits_is_refused(
 
 def test_a_tensor_parallel_target_with_an_adapter_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
     folder, _ = adapted(tiny_models.pair("llama").target, "lora", tmp_path)
-    with pytest.raises(ConfigError, match="has an adapter, which --tensor-parallel does not support"):
-        require_no_adapter(str(folder))
+    with pytest.raises(ConfigError, match="has an adapter, and each process would merge it into a part"):
+        require_spreadable(tiny.FAMILIES["llama"](), name=str(folder))

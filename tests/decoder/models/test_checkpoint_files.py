@@ -69,7 +69,7 @@ def sharded(folder: Path) -> None:
     places = {key: SHARDS[number % 2] for number, key in enumerate(sorted(weights))}
     for shard in SHARDS:
         save_file({key: weights[key] for key in places if places[key] == shard}, folder / shard, {"format": "pt"})
-    (folder / INDEX).write_text(json.dumps({"weight_map": places}), encoding="utf-8")
+    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": places}), encoding="utf-8")
 
 
 def without_a_shard(folder: Path) -> None:

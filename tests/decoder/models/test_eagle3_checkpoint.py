@@ -1,20 +1,19 @@
 """EAGLE-3 checkpoints: all weights of both layouts are read, and each fault is reported in one line."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from decoder.errors import ModelError, PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.eagle3 import Head, usual_layers
 from decoder.models.checkpoints import EMBEDDED_DRAFT
-from decoder.models.eagle3.checkpoint import load_head
-from decoder.models.eagle3.config import head_shape
+from decoder.models.eagle3_config import head_shape
+from decoder.models.heads import load_head
 from tests import tiny
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, Layout, configuration, save_head, target, weights
 from tests.head_files import one_line, reconfigure, rewrite
@@ -199,23 +198,6 @@ def test_code_that_a_checkpoint_names_is_not_run(folder: Path, llama: LanguageMo
     assert load(folder, llama).shape.draft_vocabulary == len(FAVOURITES)
 
 
-def test_weights_in_several_files_are_read(folder: Path, llama: LanguageModel) -> None:
-    whole = load(folder, llama)
-    held = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").unlink()
-    parts = {f"model-{part}-of-2.safetensors": dict([*held.items()][part::2]) for part in range(2)}
-    for name, part in parts.items():
-        save_file(part, folder / name, metadata={"format": "pt"})
-    places = {key: name for name, part in parts.items() for key in part}
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
-    again = load(folder, llama)
-    assert all(torch.equal(again.state_dict()[key], weight) for key, weight in whole.state_dict().items())
-    (folder / "model-1-of-2.safetensors").unlink()
-    with pytest.raises(ModelError) as refusal:
-        load(folder, llama)
-    assert one_line(refusal, "safetensors")
-
-
 def test_names_may_begin_with_model(folder: Path, llama: LanguageModel) -> None:
     held = load_file(folder / "model.safetensors")
     rewrite(folder, dict.fromkeys(held) | {f"model.{key}": tensor for key, tensor in held.items()})
@@ -225,63 +207,6 @@ def test_names_may_begin_with_model(folder: Path, llama: LanguageModel) -> None:
 def test_what_training_left_beside_the_weights_is_passed_over(folder: Path, llama: LanguageModel) -> None:
     rewrite(folder, {"verifier_norm.weight": torch.ones(3), "verifier_lm_head.weight": torch.ones(3)})
     assert "verifier_norm.weight" not in load(folder, llama).state_dict()
-
-
-@pytest.mark.parametrize(
-    "layout", ["flat", "nested, layers of Qwen3", "EAGLE-3.1", "EAGLE-3.1, norms one by one", "P-EAGLE, flat"]
-)
-def test_every_weight_that_is_missing_is_named_with_its_shape(
-    tmp_path: Path, llama: LanguageModel, layout: str
-) -> None:
-    given = LAYOUTS[layout]
-    for number, (key, tensor) in enumerate(weights(given).items()):
-        if key == "t2d":
-            continue
-        broken = save_head(tmp_path / str(number), given)
-        rewrite(broken, {key: None})
-        with pytest.raises(ModelError) as refusal:
-            load(broken, llama)
-        assert one_line(refusal, key.replace("midlayer", "layers.0"), f"({', '.join(map(str, tensor.shape))})")
-
-
-@pytest.mark.parametrize("layout", ["flat, all tokens", "nested, layers of Qwen3", "EAGLE-3.1", "P-EAGLE"])
-def test_every_weight_of_another_shape_is_named_with_both(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
-    given = LAYOUTS[layout]
-    for number, (key, tensor) in enumerate(weights(given).items()):
-        if key == "t2d":
-            continue
-        broken = save_head(tmp_path / str(number), given)
-        shape = (*tensor.shape[:-1], tensor.shape[-1] + 1)
-        rewrite(broken, {key: torch.ones(shape).to(tensor.dtype)})
-        with pytest.raises(ModelError) as refusal:
-            load(broken, llama)
-        written = [f"({', '.join(map(str, size))})" for size in (tensor.shape, shape)]
-        assert one_line(refusal, key.replace("midlayer", "layers.0"), *written)
-
-
-@pytest.mark.parametrize(
-    "key", ["fc.bias", "layers.1.mlp.up_proj.weight", "midlayer.self_attn.q_norm.weight", "mask_hidden"]
-)
-def test_a_weight_that_is_not_understood_is_not_passed_over(folder: Path, llama: LanguageModel, key: str) -> None:
-    rewrite(folder, {key: torch.ones(8)})
-    with pytest.raises(ModelError) as refusal:
-        load(folder, llama)
-    assert one_line(refusal, key.replace("midlayer", "layers.0"), "(8)")
-
-
-def test_all_faults_of_a_file_are_in_one_message(folder: Path, llama: LanguageModel) -> None:
-    faults = {"fc.weight": None, "norm.weight": torch.ones(3), "extra.weight": torch.ones(2)}
-    rewrite(folder, faults)
-    with pytest.raises(ModelError) as refusal:
-        load(folder, llama)
-    assert one_line(refusal, *faults)
-
-
-def test_a_file_of_another_model_is_refused_by_a_few_of_its_faults(folder: Path, llama: LanguageModel) -> None:
-    rewrite(folder, {f"other.{number}.weight": torch.ones(2) for number in range(9)})
-    with pytest.raises(ModelError, match="and 5 more faults") as refusal:
-        load(folder, llama)
-    assert one_line(refusal, "other.0.weight", "other.3.weight")
 
 
 @pytest.mark.parametrize(("key", "dtype"), [("d2t", torch.float32), ("fc.weight", torch.int8)])
@@ -302,66 +227,6 @@ def test_tokens_that_the_target_has_not_or_twice_are_refused(
     assert one_line(refusal, "d2t", str(tiny.VOCABULARY))
 
 
-@pytest.mark.parametrize("length", [0, 4, 1000, 20_000])
-def test_a_file_that_broke_off_is_named(folder: Path, llama: LanguageModel, length: int) -> None:
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:length])
-    with pytest.raises(ModelError) as refusal:
-        load(folder, llama)
-    assert one_line(refusal, "model.safetensors")
-
-
-def test_pickled_weights_are_not_opened(folder: Path, llama: LanguageModel) -> None:
-    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError) as refusal:
-        load(folder, llama)
-    assert one_line(refusal, "pickled")
-
-
-WRONG: dict[str, dict[str, Any]] = {
-    "hidden_size": {"hidden_size": "32"},
-    "sliding_attention": {"layer_types": ["sliding_attention"]},
-    "model_type": {"model_type": "deepseek_v3"},
-    "num_hidden_layers": {"num_hidden_layers": 2},
-    "hidden_act": {"hidden_act": "gelu"},
-    "yarn": {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-    "must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [5, 2, 1]},
-    "it must be in ascending order": {"eagle_aux_hidden_state_layer_ids": [2, 2, 5]},
-    "last layer": {"eagle_config": {"use_aux_hidden_state": False}},
-    "key-value heads": {"num_key_value_heads": 3},
-    "the mask token 288, but its vocabulary has only 288": {"mask_token_id": 288},
-    "lacks mask_token_id": {"speculators_model_type": "peagle"},
-    "lacks mask_token_id, the token": {"architectures": ["PEagleDraftModel"]},
-}
-
-
-@pytest.mark.parametrize("said", WRONG)
-def test_a_configuration_that_is_not_understood_is_refused(folder: Path, said: str) -> None:
-    reconfigure(folder, WRONG[said])
-    with pytest.raises(ModelError, match=said) as refusal:
-        head_shape(str(folder))
-    assert one_line(refusal)
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"vocab_size": 300}, ("300", "288")),
-        ({"target_hidden_size": 48}, ("48", "32")),
-        ({"eagle_aux_hidden_state_layer_ids": [2, 4, 8]}, ("2, 4, 8", "8")),
-    ],
-    ids=str,
-)
-def test_a_head_of_another_target_is_refused(
-    folder: Path, llama: LanguageModel, changes: dict[str, Any], said: tuple[str, ...]
-) -> None:
-    reconfigure(folder, changes)
-    with pytest.raises(PairError) as refusal:
-        load(folder, llama)
-    assert one_line(refusal, "the-target", *said)
-
-
 def test_a_target_of_few_layers_has_not_the_usual_ones(folder: Path) -> None:
     shallow = LanguageModel.of_module(tiny.build(tiny.FAMILIES["llama"](), seed=1), "shallow")
     with pytest.raises(PairError) as refusal:
@@ -374,17 +239,3 @@ def test_rows_of_another_width_need_an_embedding_of_their_own(tmp_path: Path, ll
     with pytest.raises(ModelError) as refusal:
         load(broken, llama)
     assert one_line(refusal, EMBEDDED, f"({tiny.VOCABULARY}, 24)")
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
-def test_all_weights_have_the_dtype_that_is_asked_for(folder: Path, llama: LanguageModel, dtype: torch.dtype) -> None:
-    head = load(folder, llama, dtype)
-    assert {weight.dtype for weight in head.parameters()} == {dtype} == {head.dtype}
-
-
-def test_the_file_may_change_once_it_was_read(folder: Path, llama: LanguageModel) -> None:
-    head, before = load(folder, llama), weights(Layout())["fc.weight"]
-    path = folder / "model.safetensors"
-    path.write_bytes(bytes(len(path.read_bytes())))
-    shutil.rmtree(folder)
-    assert torch.equal(head.state_dict()["fc.weight"], before)

@@ -229,15 +229,6 @@ def test_tokens_of_an_incomplete_character_are_waiting() -> None:
         assert stream.waiting == []
 
 
-def test_a_copy_leaves_its_stream_unchanged() -> None:
-    tokenizer = tokenizer_of("llama")
-    stream = TextStream(tokenizer, [])
-    stream.push(run_of("ሰ")[:2])
-    twin = stream.copy()
-    assert twin.push([*run_of("A"), *tokenizer("b").input_ids]) == f"{REPLACEMENT * 3} b"
-    assert stream.push([*run_of("ሰ")[2:], *tokenizer("b").input_ids]) == "ሰ b"
-
-
 @pytest.mark.parametrize("name", ["llama", "gemma", "metaspace", "only bytes", "slow"])
 def test_a_byte_of_a_character_has_its_name_as_piece_and_other_bytes_their_character(name: str) -> None:
     pieces = Pieces(tokenizer_of(name))

@@ -104,7 +104,6 @@ def test_the_path_is_known_before_weights_are_loaded(gguf_pair: GgufPair) -> Non
     [
         ({"exact": True}, "--exact is for models in torch"),
         ({"compiled": True}, "--compile is for models in torch"),
-        ({"tensor_parallel": 2}, "--tensor-parallel is for models in torch"),
         ({"run": RunConfig(methods=("ar", "hf"))}, "hf needs the models in torch"),
         ({"run": RunConfig(methods=("streaming",))}, "streaming needs the models in torch"),
         ({"dtype": "float16"}, "--dtype has no effect on the target"),
@@ -141,9 +140,7 @@ def test_layers_on_a_gpu_need_a_file_and_a_library_that_has_one(monkeypatch: pyt
 def test_an_eagle3_head_needs_a_target_in_torch(gguf_pair: GgufPair) -> None:
     names = {"target": str(gguf_pair.target()), "draft": "a-head"}
     with pytest.raises(ConfigError, match="a drafting head reads the target's layers in torch"):
-        gguf_options.require_weights_of_torch(
-            names, RunConfig(methods=("ar",)), exact=False, compiled=False, head=True, tensor_parallel=1
-        )
+        gguf_options.require_weights_of_torch(names, RunConfig(methods=("ar",)), exact=False, compiled=False, head=True)
 
 
 def test_a_model_that_fails_the_trial_of_trees_is_refused(gguf_pair: GgufPair, monkeypatch: pytest.MonkeyPatch) -> None:

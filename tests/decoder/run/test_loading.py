@@ -148,7 +148,6 @@ WRONG: dict[str, dict[str, Any]] = {
     "fewer than no layers": {"num_hidden_layers": -1},
     "no context": {"max_position_embeddings": 0},
     "a vocabulary for which there is no memory": {"vocab_size": 10**12},
-    "a word for a window": {"sliding_window": "wide"},
     "a word for a token": {"eos_token_id": "x"},
 }
 

@@ -22,10 +22,10 @@ from decoder.forward.hf import is_quantised, resized, sizes_of, source_of
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import load_config, load_model
 from decoder.run.decoding_path import MODULE, NATIVE, expected_path
-from decoder.tensor_parallel.check import require_plain_weights
 from dynatui.lab.bench.machine import read_bytes
 from tests import tiny
 from tests.decoder.any_family import config_of, greedy
+from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 from tests.quantised import SETTINGS, describe, quantise
 
 PROMPT, COUNT = "The tree grows where the draft is sure", 20
@@ -255,6 +255,6 @@ def test_missing_scales_are_refused(saved: Saved, tmp_path: Path) -> None:
 def test_processes_cannot_share_quantised_weights(saved: Saved, method: str) -> None:
     """For converted weights, every process but the first would apply the scales of the wrong rows."""
     config = load_config(str(saved.pair(method).target))
-    with pytest.raises(ConfigError, match=r"tiny has quantised weights \(.*\), which --tensor-parallel cannot divide"):
-        require_plain_weights("tiny", config, CPU)
-    require_plain_weights("tiny", load_config(str(saved.pair(method).draft)), CPU)
+    with pytest.raises(ConfigError, match=r"has quantised weights \(.*\), which several processes cannot divide"):
+        require_spreadable(config, 1)
+    require_spreadable(load_config(str(saved.pair(method).draft)), 1)

@@ -1,14 +1,11 @@
-"""The survey's results as files: the log of a run, the JSON that is kept, and the page made from it."""
+"""The survey's results as files: the JSON that is kept, and the page made from it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeAlias
 
 import msgspec
 
-from decoder.errors import ModelError
 from decoder.system.whole_files import write_whole
-from dynatui.lab.bench.record_log import LogFormat, LogHeader
 from dynatui.lab.tables.data import Column, Spec, of_rows
 from dynatui.lab.tables.markdown import section
 from tests.decoder.survey.trial import LOOKUP, METHODS, TOKENS, Trial
@@ -29,18 +26,7 @@ The route is the code that computes the target: native (without transformers' mo
 layers keep states), or paths (a module that takes no tree mask, and so computes each root-to-leaf path of a tree, which
 is slower). The largest difference is that of a tree node's logits from those of plain text, over the largest logit.
 
-`python -m tests.decoder.survey --output DIR` measures them and writes this page."""
-
-
-class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """All inputs that determine the results."""
-
-    transformers: str
-    tokens: int = TOKENS
-
-
-Header: TypeAlias = LogHeader[Request, None]
-FORMAT: LogFormat[Header, Trial] = LogFormat(msgspec.json.Decoder(Header | Trial), 1, "set --output to another folder")
+`python -m tests.decoder.survey` measures them and writes this page."""
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,25 +49,11 @@ def read(kept: Path = KEPT) -> Survey:
     return msgspec.json.decode(kept.read_bytes(), type=Survey)
 
 
-def merged(kept: Survey, measured: Survey) -> Survey:
-    """The kept results, with those of the measured families replaced.
-
-    Raises:
-        ModelError: The kept results belong to another release of transformers.
-    """
-    if kept.transformers != measured.transformers:
-        raise ModelError(
-            f"the kept results are those of transformers {kept.transformers}, not {measured.transformers}; leave out "
-            "--families and --replace, or install that release"
-        )
-    families = {trial.family for trial in measured.trials}
-    others = (trial for trial in kept.trials if trial.family not in families)
-    return Survey(transformers=kept.transformers, trials=in_order([*others, *measured.trials]))
-
-
-def in_order(trials: Iterable[Trial]) -> tuple[Trial, ...]:
-    """Greedy trials before sampled ones, each by family."""
-    return tuple(sorted(trials, key=lambda trial: (trial.temperature, trial.family)))
+def replaced(survey: Survey, trial: Trial) -> Survey:
+    """The results with this one: greedy trials before sampled ones, each by family."""
+    key = trial.temperature, trial.family
+    others = {(other.temperature, other.family): other for other in survey.trials}
+    return Survey(transformers=survey.transformers, trials=tuple(dict(sorted({**others, key: trial}.items())).values()))
 
 
 def markdown(survey: Survey) -> str:

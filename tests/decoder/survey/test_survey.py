@@ -1,15 +1,15 @@
 """The survey of all families: its page, its kept results, families that crash or hang, and a few measured families."""
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
 
 import pytest
 
-from decoder.errors import ModelError
 from tests.decoder.survey import __main__ as survey
-from tests.decoder.survey.results import ALL, PAGE, Survey, markdown, merged, read
+from tests.decoder.survey.results import ALL, KEPT, PAGE, Survey, markdown, read, replaced
 from tests.decoder.survey.trial import Trial, isolated
 
 
@@ -32,15 +32,13 @@ def test_a_different_text_is_a_section_of_the_page_with_the_place_of_the_differe
     assert "| llama | native | ar differs from token 3 on | not measured |" in page
 
 
-def test_results_of_some_families_replace_the_kept_ones() -> None:
+def test_a_result_replaces_the_kept_one_in_its_place() -> None:
     def trial(family: str, temperature: float, reason: str) -> Trial:
         return Trial(family=family, temperature=temperature, refused=reason)
 
-    kept = Survey(transformers="5", trials=(trial("a", 0.0, "old"), trial("b", 0.0, "old"), trial("b", 0.7, "old")))
-    found = merged(kept, Survey(transformers="5", trials=(trial("b", 0.0, "new"),)))
-    assert found.trials == (trial("a", 0.0, "old"), trial("b", 0.0, "new"))
-    with pytest.raises(ModelError, match="are those of transformers 5, not 6"):
-        merged(kept, Survey(transformers="6", trials=()))
+    kept = Survey(transformers="5", trials=(trial("a", 0.0, "old"), trial("b", 0.0, "old"), trial("a", 0.7, "old")))
+    found = replaced(kept, trial("b", 0.0, "new"))
+    assert found.trials == (trial("a", 0.0, "old"), trial("b", 0.0, "new"), trial("a", 0.7, "old"))
 
 
 def crash(family: str, temperature: float) -> Trial:
@@ -62,18 +60,16 @@ def test_a_family_that_hangs_is_killed_at_the_limit_and_is_a_result() -> None:
 
 
 @pytest.mark.soak
-def test_families_of_every_route_are_measured_and_a_second_run_measures_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ["--output", str(tmp_path), "--families", "llama,gemma2,mamba2,bart"]
-    assert survey.main(command) == 0
+def test_families_of_every_route_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kept, page = (shutil.copy(path, tmp_path) for path in (KEPT, PAGE))
+    command = ["--families", "llama,gemma2,mamba2,bart"]
+    assert survey.main(command, Path(kept), Path(page)) == 0
     lines = capsys.readouterr().out.splitlines()
-    results = dict(line.split(": ", 1) for line in lines if ", T = " in line)
+    results = dict(line.split(": ", 1) for line in lines)
     assert all(
         results[f"{family}, T = {temperature}"].startswith("exact")
         for family in ("llama", "gemma2", "mamba2")
         for temperature in ("0", "0.7")
     )
     assert results["bart, T = 0"].startswith("bart is an encoder-decoder; ")
-    assert survey.main(command) == 0
-    assert ", T = " not in capsys.readouterr().out
+    assert len(read(Path(kept)).trials) == len(read().trials)

@@ -17,9 +17,8 @@ from decoder.forward.hf import ModuleForward, traits_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.tensor_parallel.follower import replay_pass
-from decoder.tensor_parallel.leader import Leader
-from decoder.tensor_parallel.messages import Message, Pass, Words, decode
+from decoder.tensor_parallel.channel import Message, Pass
+from decoder.tensor_parallel.passes import Leader, replay_pass
 from tests.decoder.makers import TinyModels
 
 
@@ -32,8 +31,7 @@ class Replaying:
     messages: list[Message] = field(default_factory=list)
     before: Callable[[int], None] = lambda _passes: None
 
-    def send(self, words: Words) -> None:
-        message = decode(words)
+    def send(self, message: Message) -> None:
         self.messages.append(message)
         self.before(len(self.messages))
         if isinstance(message, Pass):

@@ -19,8 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from decoder.tensor_parallel.channel import Channel
-from decoder.tensor_parallel.messages import Peak, encode
+from decoder.tensor_parallel.channel import PEAK, Channel
 from decoder.tensor_parallel.ranks import Ranks
 
 def count():
@@ -34,15 +33,15 @@ counts = []
 dist.new_group = counted
 channel = Channel(Ranks(0, 1, 0, 1), torch.device("cpu"))
 counts.append(count())
-channel.send(encode(Peak()))
+channel.send(PEAK)
 channel.release()
 end = time.monotonic() + 20
-while count() > counts[0] and time.monotonic() < end:
+while count() >= counts[1] and time.monotonic() < end:
     time.sleep(0.01)  # the system takes a thread off its list a little after its end
 counts.append(count())
 print(*counts)
 """
-"""A program with one rank, the leader; prints its number of threads before each group, with both, and at the end."""
+"""A program with one rank, the leader; prints its number of threads before and with the channel, and at the end."""
 
 
 def test_no_thread_of_the_channel_is_left_after_its_release() -> None:
@@ -56,6 +55,5 @@ def test_no_thread_of_the_channel_is_left_after_its_release() -> None:
         text=True,
         check=True,
     )
-    none, one, both, after = map(int, done.stdout.split())
-    assert none < one < both
-    assert after == none
+    before, within, after = map(int, done.stdout.split())
+    assert after <= before < within

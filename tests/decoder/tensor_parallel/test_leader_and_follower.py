@@ -15,7 +15,7 @@ from decoder.events import End, Event, Round, Run, Summary
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
-from decoder.tensor_parallel.messages import Pass, Peak
+from decoder.tensor_parallel.channel import PEAK, Pass
 from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.makers import TinyModels
@@ -72,7 +72,7 @@ def test_a_run_tells_its_ranks_and_their_memory(tiny_models: TinyModels) -> None
     assert "over 2 processes" in run.path_reason
     least, most = summary.peak_bytes_by_rank
     assert most == least + 1 > 1
-    assert found.channel.messages[-1] == Peak()
+    assert found.channel.messages[-1] == PEAK
 
 
 @pytest.mark.parametrize("method", [name for name, found in METHODS.items() if found.whole_target])

@@ -18,13 +18,13 @@ from dynatui.lab.bench.sizes import Size
 from dynatui.lab.tables.text import WIDTH
 from tests.decoder.makers import TinyModels
 from tests.decoder.tensor_parallel.led_engine import Led, led
+from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, start_as
 
 TEXTS = OnTexts(
     prompts=("The tree grows",),
     config=RunConfig(max_new_tokens=12),
     methods=("dynatree", "linear"),
     settings={"dynatree": {"": DynaTree()}, "linear": {"2": Linear(2)}},
-    tensor_parallel=2,
     repeats=1,
 )
 
@@ -34,11 +34,8 @@ def found(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Led:
     """A tensor-parallel engine, returned by the patched `load_pair` of the measurement."""
     made = led(tiny_models, "llama")
 
-    def load(*_: object, tensor_parallel: int, **__: object) -> Any:
-        assert tensor_parallel == 2
-        return made.engine
-
-    monkeypatch.setattr(job, "load_pair", load)
+    start_as(FIRST_OF_TWO, monkeypatch)
+    monkeypatch.setattr(job, "load_pair", lambda *_, **__: made.engine)
     return made
 
 
@@ -109,6 +106,9 @@ def test_rounds_are_measured_with_a_draft_that_guesses(found: Led) -> None:
 
 
 @pytest.mark.parametrize("given", [{"exact": True}, {"compiled": True}])
-def test_passes_made_of_the_whole_target_are_refused_with_a_random_draft_too(given: dict[str, bool]) -> None:
-    with pytest.raises(ConfigError, match=r"the whole( target|, which)?.*--tensor-parallel"):
-        loaded_pair(None, None, device="cpu", dtype="float32", tensor_parallel=2, **given)  # type: ignore[arg-type]
+def test_passes_made_of_the_whole_target_are_refused_with_a_random_draft_too(
+    given: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_as(FIRST_OF_TWO, monkeypatch)
+    with pytest.raises(ConfigError, match=r"the whole target, which torchrun spreads"):
+        loaded_pair(None, None, device="cpu", dtype="float32", **given)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Settings that exclude tensor parallelism are refused in one sentence, before anything is loaded."""
+"""What several processes of a target exclude is refused in one sentence, before anything is loaded."""
 
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -8,43 +8,37 @@ import torch
 
 from decoder import RunConfig, load_pair
 from decoder.errors import ConfigError
-from decoder.tensor_parallel import check, target
-from decoder.tensor_parallel.ranks import VARIABLES, Ranks, in_group, ranks_of
+from decoder.tensor_parallel import check
+from decoder.tensor_parallel.ranks import VARIABLES, Ranks, ranks_here
 from tests import tiny
 from tests.decoder.makers import TinyModels
+from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, require_spreadable, start_as, variables
 from tests.eagle3_checkpoints import name as head_of
-
-TWO = Ranks(0, 2, local=0, local_count=2)
 
 
 @pytest.fixture
 def _first_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in TWO.variables().items():
-        monkeypatch.setenv(name, value)
+    start_as(FIRST_OF_TWO, monkeypatch)
 
 
 def test_ranks_are_what_torchrun_tells() -> None:
     found = Ranks(3, 4, local=1, local_count=2)
-    assert in_group(found.variables())
-    assert ranks_of(4, found.variables()) == found
-    assert (TWO.leads, found.leads) == (True, False)
+    assert ranks_here(variables(found)) == found
+    assert (FIRST_OF_TWO.leads, found.leads) == (True, False)
 
 
 @pytest.mark.parametrize("missing", VARIABLES)
-def test_a_process_that_nobody_has_told_its_rank_is_refused(missing: str) -> None:
-    variables = {name: value for name, value in TWO.variables().items() if name != missing}
-    with pytest.raises(ConfigError, match="torchrun --nproc-per-node 2"):
-        ranks_of(2, variables)
+def test_a_process_that_nobody_has_told_its_rank_is_alone(missing: str) -> None:
+    assert ranks_here({name: value for name, value in variables(FIRST_OF_TWO).items() if name != missing}) is None
 
 
-def test_another_number_of_processes_than_asked_for_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--tensor-parallel is 4, but WORLD_SIZE says that 2"):
-        ranks_of(4, TWO.variables())
+def test_one_process_of_one_is_as_good_as_alone() -> None:
+    assert ranks_here(variables(Ranks(0, 1, local=0, local_count=1))) is None
 
 
 def test_a_rank_that_is_no_number_is_refused() -> None:
     with pytest.raises(ConfigError, match="RANK is 'one'"):
-        ranks_of(2, TWO.variables() | {"RANK": "one"})
+        ranks_here(variables(FIRST_OF_TWO) | {"RANK": "one"})
 
 
 @pytest.mark.parametrize(
@@ -58,13 +52,13 @@ def test_a_rank_that_is_no_number_is_refused() -> None:
 )
 def test_a_target_that_cannot_be_shared_is_refused(family: str, count: int, said: str) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
-        check.require_plan("tiny", tiny.FAMILIES[family](), count)
+        require_spreadable(tiny.FAMILIES[family](), count)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("family", ["llama", "neox", "qwen3"])
 def test_a_target_whose_heads_divide_is_not(family: str) -> None:
-    check.require_plan("tiny", tiny.FAMILIES[family](), 2)
+    require_spreadable(tiny.FAMILIES[family]())
 
 
 def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
@@ -83,51 +77,33 @@ def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:
         def num_key_value_heads(self) -> int:
             raise RuntimeError("it differs from layer to layer")
 
-    with pytest.raises(ConfigError, match="uneven has 1 key and value heads, which 2 processes"):
-        check.require_plan("uneven", Uneven(), 2)
+    with pytest.raises(ConfigError, match="has 1 key and value heads, which 2 processes"):
+        require_spreadable(Uneven())
+
+
+def test_the_missing_package_is_named_with_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"need the package accelerate, .*; install dynatui\[tensor-parallel\]"):
+        require_spreadable(tiny.FAMILIES["llama"]())
 
 
 def test_more_processes_than_devices_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "choose_device", torch.device)
     monkeypatch.setattr(check, "device_count", lambda: 1)
-    with pytest.raises(
-        ConfigError, match="2 processes of --tensor-parallel run on this machine, which has only 1 CUDA"
-    ):
-        check.require_devices("cuda", TWO)
-    check.require_devices("cuda", Ranks(1, 2, local=0, local_count=1))
+    with pytest.raises(ConfigError, match="2 processes of the target run on this machine, which has only 1 CUDA"):
+        check.rank_device(FIRST_OF_TWO, "cuda")
+    assert check.rank_device(Ranks(1, 2, local=0, local_count=1), "cuda") == torch.device("cuda", 0)
 
 
 def test_a_cpu_beside_accelerators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     with pytest.raises(ConfigError, match="set CUDA_VISIBLE_DEVICES to an empty value"):
-        check.require_devices("cpu", TWO)
+        check.rank_device(FIRST_OF_TWO, "cpu")
 
 
 def test_one_device_for_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="give --device cuda"):
-        target.rank_device(TWO, "cuda:1")
-
-
-def test_the_missing_package_is_named_with_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"needs the package accelerate, .*; install dynatui\[tensor-parallel\]"):
-        check.require_packages()
-
-
-@pytest.mark.usefixtures("_first_of_two")
-def test_a_head_is_refused_before_its_target_is_loaded(tiny_models: TinyModels) -> None:
-    loading: list[str] = []
-    pair = tiny_models.pair(head_of("llama", "flat"))
-    with pytest.raises(ConfigError, match=r"^a drafting head reads .*; give a draft model or --draft lookup, or leave"):
-        load_pair(str(pair.target), str(pair.draft), device="cpu", tensor_parallel=2, report=loading.append)
-    assert loading == []
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_no_process_at_all_is_refused(count: int) -> None:
-    with pytest.raises(
-        ConfigError, match=f"^tensor_parallel is {count}, which is not a valid number of processes; give 1"
-    ):
-        load_pair(device="cpu", tensor_parallel=count)
+        check.rank_device(FIRST_OF_TWO, "cuda:1")
 
 
 @pytest.mark.usefixtures("_first_of_two")
@@ -136,11 +112,19 @@ def test_no_process_at_all_is_refused(count: int) -> None:
     [
         ({"exact": True}, "--exact computes with the whole target"),
         ({"compiled": True}, "--compile compiles the whole"),
+        ({"inflate": "500M"}, "--inflate makes the whole"),
         ({"run": RunConfig(("dynatree", "hf", "streaming"))}, "hf, streaming need the whole target"),
     ],
 )
 def test_a_pair_that_is_asked_for_what_needs_the_whole_target_is_not_loaded(given: dict[str, Any], said: str) -> None:
     loading: list[str] = []
     with pytest.raises(ConfigError, match=f"^{said}"):
-        load_pair(tensor_parallel=2, report=loading.append, **given)
-    assert not loading
+        load_pair(device="cpu", report=loading.append, **given)
+    assert not any("loading" in step for step in loading)
+
+
+@pytest.mark.usefixtures("_first_of_two")
+def test_a_head_is_refused_before_its_target_is_loaded(tiny_models: TinyModels) -> None:
+    pair = tiny_models.pair(head_of("llama", "flat"))
+    with pytest.raises(ConfigError, match=r"^a drafting head reads the layers of the whole target.*; leave it out, or"):
+        load_pair(str(pair.target), str(pair.draft), device="cpu", report=lambda _: pytest.fail("it is loaded"))

@@ -401,28 +401,3 @@ def test_a_device_that_is_not_there_is_a_problem() -> None:
 def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--target", "x", "doctor"]) == 2
     assert "--target is given before doctor" in capsys.readouterr().err
-
-
-def test_the_doctor_says_whether_a_target_can_be_spread() -> None:
-    told = said(found("processes", tensor_parallel=3, models=Models(device="cpu")))
-    assert "ok: 3 processes would share this CPU" in told
-    assert "ok: transformers can spread books-16m over 3 processes" in told
-
-
-def test_the_doctor_says_nothing_of_processes_that_nobody_asked_about() -> None:
-    assert found("processes") == []
-
-
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
-        ({"tensor_parallel": 4}, "books-16m has 6 attention heads, which 4 processes cannot share equally"),
-        ({"tensor_parallel": 2, "models": Models(exact=True)}, "--exact computes with the whole target"),
-        ({"tensor_parallel": 2, "models": Models(device="cuda:1")}, "--device cuda:1 is a single device"),
-    ],
-)
-def test_what_keeps_a_target_from_being_spread_is_a_problem(changed: dict[str, object], why: str) -> None:
-    report = examine(case(**changed), {"processes": doctor.processes})
-    (*_, last) = report.findings
-    assert last.verdict == "problem"
-    assert last.text.startswith(why)

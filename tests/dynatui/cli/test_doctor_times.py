@@ -44,9 +44,9 @@ def configured(folder: Path, config: dict[str, Any]) -> str:
     return str(folder)
 
 
-def found(target: str | None = None, draft: str | None = None, *, processes: int = 1, **options: Any) -> list[Finding]:
+def found(target: str | None = None, draft: str | None = None, **options: Any) -> list[Finding]:
     models = Models(target, draft, **{"device": "cpu", "dtype": "float32", **options})
-    return list(doctor_times.times(Case(models, None, lambda: "", tensor_parallel=processes)))
+    return list(doctor_times.times(Case(models, None, lambda: "")))
 
 
 def said(findings: list[Finding]) -> list[str]:
@@ -126,11 +126,6 @@ def test_a_gguf_file_beside_a_gpu_is_unknown(tmp_path: Path, monkeypatch: pytest
 def test_of_a_pair_that_other_probes_refuse_nothing_is_said(tmp_path: Path) -> None:
     assert found(None, "some/draft") == []
     assert found(str(tmp_path), "lookup") == []
-
-
-def test_a_target_over_several_processes_is_unknown() -> None:
-    (line,) = said(found(processes=2))
-    assert line.endswith("unknown: the target would be spread over 2 processes")
 
 
 def test_the_command_prints_them_for_the_embedded_pair(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,15 +83,12 @@ def test_of_several_ranks_the_leader_alone_serves(monkeypatch: pytest.MonkeyPatc
     class FollowsError(Exception):
         """Raised where a follower would start to follow."""
 
-    def follow(*_: object) -> None:
+    def follow(_: object) -> None:
         raise FollowsError
 
-    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(ranks, "_follow", follow)
-    monkeypatch.setattr(ranks, "_leave_signals_to_the_leader", lambda: None)
+    monkeypatch.setattr(ranks, "join", follow)
     with pytest.raises(FollowsError):
-        cli.main([*HEADLESS, "--tensor-parallel", "2", "--metrics-port", str(taken)])
+        cli.main([*HEADLESS, "--metrics-port", str(taken)])
 
 
 def test_who_only_follows_serves_nothing(capsys: pytest.CaptureFixture[str], recorded: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs of the program over several processes (tensor parallelism) that never outlive their test."""
+"""Runs of the program over several processes that torchrun starts; they never outlive their test."""
 
 import json
 import os
@@ -61,6 +61,11 @@ def ended_run(command: Sequence[str], cwd: Path) -> Ended:
     return Ended(process.returncode, printed.decode(), errors.decode())
 
 
+def torchrun(asked: Sequence[str], count: int = 2) -> list[str]:
+    """Python's arguments that run the program with these arguments in `count` processes."""
+    return ["-m", "torch.distributed.run", "--nproc-per-node", str(count), "-m", "dynatui", *asked]
+
+
 def decoded(command: Sequence[str], cwd: Path) -> dict[str, Any]:
     """Parsed JSON output of a run without a screen in a new process."""
     done = ended_run([*command, "--json"], cwd)
@@ -83,7 +88,7 @@ def tokens(found: dict[str, Any]) -> dict[str, list[int]]:
 
 def spread_as_whole(asked: Sequence[str], count: int, cwd: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     """Checks that a run over `count` processes writes the same text as a run in one; returns the former's output."""
-    spread = decoded(["-m", "dynatui", *asked, "--tensor-parallel", str(count)], cwd)
+    spread = decoded(torchrun(asked, count), cwd)
     assert tokens(spread) == tokens(decoded_here(asked, capsys))
     assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
     return spread

@@ -10,7 +10,6 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui.lab.commands.bench_result import Measured, _append, run_and_report
-from dynatui.terminal import last_word
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 
 DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
@@ -126,13 +125,3 @@ def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
     assert path.read_text() == LINE
-
-
-def test_what_another_process_tells_is_not_told_again(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with last_word.shared() as word:
-        assert word.claimed()
-        monkeypatch.setenv(last_word.VARIABLE, str(word.pipe))
-        assert run_and_report(measured(signal.SIGINT, signal.SIGTERM, signal.SIGINT), None) == 130
-    assert capsys.readouterr().err == ""

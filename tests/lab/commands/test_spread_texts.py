@@ -3,10 +3,7 @@
 import json
 import math
 import re
-import signal
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,17 +12,16 @@ from decoder.events import Round
 from dynatui import main as cli
 from dynatui.record.reader import read
 from tests.decoder.broken_targets import damaged
-from tests.dynatui.rank_processes import seconds_until_gone, wait_for_ranks
 from tests.lab.commands.spread_runs import (
     FLOAT32,
     SPREAD,
     decoded,
     decoded_here,
     ended_run,
-    environment,
     models,
     spread_as_whole,
     tokens,
+    torchrun,
 )
 from tests.tiny import SPECIAL, VOCABULARY, TinyPair, spread_pair
 
@@ -83,8 +79,7 @@ def test_two_processes_that_torchrun_has_started_write_what_one_writes(
 ) -> None:
     asked = [*models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
     asked += ["--methods", "ar,dynatree,auto"]
-    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2", "-m", "dynatui"]
-    spread = decoded([*torchrun, *asked, "--tensor-parallel", "2"], tmp_path)
+    spread = decoded(torchrun(asked), tmp_path)
     assert tokens(spread) == tokens(decoded_here(asked, capsys))
     assert all(figures["identical_to_ar"] is not False for figures in spread["methods"].values())
     assert spread["ranks"] == ["cpu"] * 2
@@ -99,8 +94,8 @@ def test_logits_without_a_choice_end_every_method_over_several_processes(
     text = tokens(decoded_here([*models(pairs["llama"]), *asked], capsys))["ar"]
     token = next(token for place, token in enumerate(text[3:], 3) if token not in text[:place])
     broken = TinyPair(damaged(pairs["llama"].target, tmp_path / "broken", token, math.nan), pairs["llama"].draft)
-    done = ended_run(["-m", "dynatui", *models(broken), *asked, "--json", "--tensor-parallel", "2"], tmp_path)
-    assert done.code == 3
+    done = ended_run(torchrun([*models(broken), *asked, "--json"]), tmp_path)
+    assert done.code != 0
     found = json.loads(done.printed)
     for method, figures in found["methods"].items():
         assert figures["tokens"] == text[: len(figures["tokens"])], method
@@ -127,7 +122,7 @@ def test_methods_are_measured_over_several_processes(
     kept, whole = tmp_path / "speed.jsonl", tmp_path / "whole.jsonl"
     asked = ["bench", "speed", *models(pairs["llama"]), "--prompt", "The tree grows", "--max-new-tokens", "12"]
     asked += ["--repeats", "1", "--methods", "auto,linear", "--no-baselines", *further]
-    done = ended_run(["-m", "dynatui", *asked, "--tensor-parallel", "2", "--json", str(kept)], tmp_path)
+    done = ended_run(torchrun([*asked, "--json", str(kept)]), tmp_path)
     assert done.code == 0, done.errors
     assert cli.main([*asked, "--json", str(whole)]) == 0
     (spread,) = map(json.loads, kept.read_text().splitlines())
@@ -137,35 +132,11 @@ def test_methods_are_measured_over_several_processes(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_measurement_tells_what_everyone_went_through(tmp_path: Path, number: signal.Signals) -> None:
-    kept = tmp_path / "speed.jsonl"
-    asked = ["-m", "dynatui", "bench", "speed", *FLOAT32, "--prompt", "The tree grows", "--methods", "auto,linear"]
-    asked += ["--max-new-tokens", "64", "--repeats", "900", "--json", str(kept), "--tensor-parallel", "2"]
-    with (tmp_path / "said").open("w+") as said:
-        process = subprocess.Popen([sys.executable, *asked], env=environment(), stdout=subprocess.PIPE, stderr=said)
-        try:
-            ranks = wait_for_ranks(process.pid, 2)
-            while "turns" not in (tmp_path / "said").read_text():
-                assert process.poll() is None
-                time.sleep(0.1)
-            process.send_signal(number)
-            printed, _ = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    seconds_until_gone(list(ranks.values()))
-    assert process.returncode == 130
-    assert b"INTERRUPTED: the results below are from" in printed
-    assert json.loads(kept.read_text())["rows"]
-
-
-@pytest.mark.soak
 def test_rounds_after_texts_of_given_lengths_are_measured_over_several_processes(
     pairs: dict[str, TinyPair], tmp_path: Path
 ) -> None:
     sizes = ["--context", "8,24", "--trees", "1x2,2x4", "--repeats", "1", "--max-new-tokens", "4"]
-    command = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), *sizes, "--tensor-parallel", "2"]
-    done = ended_run(command, tmp_path)
+    done = ended_run(torchrun(["bench", "speed", *models(pairs["llama"]), *sizes]), tmp_path)
     assert done.code == 0, done.errors
     assert "Growth relative to 8 tokens:" in done.printed
 
@@ -175,9 +146,16 @@ def test_a_measurement_that_torchrun_has_started_is_one_and_kept_once(
     pairs: dict[str, TinyPair], tmp_path: Path
 ) -> None:
     kept = tmp_path / "speed.jsonl"
-    asked = ["-m", "dynatui", "bench", "speed", *models(pairs["llama"]), "--prompt", "x", "--methods", "ar"]
-    asked += ["--max-new-tokens", "8", "--repeats", "1", "--json", str(kept), "--tensor-parallel", "2"]
-    done = ended_run(["-m", "torch.distributed.run", "--nproc-per-node", "2", *asked], tmp_path)
+    asked = ["bench", "speed", *models(pairs["llama"]), "--prompt", "x", "--methods", "ar"]
+    done = ended_run(torchrun([*asked, "--max-new-tokens", "8", "--repeats", "1", "--json", str(kept)]), tmp_path)
     assert done.code == 0, done.errors
     assert done.printed.count("same as ar") == 1
     assert len(kept.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("asked", [("--methods", "hf,ar"), ("--device", "cuda:0")], ids=" ".join)
+def test_what_several_processes_cannot_do_ends_all_of_them(asked: tuple[str, ...], tmp_path: Path) -> None:
+    done = ended_run(torchrun(["--headless", "--prompt", "x", *asked]), tmp_path)
+    assert done.code != 0
+    assert done.printed == ""
+    assert "hf needs the whole target" in done.errors or "--device cuda:0 is a single device" in done.errors

@@ -10,8 +10,8 @@ import torch
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
-from decoder.models.eagle3.checkpoint import load_head
-from decoder.models.eagle3.config import head_shape
+from decoder.models.eagle3_config import head_shape
+from decoder.models.heads import load_head
 from decoder.tree import TokenTree
 from dynatui.lab.training import corpus, loop, recipe
 from dynatui.lab.training.head import TrainedHead, head_loss

@@ -483,7 +483,8 @@ def test_a_text_that_fills_the_context_ends_as_plain_decoding_ends(
 def by_module(dtype: str) -> Engine:
     """The embedded pair in exact mode; its models run as Hugging Face modules."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+        patch.setattr("decoder.models.checkpoints.is_embedded", lambda _: False)
+        patch.setattr("decoder.models.checkpoints._on_device", lambda model: model)
         patch.setattr(models, "native_on_cpu", lambda *_: None)
         return load_pair(device="cpu", dtype=dtype, exact=True)
 

@@ -13,9 +13,9 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.states import StateCache
 from decoder.forward.static.hf import ModuleStatic
 from decoder.run import decoding_path
-from decoder.tensor_parallel.check import require_plan
 from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
 from tests.decoder.recurrent_families import config_of, target_of
+from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 
 FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
 """Mask of a root, two children, and a child of the first."""
@@ -123,5 +123,5 @@ def test_rounds_on_a_device_with_graphs_are_expected_to_be_the_host_s(monkeypatc
 
 
 def test_tensor_parallel_targets_refuse_states() -> None:
-    with pytest.raises(ConfigError, match=r"tiny keeps states.*leave out --tensor-parallel"):
-        require_plan("tiny", config_of("qwen3_next"), 2)
+    with pytest.raises(ConfigError, match=r"keeps states.*start one process"):
+        require_spreadable(config_of("qwen3_next"))

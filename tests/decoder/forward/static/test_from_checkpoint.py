@@ -1,4 +1,4 @@
-"""The static form for CUDA graphs is read from a checkpoint layer by layer, without making a module."""
+"""The static form for CUDA graphs takes the place of a loaded module layer by layer."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 from decoder import load_pair
 from decoder.errors import PairError
+from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
@@ -82,7 +83,7 @@ def test_no_more_than_one_layer_is_held_twice(family: str, dtype: torch.dtype, t
     with Live() as live:
         model = load_model(str(tmp_path), CPU, dtype)
     assert isinstance(model.runs_by, NativeModel)
-    look = checkpoints.load_config(str(tmp_path))
+    look = Architecture.of(config)
     whole = weight_bytes(look, dtype)
     assert live.most <= whole * 1.1 + reading_bytes(look, dtype)
     assert reading_bytes(look, dtype) < whole / 2
@@ -96,8 +97,8 @@ def test_where_there_is_no_room_to_read_it_a_model_runs_by_its_module(
     asked: list[tuple[torch.device, int]] = []
     monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *given: asked.append(given))
     folder = str(tiny_models.pair("neox").target)
-    model, look = load_model(folder, CPU, torch.bfloat16), checkpoints.load_config(folder)
-    assert asked == [(CPU, weight_bytes(look, torch.bfloat16) + reading_bytes(look, torch.bfloat16))]
+    model, look = load_model(folder, CPU, torch.bfloat16), Architecture.of(checkpoints.load_config(folder))
+    assert asked == [(CPU, reading_bytes(look, torch.bfloat16))]
     assert isinstance(model.runs_by, ModuleForward)
     assert model.hf.loaded is not None
     monkeypatch.setattr("decoder.forward.static.static_forward.has_room", lambda *_: False)

@@ -17,12 +17,12 @@ from decoder.forward.whole_paths import PathForward
 from decoder.models.compatibility import check_architecture, probe
 from decoder.run import decoding_path
 from decoder.run.decoding_path import PATHS, expected_path
-from decoder.tensor_parallel.check import require_plan
 from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.any_family import PROMPT, decoded, engine_of, greedy
 from tests.decoder.fixed_tree import largest_difference, plain
 from tests.decoder.path_families import BY_TRIAL, FAMILIES, FURTHER, USUAL, target_of
+from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 
 COUNT = 32
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")
@@ -163,5 +163,5 @@ def test_what_needs_rows_refuses_whole_paths() -> None:
         model.streaming(2, 8)
     with pytest.raises(PairError, match="a module that computes whole paths"):
         static_forward(model)
-    with pytest.raises(ConfigError, match=r"tiny keeps a cache of its own.*leave out --tensor-parallel"):
-        require_plan("tiny", target("bloom").config, 2)
+    with pytest.raises(ConfigError, match=r"keeps a cache of its own.*start one process"):
+        require_spreadable(target("bloom").config)

@@ -45,7 +45,7 @@ FEW = (None, Linear(2))
 @pytest.fixture
 def _as_on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models run as Hugging Face modules, as on devices other than a CPU."""
-    monkeypatch.setattr("decoder.models.checkpoints.known_traits", lambda *_: None)
+    monkeypatch.setattr("decoder.models.checkpoints._on_device", lambda model: model)
     monkeypatch.setattr("decoder.forward.language_model.native_on_cpu", lambda *_: None)
 
 

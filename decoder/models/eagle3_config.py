@@ -5,17 +5,26 @@ layout, of the speculators library, has the fields of the layer within `transfor
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Literal
 
 import msgspec
 
-from decoder.errors import ModelError, quoted
+from decoder.errors import ModelError
 from decoder.heads.eagle3 import KIND, HeadShape
+from decoder.models.checkpoint_files import content_of
 from decoder.models.checkpoints import display_name
-from decoder.models.head_config import QWEN3_HEAD, REMEDY, LayerFields, architecture_of, fields_of, kind_of
-from decoder.models.known_checkpoint import content_of
-from decoder.models.known_config import Count, LayerCount, Token
+from decoder.models.head_config import (
+    QWEN3_HEAD,
+    REMEDY,
+    Count,
+    LayerCount,
+    LayerFields,
+    Token,
+    architecture_of,
+    ascending,
+    fields_of,
+    kind_of,
+)
 
 NESTED = "eagle3", "peagle"
 """Values of `speculators_model_type` that name EAGLE-3 and P-EAGLE heads."""
@@ -24,15 +33,13 @@ USUAL_GUESSES = 8
 
 
 class Layer(LayerFields, frozen=True, kw_only=True):
-    """Configuration fields of the head's decoder layers."""
-
     model_type: Literal["llama", "qwen3"] = "llama"
     num_hidden_layers: LayerCount = 1
     layer_types: list[Literal["full_attention"]] | None = None
 
 
 class Nested(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the head that a flat configuration may contain in an object `eagle_config`."""
+    """The object `eagle_config` in a flat configuration."""
 
     eagle_aux_hidden_state_layer_ids: list[Token] | None = None
     use_aux_hidden_state: bool = True
@@ -40,20 +47,14 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Proposals(msgspec.Struct, frozen=True):
-    """Field of a proposal method in a nested configuration."""
-
     speculative_tokens: Count | None = None
 
 
 class Speculation(msgspec.Struct, frozen=True):
-    """Field of `speculators_config` in a nested configuration."""
-
     proposal_methods: list[Proposals] | None = None
 
 
-class Fields(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head, apart from its decoder layers."""
-
+class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
     architectures: list[str] | None = None
     speculators_model_type: str | None = None
     transformer_layer_config: Layer | None = None
@@ -74,11 +75,7 @@ class Fields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head_shape(name: str) -> HeadShape | None:
-    """Configuration of the EAGLE-3 head in a hub id or folder; None if the checkpoint is not an EAGLE-3 head.
-
-    Raises:
-        ModelError: The head's configuration is invalid.
-    """
+    """The EAGLE-3 head in a hub id or folder; None if there is another checkpoint, ModelError if it is invalid."""
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
         return None
@@ -86,12 +83,8 @@ def head_shape(name: str) -> HeadShape | None:
 
 
 def shape_of(shown: str, content: bytes) -> HeadShape:
-    """Configuration of an EAGLE-3 head from its config.json; `shown` is the head's name for messages.
-
-    Raises:
-        ModelError: The configuration is invalid.
-    """
-    fields = fields_of(shown, KIND, content, Fields)
+    """The EAGLE-3 head of a config.json; `shown` is its name for messages. Raises ModelError if it is invalid."""
+    fields = fields_of(shown, KIND, content, HeadFields)
     return _shape(shown, fields, fields.transformer_layer_config or fields_of(shown, KIND, content, Layer))
 
 
@@ -102,11 +95,10 @@ def _is_head(content: bytes) -> bool:
 
 
 def _names(architectures: Sequence[str] | None, word: str) -> bool:
-    """Whether one of the architectures has this word in its name."""
     return any(word in architecture.lower() for architecture in architectures or ())
 
 
-def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
+def _shape(name: str, fields: HeadFields, layer: Layer) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
         raise ModelError(
@@ -136,16 +128,12 @@ def _shape(name: str, fields: Fields, layer: Layer) -> HeadShape:
     )
 
 
-def _guesses(fields: Fields) -> int:
-    """Number of tokens that a P-EAGLE head guesses in one pass."""
+def _guesses(fields: HeadFields) -> int:
     methods = fields.speculators_config and fields.speculators_config.proposal_methods
     return (methods[0].speculative_tokens if methods else None) or USUAL_GUESSES
 
 
-def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> None:
-    """Raises ModelError for a P-EAGLE head without a mask token, for a mask token outside the target's vocabulary, and
-    for an EAGLE-3 head of several layers.
-    """
+def _check_masks(name: str, fields: HeadFields, layer: Layer, mask: int | None) -> None:
     if mask is None and (fields.speculators_model_type == "peagle" or _names(fields.architectures, "peagle")):
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
     if mask is None and layer.num_hidden_layers > 1:
@@ -160,14 +148,9 @@ def _check_masks(name: str, fields: Fields, layer: Layer, mask: int | None) -> N
         )
 
 
-def _target_layers(name: str, fields: Fields, nested: Nested) -> tuple[int, ...] | None:
+def _target_layers(name: str, fields: HeadFields, nested: Nested) -> tuple[int, ...] | None:
     """Target layers whose inputs the head reads. `eagle_config` lists layers by their outputs, so 1 is added."""
     layers = fields.eagle_aux_hidden_state_layer_ids
     if not layers:
         layers = [layer + 1 for layer in nested.eagle_aux_hidden_state_layer_ids or ()]
-    if any(low >= high for low, high in pairwise(layers)):
-        raise ModelError(
-            f"the configuration of {name} says that eagle_aux_hidden_state_layer_ids is {quoted(layers)}, but it must "
-            "be in ascending order; download the head again"
-        )
-    return tuple(layers) or None
+    return ascending(name, "eagle_aux_hidden_state_layer_ids", layers, layers)

@@ -9,7 +9,6 @@ name. Knows no weights.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,23 +17,34 @@ from msgspec import Meta
 from decoder.errors import ModelError, quoted
 from decoder.forward.windows import FULL, SLIDING
 from decoder.heads.dflash_shape import BlockShape, Convolution, Correction, Markov, Selector, Swiglu
+from decoder.models.checkpoint_files import content_of
 from decoder.models.checkpoints import display_name
-from decoder.models.head_config import QWEN3_HEAD, REMEDY, Kind, LayerFields, architecture_of, fields_of, kind_of
-from decoder.models.known_checkpoint import content_of
-from decoder.models.known_config import Count, LayerCount, Token
+from decoder.models.head_config import (
+    AGAIN,
+    QWEN3_HEAD,
+    REMEDY,
+    Count,
+    Kind,
+    LayerCount,
+    LayerFields,
+    Token,
+    architecture_of,
+    ascending,
+    fields_of,
+    kind_of,
+)
 
-AGAIN = "download the head again, or choose another --draft"
 REFUSED = re.compile(
     r"(\w*attention_sink_bias|attention_value_scale|quantization_config|lilicorr_\w+|\w*xpress\w*|draft_shift"
     r"|shift_label)"
 )
-"""Pattern of the names of fields that must be absent, null, false or 0."""
+"""Fields that must be absent, null, false or 0."""
 USUAL: Mapping[str, Any] = {"is_neox_style": True, "projector_type": "dflash"}
 """Fields that must be absent, null, or equal to these values."""
 
 
 class Layers(LayerFields, frozen=True, kw_only=True):
-    """Configuration fields of the decoder layers, which are Qwen3 layers whatever `model_type` says."""
+    """These are Qwen3 layers whatever `model_type` says."""
 
     model_type: str = "qwen3"
     num_hidden_layers: LayerCount
@@ -44,7 +54,7 @@ class Layers(LayerFields, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Configuration fields of the head, apart from its decoder layers; a field that the configuration lacks is None."""
+    """Fields of the head; one that the configuration lacks is None."""
 
     target_layer_ids: list[Annotated[int, Meta(ge=-1)]] | None = None
     """Target layers whose outputs the head reads; -1 for the embedded tokens."""
@@ -72,8 +82,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nested(msgspec.Struct, frozen=True, kw_only=True):
-    """Objects within a configuration that contain fields of the head or of its layers."""
-
     dflash_config: Options | None = None
     treeflash_config: Options | None = None
     transformer_layer_config: Layers | None = None
@@ -81,14 +89,12 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Dialect:
-    """Defaults and optional parts of all heads that have the same architecture name or `speculators_model_type`."""
+    """What all heads have that share an architecture name or `speculators_model_type`."""
 
     options: Options
     """Values for fields that are missing."""
     corrections: tuple[str, ...] = ()
-    """Optional parts of the network that these heads have; each part is named by the first word of the names of its
-    fields.
-    """
+    """Optional parts of the network, named by the first word of the names of their fields."""
     fixed_window: bool = False
     """See `BlockShape`."""
 
@@ -101,8 +107,8 @@ ARCHITECTURES: Mapping[str, Dialect] = {
     "TreeFlashDraftModel": Dialect(ZLAB, ("ar",)),
     "Qwen3DSparkModel": Dialect(Options(sample_from_anchor=True, markov_rank=0), ("markov",)),
 }
-"""Flat layouts; keys are architecture names. Qwen3DSparkModel comes from DeepSpec, TreeFlashDraftModel from TreeFlash,
-and the two other layouts from z-lab.
+"""Flat layouts by architecture name: Qwen3DSparkModel of DeepSpec, TreeFlashDraftModel of TreeFlash, the others of
+z-lab.
 """
 TYPES: Mapping[str, Dialect] = {
     "dflash": Dialect(SPECULATORS, fixed_window=True),
@@ -122,14 +128,12 @@ TYPES: Mapping[str, Dialect] = {
         msgspec.structs.replace(SPECULATORS, sample_from_anchor=True, markov_rank=256), ("markov",), fixed_window=True
     ),
 }
-"""Layouts of the speculators library; keys are values of `speculators_model_type`."""
+"""Layouts of the speculators library, by `speculators_model_type`."""
 
 
 def block_shape(name: str) -> BlockShape | None:
-    """Configuration of the DFlash head in a hub id or folder; None if the checkpoint is not a DFlash head.
-
-    Raises:
-        ModelError: The head's configuration is invalid, or has an unsupported value.
+    """The DFlash head in a hub id or folder; None if there is another checkpoint, ModelError if it is invalid or
+    unsupported.
     """
     content, shown = content_of(name, "config.json"), display_name(name)
     dialect = None if content is None else _dialect(kind_of(content))
@@ -153,7 +157,6 @@ def _dialect(kind: Kind) -> Dialect | None:
 
 
 def _refuse(name: str, content: bytes) -> None:
-    """Raises ModelError if a field would change the network in an unsupported way."""
     for field, value in _entries(msgspec.json.decode(content)):
         if value is not None and ((REFUSED.fullmatch(field) and value) or USUAL.get(field, value) != value):
             raise ModelError(
@@ -162,7 +165,6 @@ def _refuse(name: str, content: bytes) -> None:
 
 
 def _entries(fields: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """All fields of a configuration, including fields of its objects."""
     for field, value in fields.items():
         yield field, value
         if isinstance(value, dict):
@@ -211,7 +213,6 @@ def _shape(name: str, dialect: Dialect, options: Options, layers: Layers) -> Blo
 
 
 def _causal(options: Options, types: Sequence[str]) -> tuple[bool, ...]:
-    """For each layer, whether attention within the block is causal."""
     if options.sliding_window_non_causal is not None:
         return tuple(kind == SLIDING and not options.sliding_window_non_causal for kind in types)
     named = (options.is_causal, options.causal, options.causal_head)
@@ -227,12 +228,7 @@ def _target_layers(name: str, dialect: Dialect, options: Options) -> tuple[int, 
             raise ModelError(f"the configuration of {name} lacks {field}; {AGAIN}")
     else:
         field, layers = "target_layer_ids", [layer + 1 for layer in options.target_layer_ids or ()]
-    if any(low >= high for low, high in pairwise(layers)):
-        raise ModelError(
-            f"the configuration of {name} says that {field} is {quoted(getattr(options, field))}, but it must be in "
-            f"ascending order; {AGAIN}"
-        )
-    return tuple(layers) or None
+    return ascending(name, field, layers, getattr(options, field))
 
 
 def _correction(dialect: Dialect, options: Options, needed: Any) -> Correction | None:
@@ -244,7 +240,6 @@ def _correction(dialect: Dialect, options: Options, needed: Any) -> Correction |
 
 
 def _check_sizes(name: str, shape: BlockShape) -> None:
-    """Raises ModelError for sizes that are out of range or do not fit each other."""
     words, width = shape.draft_vocabulary, shape.layer.hidden_size
     correction, convolution = shape.correction, shape.convolution
     for wrong, said in (

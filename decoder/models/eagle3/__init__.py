@@ -1,1 +1,0 @@
-"""Published EAGLE-3 checkpoints: configuration and weights in safetensors, read without transformers."""
