@@ -5,33 +5,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.forward.families.model import Heads
-from decoder.forward.families.native import NativeModel, Turning, turned
+from decoder.forward.families.model import Heads, Turning, turned
 from decoder.forward.families.registry import FIXED, NEOX
-from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import static_forward
-from tests.decoder.family_models import MODELS, made
+from tests.decoder.family_models import MODELS, made, static_of
 from tests.decoder.random_trees import errors
 
 IN_BFLOAT16 = ("neox", "neox, one after the other", "neox, odd heads", "llama", "qwen2", "mistral, windows of 8")
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-def static(name: str, dtype: torch.dtype) -> NativeModel:
-    form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeModel)
-    return form
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_logits_of_random_trees_are_the_module_s_in_float64(name: str) -> None:
-    form, module = static(name, torch.float64), made(name, torch.float64)
+    form, module = static_of(made(name, torch.float64)), made(name, torch.float64)
     assert max(errors(form, module, seed, module)[0] for seed in range(3)) < 1e-11
 
 
 @pytest.mark.parametrize("name", IN_BFLOAT16)
 def test_bfloat16_is_about_as_exact_as_in_the_module(name: str) -> None:
-    form, module = static(name, torch.bfloat16), made(name, torch.bfloat16)
+    form, module = static_of(made(name, torch.bfloat16)), made(name, torch.bfloat16)
     judge = made(name, torch.bfloat16).double()
     mine, its = zip(*(errors(form, module, seed, judge) for seed in range(4)), strict=True)
     assert sum(mine) < 1.5 * sum(its)
@@ -49,7 +40,7 @@ def test_a_matrix_turns_a_head_and_keeps_it_too(rotated: int) -> None:
 
 @torch.no_grad()
 def test_rows_at_one_position_are_turned_alike_in_bfloat16() -> None:
-    form = static("llama", torch.bfloat16)
+    form = static_of(made("llama", torch.bfloat16))
     cache = form.new_cache(16)
     form.read(cache, [1, 2, 3])
     first, second = form.forward(cache, [4, 4], [3, 3], np.eye(2, dtype=np.bool_))
