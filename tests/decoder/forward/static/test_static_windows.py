@@ -7,14 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.forward.families.native import NativeModel
-from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import StaticForward, static_forward
+from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
-from tests.decoder.family_models import made
+from tests.decoder.family_models import made, static_of
 from tests.decoder.random_trees import errors, path
 
 WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
@@ -23,16 +21,10 @@ SLOTS = 256
 PARENTS = [0, 0, 0, 1, 1, 2, 5, 3]
 """Parent of each tree node, of the root the root itself; the tree is shallower than the windows."""
 FORMS: dict[str, Callable[[Any], StaticForward]] = {
-    "native": lambda module: static_forward(LanguageModel.of_module(module, "native")),
-    "native, for a compiler": lambda module: native(module).for_a_compiler(),
+    "native": static_of,
+    "native, for a compiler": lambda module: static_of(module).for_a_compiler(),
     "module": ModuleStatic,
 }
-
-
-def native(module: Any) -> NativeModel:
-    form = static_forward(LanguageModel.of_module(module, "native"))
-    assert isinstance(form, NativeModel)
-    return form
 
 
 @torch.no_grad()
@@ -68,12 +60,12 @@ def test_text_and_tree_beyond_the_windows_have_the_logits_of_the_module(name: st
 def test_rounds_of_the_host_take_trees_that_are_deeper_than_windows(name: str) -> None:
     module = made(name, torch.float64)
     for seed in range(5):
-        assert errors(native(module), module, seed, module)[0] < 1e-10
+        assert errors(static_of(module), module, seed, module)[0] < 1e-10
 
 
 @pytest.mark.parametrize("name", ["mistral", "qwen2"])
 @torch.no_grad()
 def test_layers_without_windows_have_rotations_and_nothing_else_in_their_tables(name: str) -> None:
-    form = native(made(name))
+    form = static_of(made(name))
     store = form.new_store(16)
     assert form.rotation(store, torch.arange(3)).shape[3] == form.rotary.width // 2
