@@ -202,7 +202,7 @@ def _by_module(
 @contextmanager
 def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
     """Each layer of the module computes in float32 on a device; weights are converted layer by layer."""
-    handles = [hook for called, members in _layers(module) for hook in _InFloat32(members, device).hooks(called)]
+    handles = [hook for called, members in _layers(module) for hook in _in_float32(called, members, device)]
     try:
         yield
     finally:
@@ -222,28 +222,21 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
             yield child, list(child.modules())
 
 
-class _InFloat32:
-    """Converts the weights of `members` to float32 before a call of a module, and restores them after it."""
+def _in_float32(called: nn.Module, members: Sequence[nn.Module], device: torch.device) -> list[Any]:
+    """Hooks that convert the weights of `members` to float32 before a call of a module, and restore them after it."""
+    was: list[tuple[dict[str, Any], str, Tensor]] = []
 
-    def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
-        self._members, self._device = members, device
-        self._was: list[tuple[dict[str, Any], str, Tensor]] = []
-
-    def hooks(self, called: nn.Module) -> list[Any]:
-        return [
-            called.register_forward_pre_hook(self._begin),
-            called.register_forward_hook(self._end, always_call=True),
-        ]
-
-    def _begin(self, *_: object) -> None:
-        for part in self._members:
+    def begin(*_: object) -> None:
+        for part in members:
             tables: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)  # noqa: SLF001 - the only way to them
             for table in tables:
-                self._was += [(table, name, tensor) for name, tensor in table.items() if tensor is not None]
-        for table, name, tensor in self._was:
-            table[name] = tensor.to(self._device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
+                was.extend((table, name, tensor) for name, tensor in table.items() if tensor is not None)
+        for table, name, tensor in was:
+            table[name] = tensor.to(device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
 
-    def _end(self, *_: object) -> None:
-        for table, name, tensor in self._was:
+    def end(*_: object) -> None:
+        for table, name, tensor in was:
             table[name] = tensor
-        self._was = []
+        was.clear()
+
+    return [called.register_forward_pre_hook(begin), called.register_forward_hook(end, always_call=True)]
