@@ -25,6 +25,7 @@ class HfModule:
         """`load` is None if the module cannot be loaded again."""
         self._device = traits.device
         self._skeleton = traits.skeleton
+        # A module's own source would keep its weights in memory.
         self._source = traits.source if module is None else None
         self._load = load
         self._module = module
@@ -152,7 +153,7 @@ class OnDemand(Wrapped):
         return self._hf.forward_form()
 
 
+# All need transformers.
 _hf = functools.partial(imported, "decoder.forward.hf")
 _recurrent = functools.partial(imported, "decoder.forward.recurrent.forward")
 _whole_paths = functools.partial(imported, "decoder.forward.whole_paths")
-"""All need transformers."""

@@ -135,11 +135,7 @@ class Judge:
 
 
 def verdict(
-    logits: Float[Tensor, "V"],
-    rivals: tuple[int, int],
-    error: float,
-    position: int,
-    noise: GumbelNoise | None = None,
+    logits: Float[Tensor, "V"], rivals: tuple[int, int], error: float, position: int, noise: GumbelNoise | None = None
 ) -> Verdict:
     """`error` is the largest rounding error of a logit."""
     scores, at_edge = logits, False

@@ -56,10 +56,7 @@ def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dt
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
-    halves, neighbours = (
-        (slice(0, count), slice(count, 2 * count)),
-        (slice(0, 2 * count, 2), slice(1, 2 * count, 2)),
-    )
+    halves, neighbours = ((slice(0, count), slice(count, 2 * count)), (slice(0, 2 * count, 2), slice(1, 2 * count, 2)))
     turns = (KeyTurn(frequencies.cpu(), *pair) for pair in (halves, neighbours))
     allowed = (0.1 if dtype in HALF else 1e-3) * _largest(there)
     return next((turn for turn in turns if bool((_largest(turn(near, [far]) - there) <= allowed).all())), None)

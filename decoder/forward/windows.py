@@ -64,10 +64,7 @@ class Windows:
     """Attention type of each cached layer."""
 
     def masks(
-        self,
-        seen: Bool[np.ndarray, "N S"],
-        queries: Int[np.ndarray, "N"],
-        keys: Int[np.ndarray, "S"],
+        self, seen: Bool[np.ndarray, "N S"], queries: Int[np.ndarray, "N"], keys: Int[np.ndarray, "S"]
     ) -> Mapping[str, Bool[np.ndarray, "N S"]]:
         """Mask of each layer type, from the mask `seen` of full attention."""
         if not self.sizes:

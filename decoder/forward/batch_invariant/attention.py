@@ -83,9 +83,6 @@ def _of_module(
     kept = key.shape[1]
     scaled = query[0].double() * (query.shape[3] ** -0.5 if scaling is None else scaling)
     attended = attend(
-        scaled.unflatten(0, (kept, heads // kept)),
-        key[0].double(),
-        value[0].double(),
-        attention_mask[0, 0].double(),
+        scaled.unflatten(0, (kept, heads // kept)), key[0].double(), value[0].double(), attention_mask[0, 0].double()
     )
     return attended.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

@@ -14,12 +14,7 @@ from torch import Tensor
 from decoder.errors import PairError
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.native import NativeModel
-from decoder.forward.families.registry import (
-    native_model,
-    only_compiled,
-    reading_bytes,
-    weight_bytes,
-)
+from decoder.forward.families.registry import native_model, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.layer_kinds import UNCAPTURED
 from decoder.forward.windows import Windows
 from decoder.system.device import has_room, without_gradients

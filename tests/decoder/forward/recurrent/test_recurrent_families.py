@@ -10,13 +10,7 @@ from decoder import RunConfig
 from decoder.forward.recurrent.forward import RecurrentForward
 from decoder.session.protocol import Outcome
 from tests import tiny
-from tests.decoder.any_family import (
-    PROMPT,
-    counted,
-    engine_of,
-    rounds_of,
-    whole_and_layers,
-)
+from tests.decoder.any_family import PROMPT, counted, engine_of, rounds_of, whole_and_layers
 from tests.decoder.recurrent_families import FAMILIES, STEPWISE, target_of
 
 COUNT = 60

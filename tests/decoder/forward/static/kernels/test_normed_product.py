@@ -46,11 +46,7 @@ def drawn(
 
 
 def check(
-    rows: Tensor,
-    norm: LayerNorm | RmsNorm,
-    linear: Linear,
-    activation: Activation | None,
-    multiprocessors: int = H200,
+    rows: Tensor, norm: LayerNorm | RmsNorm, linear: Linear, activation: Activation | None, multiprocessors: int = H200
 ) -> None:
     """Kernel and plain functions give the same columns, and neither changes the rows."""
     before = rows.clone()
