@@ -28,6 +28,7 @@ from decoder.forward.batch_invariant.pass_sizes import (
     padded,
     parts,
 )
+from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
@@ -572,3 +573,23 @@ def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> 
     ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), "The tree grows")
     first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
     assert torch.equal(first.kept["linear"], last.kept["linear"])
+
+
+@pytest.mark.parametrize("twin", [Engine.batch_invariant, Engine.fastest])
+def test_a_twin_begins_with_no_costs(tiny_models: TinyModels, twin: Callable[[Engine], Engine]) -> None:
+    known: Any = {512: "costs"}
+    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16"), costs=known)
+    made = twin(pair)
+    assert not made.costs
+    assert (made.acceptance, made.threads) == (pair.acceptance, pair.threads)
+
+
+def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doubled(*parts: Any) -> Tensor:
+        return 2 * attend(*parts)
+
+    monkeypatch.setattr("decoder.forward.batch_invariant.attention.attend", doubled)
+    with pytest.raises(PairError, match="computes different logits for a draft tree"):
+        tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").batch_invariant()
