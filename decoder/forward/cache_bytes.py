@@ -15,9 +15,7 @@ INDEXED = frozenset({"indexed_attention", "minimax_m3_sparse"})
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of all keys and values, as our cache stores them; and without those that ring buffers for windows would
-    drop.
-    """
+    """Bytes of all keys and values, as our cache stores them; and without those that ring buffers would drop."""
     windows = windows_of(config)
     shared = getattr(config, "num_kv_shared_layers", None) or 0
     owners = windows.layers[: len(windows.layers) - shared]

@@ -95,9 +95,7 @@ class Layers(Cache):
 
 
 class Appending(Layers):
-    """Writes new rows after the rows in use, but does not change `cache.used`; `cache.settle` must follow the first
-    pass.
-    """
+    """Writes new rows after the rows in use, which the caller counts; `cache.settle` must follow the first pass."""
 
     def __init__(
         self, cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None

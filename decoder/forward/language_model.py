@@ -122,9 +122,8 @@ class LanguageModel:
         return self.runs_by.new_cache(capacity)
 
     def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
-        """Logits of N new rows, which are appended to the cache. All of its committed rows are visible to every new
-        row; `visible`, shape (N, M), tells which of the last M rows, drafted and new, each new row attends to. Siblings
-        have the same position.
+        """Logits of N new rows, which are appended to the cache; they see all committed rows and, of the last M rows,
+        those marked in `visible`, of shape (N, M). Siblings have the same position.
         """
         return self.runs_by.forward(cache, tokens, positions, visible)
 
@@ -145,9 +144,7 @@ class LanguageModel:
         return twin
 
     def exact(self) -> "LanguageModel":
-        """With a form in which a row's bits do not depend on the other rows of its pass. Raises PairError if there is
-        none.
-        """
+        """A row's bits do not depend on the other rows of its pass. Raises PairError if no form is so."""
         if own := self._own_cache:
             raise PairError(
                 f"{self.name} {own}, whose bits depend on the number of rows in each pass; leave out --exact, or "
@@ -170,9 +167,7 @@ class LanguageModel:
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
     def tapped(self, states: LayerStates) -> "LanguageModel":
-        """With passes that also write the inputs of some layers to `states`. Raises PairError if the form gives no
-        access.
-        """
+        """Passes also write the inputs of some layers to `states`. Raises PairError if the form gives no access."""
         return self.with_forward(tapped(self.runs_by, states))
 
     def streaming(self, sinks: int, window: int) -> "LanguageModel":

@@ -26,9 +26,7 @@ from decoder.system.deferred import imported
 from decoder.system.device import free_bytes, has_room, memory_is_full
 
 CHUNK = 512
-"""Tokens in one pass. A model with states reads a text in one, because transformers' caches may lose the state between
-two.
-"""
+"""Tokens in one pass; a model with states reads a text in one, since caches may lose the state between two."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
 """Free memory required to load a module, as a multiple of the size of its weights."""
@@ -54,9 +52,7 @@ class Scorer:
     """Devices with too little memory for the float32 passes."""
 
     def give_way(self) -> None:
-        """Frees the copy for the next text's caches, unless its device has as much free memory as another copy would
-        need.
-        """
+        """Frees the copy for the next text's caches, unless its device has room for another copy."""
         if self.module is None:
             return
         needed = sum(weight.nbytes for weight in self.module.parameters())

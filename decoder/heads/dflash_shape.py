@@ -9,9 +9,7 @@ from decoder.forward.windows import SLIDING
 
 @dataclass(frozen=True)
 class Markov:
-    """DSpark's correction: adds a bias, the product of two factors of rank `rank` for the previous token, to the
-    logits.
-    """
+    """DSpark's correction: adds a bias, a product of two factors of rank `rank`, to the logits."""
 
     rank: int
     kind: Literal["vanilla", "gated", "rnn"] = "vanilla"

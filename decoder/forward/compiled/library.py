@@ -174,9 +174,7 @@ def best_tokens(
 
 
 def chosen_tokens(library: Library, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
-    """The best token by logits plus offsets, the first of equal ones; -1 for a row without a choice, as in
-    `best_tokens`.
-    """
+    """The best token by logits plus offsets, the first of equal ones; -1 for a row without a choice."""
     rows, vocabulary = logits.shape
     tokens = (ctypes.c_int32 * rows)()
     library.functions.dynatui_choices(

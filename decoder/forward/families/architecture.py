@@ -68,9 +68,7 @@ class Architecture:
 
     @property
     def frequencies(self) -> Float[Tensor, "R"]:
-        """In radians per position. Computed in float32 on the CPU, so that rounding is the same as in Hugging Face's
-        modules.
-        """
+        """In radians per position. Computed in float32 on the CPU, for the rounding of Hugging Face's modules."""
         rope = self.rope_parameters
         width = int(self.head_dim * rope.get("partial_rotary_factor", 1.0))
         turns: Tensor = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))

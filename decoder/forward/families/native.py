@@ -26,8 +26,7 @@ from decoder.forward.taps import Native, Note
 from decoder.forward.windows import FULL, LIMITS, Windows
 
 ALIGNED = 8
-"""Masks have a multiple of this number of columns, as attention kernels require, and so have matrices, for products in
-half precision.
+"""Masks have a multiple of this number of columns, for attention kernels; and matrices, for products in half precision.
 """
 
 
@@ -67,9 +66,7 @@ class NativeModel(Native):
         return replace(self, layers=layers, own=self.plain)
 
     def by_size(self, forms: Mapping[int, "NativeModel"]) -> "NativeModel":
-        """The same model with the layers of these forms, by the most rows that a form computes; the last computes more,
-        too.
-        """
+        """The same model with the layers of these forms, by the most rows of each; the last computes larger passes too."""
         if len(set(forms.values())) == 1:
             return next(iter(forms.values()))
         layers = zip(*(forms[rows].layers for rows in sorted(forms)), strict=True)

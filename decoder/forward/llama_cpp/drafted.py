@@ -241,9 +241,7 @@ class Paths(DraftedRows):
         return step
 
     def _way(self, leaf: int) -> list[int]:
-        """The last row of a leaf's path at which a sequence ends, or `TEXT`; then all later rows, which must be
-        computed.
-        """
+        """The last row of a leaf's path at which a sequence ends, or `TEXT`; then all rows that must be computed."""
         path = [TEXT, *self.above(leaf)]
         ends = {TEXT, *self.ends.values()}
         return path[max(number for number, row in enumerate(path) if row in ends) :]

@@ -19,9 +19,7 @@ NO_PARENT = -1
 
 
 def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> list[int]:
-    """Parents of the rows of earlier passes and of N new rows. Raises ValueError if a new row does not see exactly a
-    path.
-    """
+    """Of the rows of earlier passes and of N new rows. Raises ValueError if a new row does not see exactly a path."""
     count, recent = visible.shape
     total = len(parents) + count
     drafted = min(recent, total)
