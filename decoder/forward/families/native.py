@@ -66,7 +66,7 @@ class NativeModel(Native):
         return replace(self, layers=layers, own=self.plain)
 
     def by_size(self, forms: Mapping[int, "NativeModel"]) -> "NativeModel":
-        """The same model with the layers of these forms, by the most rows of each; the last computes larger passes too."""
+        """The same model with the layers of these forms, by their most rows; the last computes larger passes too."""
         if len(set(forms.values())) == 1:
             return next(iter(forms.values()))
         layers = zip(*(forms[rows].layers for rows in sorted(forms)), strict=True)
