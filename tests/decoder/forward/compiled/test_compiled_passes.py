@@ -36,12 +36,16 @@ TEXT = np.random.default_rng(3).integers(3, 90, 70).tolist()
 EACH = pytest.mark.parametrize("name", MODELS | COMPILED)
 
 
+def packed(module: Any) -> CompiledModel:
+    source, found = source_of(module), library()
+    assert source
+    assert found
+    return compiled_model(source, found)
+
+
 @cache
 def compiled(name: str, dtype: torch.dtype = torch.float32) -> CompiledModel:
-    source, found = source_of(made(name, dtype)), library()
-    assert source is not None
-    assert found is not None
-    return compiled_model(source, found)
+    return packed(made(name, dtype))
 
 
 @cache
@@ -157,10 +161,7 @@ def test_rows_that_would_lie_outside_memory_are_refused(tokens: list[int], start
 def test_a_weight_that_is_not_a_number_makes_logits_that_are_not_numbers() -> None:
     module = made("llama")
     module.model.embed_tokens.weight.data[7] = torch.nan
-    source, found = source_of(module), library()
-    assert source is not None
-    assert found is not None
-    model = compiled_model(source, found)
+    model = packed(module)
     logits = model.forward(model.new_cache(2), [5, 7], [0, 1], np.tri(2, dtype=np.bool_))
     assert logits.isnan().all(1).tolist() == [False, True]
     assert not logits[0].isnan().any()
@@ -193,11 +194,7 @@ def test_passes_of_two_threads_do_not_disturb_each_other(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_weights_in_half_precision_are_stored_so_and_give_the_logits_of_float32(name: str, dtype: torch.dtype) -> None:
-    half = compiled(name, dtype)
-    source, found = source_of(made(name, dtype).float()), library()
-    assert source is not None
-    assert found is not None
-    single, tree = compiled_model(source, found), Tree.at_random(4, 6)
+    half, single, tree = compiled(name, dtype), packed(made(name, dtype).float()), Tree.at_random(4, 6)
     assert torch.equal(logits_of(half, tree), logits_of(single, tree))
     right = logits_of(native_of(made(name, dtype).double()), tree)
     assert (logits_of(half, tree).double() - right).abs().max() < 2e-4
