@@ -14,8 +14,7 @@ import torch
 
 from benchmarks.stages.worker import Work
 from decoder.errors import first_line
-from decoder.forward.families.model import Heads
-from decoder.forward.families.native import LayerSlots
+from decoder.forward.families.model import Heads, LayerSlots
 from decoder.forward.static.kernels import tree_attention
 from decoder.system.device import Graphs, Mark, multiprocessors_of, without_gradients
 

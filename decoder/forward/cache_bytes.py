@@ -1,8 +1,5 @@
-"""Size of a text's cache in bytes, computed from a configuration alone by counting the numbers cached per token.
-
-Families use different configuration fields for heads and widths; the tests compare the results of these functions with
-the caches of tiny models of all families.
-Pure functions of a configuration's fields.
+"""Size of a text's cache in bytes, computed from a configuration alone by counting the numbers cached per token. The
+tests compare the results with the caches of tiny models of all families.
 """
 
 from collections.abc import Sequence
@@ -11,22 +8,14 @@ from typing import Any
 from decoder.forward.windows import attention_types, by_layers, cached, layer_types, windows_of
 
 ROWLESS = frozenset({"linear_attention", "conv", "moe", "mlp"})
-"""Layer types that cache no rows of keys and values."""
 TWICE = frozenset({"mimo_v2_flash"})
 """Model types whose sliding layers have twice as many key-value heads as the configuration states."""
 INDEXED = frozenset({"indexed_attention", "minimax_m3_sparse"})
-"""Layer types that may cache the keys of an indexer in addition to the keys and values of attention."""
+"""Layer types that may also cache the keys of an indexer."""
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Two sizes of a text's keys and values, in bytes. The first size is that of all rows, as our cache stores them.
-    The second size is that of ring buffers, which would store only a window's rows in layers with a window.
-
-    Args:
-        config: Configuration of a model.
-        tokens: Length of the text.
-        item_bytes: Bytes of one number.
-    """
+    """Bytes of all keys and values, as our cache stores them; and without those that ring buffers would drop."""
     windows = windows_of(config)
     shared = getattr(config, "num_kv_shared_layers", None) or 0
     owners = windows.layers[: len(windows.layers) - shared]
@@ -36,7 +25,7 @@ def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
 
 
 def _row_sizes(config: Any) -> Sequence[int]:
-    """How many numbers each layer caches for one token, the keys of its indexer included."""
+    """How many numbers each layer caches for one token."""
     kinds, attention = layer_types(config), attention_types(config)
     if not any(by_layers(config, "num_attention_heads")):
         return [0] * len(kinds)
@@ -48,9 +37,7 @@ def _row_sizes(config: Any) -> Sequence[int]:
 
 
 def _latents(config: Any, layers: int) -> list[int]:
-    """How many numbers each layer caches for one token if the model has latent attention, which caches one vector in
-    place of keys and values; empty for other models.
-    """
+    """The same with latent attention, which caches one vector in place of keys and values; empty for other models."""
     if not any(by_layers(config, "kv_lora_rank")):
         return []
     parts = (_by_layer(config, field, [0] * layers) for field in ("kv_lora_rank", "qk_rope_head_dim"))
@@ -84,9 +71,7 @@ def _indexer_keys(config: Any, kinds: Sequence[str]) -> list[int]:
 
 
 def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
-    """One value of a configuration field for each layer; a layer whose value is missing or 0 gets its value from
-    `usual`.
-    """
+    """A layer whose value is missing or 0 gets its value from `usual`."""
     named = by_layers(config, field)
     values = named if len(named) == len(usual) else named * len(usual)
     return [value or other for value, other in zip(values, usual, strict=True)]

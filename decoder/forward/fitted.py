@@ -8,13 +8,11 @@ neither tokenizers nor trees.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
 
@@ -24,17 +22,12 @@ NEVER = -1e4
 
 @dataclass(frozen=True)
 class Fit:
-    """Conversion between the ids of a draft model and those of its target."""
-
     known: int
-    """Number of ids that the draft model has."""
     width: int
-    """Number of ids that the target has."""
     instead: int
     """The id that the draft reads in place of an id that it lacks."""
 
     def read(self, tokens: Sequence[int]) -> Sequence[int]:
-        """The tokens as the draft reads them."""
         return [token if token < self.known else self.instead for token in tokens]
 
     def read_on_device(self, tokens: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
@@ -48,35 +41,30 @@ class Fit:
 
 
 def fit(model: LanguageModel, width: int) -> Fit | None:
-    """The conversion for a draft model of a target with `width` ids; None if the model has as many."""
+    """None if the model has as many ids."""
     return None if model.width == width else Fit(model.width, width, _read_instead(model))
 
 
 def fitted(model: LanguageModel, width: int) -> Forward:
-    """The model with `width` ids: the model itself if it has as many."""
     conversion = fit(model, width)
     return _Fitted(model, conversion) if conversion else model
 
 
 def _read_instead(model: LanguageModel) -> int:
-    """The model's first end-of-text token: it ends a part of a text, as most tokens that are added to a model do."""
+    """The first end-of-text token: it ends a part of a text, as most tokens that are added to a model do."""
     named = model.eos if isinstance(model.eos, list) else [model.eos]
     return next((token for token in named if isinstance(token, int) and 0 <= token < model.width), 0)
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """A `Forward` whose tokens and logits have the target's ids."""
-
+@dataclass(eq=False)
+class _Fitted(Forward):
     model: LanguageModel
     conversion: Fit
 
     def new_cache(self, capacity: int) -> KvCache:
         return self.model.new_cache(capacity)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         return self.conversion.logits(self.model.forward(cache, self.conversion.read(tokens), positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:

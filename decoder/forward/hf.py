@@ -1,7 +1,5 @@
-"""Hugging Face modules: their traits, their weights if the family is native, and their forward form.
-
-`ModuleForward` makes any module a `Forward`. Importing this file imports transformers, which takes longer than
-importing torch; models of native families do not need transformers.
+"""Hugging Face modules: their traits, their weights if the family is native, and their forward form. Importing this
+file imports transformers, which takes longer than importing torch.
 """
 
 import copy
@@ -23,7 +21,8 @@ from transformers.cache_utils import Cache
 
 from decoder.forward.families.architecture import Architecture, Source, Traits
 from decoder.forward.families.registry import FAMILIES, runs
-from decoder.forward.kv_cache import KEYS, VALUES, KvCache
+from decoder.forward.kv_cache import KEYS, VALUES, Ints, KvCache, Mask
+from decoder.forward.protocol import Forward
 from decoder.forward.taps import LayerStates
 from decoder.forward.windows import FULL, first_seen, longest_text, whole_mask, windows_of
 from decoder.system.device import DTYPES
@@ -34,79 +33,60 @@ FEW_ROWS = 2
 """Number of rows that every model can compute in one pass."""
 INDEXER_KEYS = "indexer keys"
 PRECISION = "dynatui_precision"
-"""Name of an attribute of modules from quantised checkpoints; the attribute describes weights and dtype in words."""
+"""Attribute of modules from quantised checkpoints that describes weights and dtype in words."""
 CACHES = ("past_key_values", "cache", "cache_params", "state")
 """Possible names of a module's argument for the cache."""
-Put = Callable[
-    [int, Float[Tensor, "H N D"], Float[Tensor, "G N E"]], tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]
-]
-"""(layer number, the layer's new keys, its new values) -> all keys and values for attention, new ones included."""
-PutIndexer = Callable[[int, Float[Tensor, "N I"]], Float[Tensor, "S I"]]
-"""(layer number, new keys of its indexer) -> all keys of its indexer, new ones included."""
 Call = Callable[..., Any]
 """(tokens, positions, biases by layer type, cache of the pass, further options) -> output of a module."""
 
 
-def _no_indexer(layer: int, _: Tensor) -> Tensor:
-    raise ValueError(f"layer {layer} has an indexer, whose keys this cache cannot hold")
-
-
 class Layers(Cache):
-    """KV cache with transformers' interface, for one pass after `rows` cached rows; `put` stores a layer's rows."""
+    """Cache of one pass after `rows` cached rows; a subclass stores the new keys and values of each layer."""
 
     def __init__(
         self,
-        put: Put,
         rows: int,
         positions: Int[Tensor, "N"] | None = None,
-        put_indexer: PutIndexer = _no_indexer,
-        *,
         key_positions: Int[Tensor, "S"] | None = None,
         starts: Mapping[int, int] | None = None,
     ) -> None:
-        """Makes the cache of one pass.
-
-        Args:
-            put: Stores the new rows of a layer.
-            rows: Number of cached rows.
-            positions: Positions of the new rows; None if the new rows directly follow the cached rows.
-            put_indexer: Stores the new keys of a layer's indexer.
-            key_positions: Positions of all rows, new ones included, on the host; None if nothing reads them.
-            starts: First row that a layer's attention reads, by layer number; row 0 for layers that are not in the
-                mapping.
+        """`positions` are those of the new rows; None if these follow the cached `rows`. `key_positions` are those of
+        all rows, on the host. `starts` has the first row that a layer's attention reads, if this is not row 0.
         """
         super().__init__(layers=[])
-        self._put, self._put_indexer, self._rows, self._positions = put, put_indexer, rows, positions
-        self._key_positions = key_positions
+        self._rows, self._positions, self._key_positions = rows, positions, key_positions
         self.starts: Mapping[int, int] = starts or {}
-        """See the argument `starts`."""
+
+    def put(
+        self, layer: int, _keys: Float[Tensor, "H N D"], _values: Float[Tensor, "G N E"]
+    ) -> tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]:
+        """Stores new keys and values; returns all that attention reads."""
+        raise ValueError(
+            f"the keys of layer {layer} cannot be read here: the module that owns the layer's state caches them itself"
+        )
+
+    def put_indexer(self, layer: int, _keys: Float[Tensor, "N I"]) -> Float[Tensor, "S I"]:
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all of them."""
+        raise ValueError(f"layer {layer} has an indexer, whose keys this cache cannot hold")
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        """Stores a layer's new rows; returns all keys and values for attention, each of shape (1, H, rows, D)."""
-        keys, values = self._put(layer_idx, key_states[0], value_states[0])
+        keys, values = self.put(layer_idx, key_states[0], value_states[0])
         return keys[None], values[None]
 
     def update_indexer(self, indexer_key_states: Tensor, layer_idx: int) -> Tensor:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all keys of the indexer, shape
-        (1, S, I).
-        """
-        return self._put_indexer(layer_idx, indexer_key_states[0])[None]
+        return self.put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
-        """Positions of the rows from `first` to `end` - 1, on the device of the pass; None if the pass does not know
-        positions.
-        """
+        """On the device of the pass; None if the pass does not know positions."""
         if self._key_positions is None or self._positions is None:
             return None
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass. If `layer_idx` is given and positions are known, the result instead
-        has a number for each new row: the row's position minus its index in the pass.
-
-        Layers that scale queries by position (Llama 4) add each row's index to this number, which gives the row's
+        """Number of cached rows before the pass. With `layer_idx` and known positions, a number for each new row
+        instead: layers that scale queries by position (Llama 4) add each row's index to it, which gives the row's
         position.
         """
         if layer_idx is None or self._positions is None:
@@ -114,23 +94,21 @@ class Layers(Cache):
         return self._positions - torch.arange(len(self._positions), device=self._positions.device)
 
 
-def appending(
-    cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
-) -> Layers:
-    """A `Layers` object for one pass. It writes new rows to `cache`, after the rows in use, but does not change
-    `cache.used`.
+class Appending(Layers):
+    """Writes new rows after the rows in use, which the caller counts; `cache.settle` must follow the first pass."""
 
-    After the first pass, the caller must call `cache.settle`.
+    def __init__(
+        self, cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
+    ) -> None:
+        of_keys = None
+        if positions is not None and cache.positions is not None:
+            of_keys = cache.positions[: cache.used + len(positions)]
+        super().__init__(cache.used, positions, of_keys, starts)
+        self._cache = cache
 
-    Args:
-        cache: Cache to write to.
-        positions: See `Layers`.
-        starts: See `Layers`.
-    """
-    reads_from = starts or {}
-
-    def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        start, end = reads_from.get(layer, 0), cache.used + keys.shape[1]
+    def put(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        cache, start = self._cache, self.starts.get(layer, 0)
+        end = cache.used + keys.shape[1]
         if not cache.store.shape[2]:
             all_keys, all_values = (
                 cache.append_part((what, layer), rows, 1) for what, rows in ((KEYS, keys), (VALUES, values))
@@ -141,17 +119,12 @@ def appending(
         layer_rows[1, :, cache.used : end] = values
         return layer_rows[0, :, start:end], layer_rows[1, :, start:end]
 
-    def put_indexer(layer: int, keys: Tensor) -> Tensor:
-        return cache.append_part((INDEXER_KEYS, layer), keys, 0)
-
-    of_keys = None
-    if positions is not None and cache.positions is not None:
-        of_keys = cache.positions[: cache.used + len(positions)]
-    return Layers(put, cache.used, positions, put_indexer, key_positions=of_keys, starts=reads_from)
+    def put_indexer(self, layer: int, keys: Tensor) -> Tensor:
+        return self._cache.append_part((INDEXER_KEYS, layer), keys, 0)
 
 
 def unknown_cache(layers: int, capacity: int) -> KvCache:
-    """An empty cache of a model whose key and value shapes are known only after its first pass."""
+    """A cache whose key and value shapes are known only after the first pass."""
     return KvCache(torch.zeros((layers, 2, 0, capacity, 0)))
 
 
@@ -161,12 +134,10 @@ def cache_argument(module: Any) -> str:
 
 
 def takes_cache(module: Any) -> bool:
-    """Whether a module has an argument for a cache, so that it can continue a text."""
     return not _arguments(module).isdisjoint(CACHES)
 
 
 def takes_positions(module: Any) -> bool:
-    """Whether a module takes the position of each token as an argument."""
     return "position_ids" in _arguments(module)
 
 
@@ -174,11 +145,8 @@ def _arguments(module: Any) -> AbstractSet[str]:
     return inspect.signature(module.forward).parameters.keys()
 
 
-class ModuleForward:
-    """A Hugging Face module as a `Forward`, run with the caller's mask and positions."""
-
+class ModuleForward(Forward):
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
-        """Wraps a module; its passes write layer inputs to `states`, if given."""
         config = module.config.get_text_config()
         self._module = module
         self._states = states
@@ -192,30 +160,19 @@ class ModuleForward:
         cache = unknown_cache(self._layers, capacity)
         return cache.with_positions() if self._windows.sizes else cache
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         logits: Tensor = self.through(cache, tokens, positions, visible, self.output).logits[0]
         return logits
 
-    def through(
-        self,
-        cache: KvCache,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
-        call: Call,
-    ) -> Any:
-        """Output of `call`, which runs the module on the new rows. For the other arguments, see
-        `LanguageModel.forward`.
-        """
+    def through(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, call: Call) -> Any:
+        """Output of `call`, which runs the module on the new rows."""
         end = cache.used + len(tokens)
         masks = self._masks(cache, positions, visible)
         starts = {kind: first_seen(masks[kind]) for kind in self._windows.sizes}
         biases = {kind: self._bias(mask[:, starts.get(kind, 0) :]) for kind, mask in masks.items()}
         given, places = (torch.tensor(ids, device=self._device) for ids in (tokens, positions))
         by_layer = {layer: starts.get(kind, 0) for layer, kind in enumerate(self._windows.layers) if starts}
-        layers = appending(cache, places, by_layer)
+        layers = Appending(cache, places, by_layer)
         options = {"output_hidden_states": True} if self._states else {}
         output = call(given, places, biases, layers, **options)
         cache.settle()
@@ -232,11 +189,7 @@ class ModuleForward:
         layers: Cache,
         **options: Any,
     ) -> Any:
-        """The module's output of one pass; `biases` maps each layer type to the bias that is added to the attention
-        scores of layers of this type.
-
-        If the options contain `inputs_embeds`, the module reads these rows in place of the tokens.
-        """
+        """With `inputs_embeds` among the options, the module reads these rows in place of the tokens."""
         masks = {kind: None if bias is None else bias[None, None] for kind, bias in biases.items()}
         given = {} if "inputs_embeds" in options else {"input_ids": tokens[None]}
         return self._module(
@@ -262,24 +215,15 @@ class ModuleForward:
         bias = torch.zeros(mask.shape, dtype=self._dtype)
         return bias.masked_fill_(torch.from_numpy(~mask), torch.finfo(self._dtype).min).to(self._device)
 
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        positions = range(cache.length, cache.length + len(tokens))
-        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
-        cache.keep(positions)
-        return logits
-
     def tapped(self, states: LayerStates) -> "ModuleForward":
         return ModuleForward(self._module, states)
 
 
 @torch.inference_mode()
 def has_room(module: Any, text: int, rows: int) -> bool:
-    """Whether a module can compute `rows` rows together after a text of `text` tokens; True if unknown.
-
-    Some families store a mask or token types for texts up to a maximum length, and fail on longer texts. Whether a
-    module fails is tried on torch's meta device, whose tensors have only shapes. There a pass takes almost no time;
-    with real tensors, it would take minutes and gigabytes. If a module's control flow depends on tensor values, the
-    module fails on the meta device even for a few rows, and the answer is unknown.
+    """Whether a module can compute `rows` rows together after a text of `text` tokens; some store a mask for texts up
+    to a maximum length. Tried on torch's meta device, where a pass takes almost no time; True if this is impossible,
+    since the module's control flow depends on tensor values.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -297,7 +241,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
                 position_ids=positions[None],
                 attention_mask=torch.zeros((1, 1, count, start + count), dtype=torch.bfloat16, device=META),
                 use_cache=True,
-                **{cache_argument(shapes): appending(cache, positions)},
+                **{cache_argument(shapes): Appending(cache, positions)},
             )
             cache.settle()
     except Exception:  # noqa: BLE001 - families without room raise different errors
@@ -306,10 +250,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 
 
 def _without_numbers(module: Any) -> Any:
-    """A copy of the module on the meta device. The module is copied because a forward pass may store tensors in it.
-
-    All floating-point tensors are bfloat16, since the meta device has some operators only for this dtype.
-    """
+    """A copy on the meta device, which has some operators only for bfloat16; a pass may store tensors in it."""
     originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
 
@@ -321,15 +262,13 @@ def _shape(tensor: Tensor) -> Tensor:
 
 
 def sizes_of(module: Any) -> dict[str, int]:
-    """Integers in a module's configuration, by name; some of these integers may limit the module's attention."""
+    """Integers in a module's configuration, some of which may limit the module's attention."""
     named = module.config.get_text_config().to_dict()
     return {name: size for name, size in named.items() if type(size) is int and not name.endswith("_id")}
 
 
 def resized(module: Any, name: str, size: int) -> Any | None:
-    """A module with the same weights and buffers, and with `name` set to `size` in the configuration; None if this is
-    impossible.
-    """
+    """A module with the same weights, and `name` set to `size` in the configuration; None if this is impossible."""
     config = copy.deepcopy(module.config)
     try:
         setattr(config.get_text_config(), name, size)
@@ -367,7 +306,7 @@ def _differs(part: nn.Module, plain: nn.Module) -> bool:
 
 
 def is_quantised(module: Any) -> bool:
-    """Whether a module computes with quantised weights; False if they were converted to a plain dtype at loading."""
+    """False if quantised weights were converted to a plain dtype at loading."""
     return getattr(module, "hf_quantizer", None) is not None
 
 
@@ -382,7 +321,6 @@ def dtype_of(module: Any) -> torch.dtype:
 
 
 def traits_of(module: Any) -> Traits:
-    """`Traits` of a module in evaluation mode."""
     config = module.config.get_text_config()
     dtype = dtype_of(module)
     return Traits(
@@ -399,25 +337,24 @@ def traits_of(module: Any) -> Traits:
 
 
 def architecture_of(config: Any) -> Architecture | str:
-    """Architecture of a module of this configuration; the name of the module's class if its family is not native."""
+    """The name of the module's class if its family is not native."""
     module = skeleton(config, config.dtype).eval()
     source = source_of(module)
     return source.architecture if source else type(module).__name__
 
 
 def skeleton(config: Any, dtype: torch.dtype) -> Any:
-    """A module without weights, with the structure that a configuration describes, on the meta device."""
+    """A module without weights, on the meta device."""
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
 def settings(eos: Any, pad: int | None) -> GenerationConfig:
-    """Generation settings with these end-of-text and padding tokens; all other settings have transformers' defaults."""
     return GenerationConfig(eos_token_id=eos, pad_token_id=pad)
 
 
 def source_of(module: Any) -> Source | None:
-    """Weights of a module; None if it has any part that native families do not know."""
+    """None if the module has any part that native families do not know."""
     config, name = module.config, type(module).__name__
     # The family is found by class name, since a module's configuration may have the model type of another family.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
@@ -431,15 +368,13 @@ def source_of(module: Any) -> Source | None:
 
 
 def frequencies_of(module: Any) -> Tensor | None:
-    """Rotary frequencies, in radians per position, one for each pair of dimensions; None if positions are not rotary,
-    or if layers have different frequencies.
-    """
+    """None if positions are not rotary, or if layers have different frequencies."""
     frequencies = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
     return frequencies if isinstance(frequencies, Tensor) else None
 
 
 def _plain(module: Any) -> bool:
-    """Whether all parts of a module are the family's original ones, in one dtype: no adapter, no quantised matrix."""
+    """Whether all parts are the family's original ones, in one dtype: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     activation = type(ACT2FN[module.config.hidden_act])
     return (

@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
+Ints = Sequence[int]
+Mask = NDArray[np.bool_]
+"""Which rows each row attends to."""
 Part = tuple[str, int]
 """What is cached (for example `KEYS`), and the number of the layer."""
 
 
 class KvCache:
-    """A preallocated KV cache whose rows can be kept or dropped one by one.
-
-    Its tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
+    """Its tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
     output NaN. If shapes are unknown before the first pass, `store` has no heads until `settle` is called.
     """
 
@@ -34,15 +35,13 @@ class KvCache:
         self.parts: dict[Part, tuple[Tensor, int]] = {}
         """Tensors of the parts that are not in `store`, each with the dimension that counts its rows."""
         self._first: dict[Part, tuple[Tensor, int]] = {}
-        """Rows of each part in the first pass, with the dimension that counts the rows; empty after `settle`."""
+        """Rows of each part in the first pass; empty after `settle`."""
         self.positions: Tensor | None = None
         """Position of each row in the text, shape (S,), on the host; None if no forward form reads positions."""
         self.store = store
-        """Keys and values of all layers."""
 
     @property
     def capacity(self) -> int:
-        """Number of allocated rows."""
         return self.store.shape[3]
 
     @property
@@ -51,29 +50,19 @@ class KvCache:
         return sum(tensor.untyped_storage().nbytes() for tensor, _ in self._tensors())
 
     def with_positions(self) -> "KvCache":
-        """The same cache, which from now on stores the position of each row."""
         self.positions = torch.arange(self.capacity)
         return self
 
     def note(self, positions: Sequence[int]) -> Int[np.ndarray, "S"]:
-        """Stores the positions of the next rows; returns the positions of all rows, the next ones included."""
+        """Stores the positions of the next rows; returns the positions of all rows."""
         assert self.positions is not None, "only forward forms that read positions call this"  # noqa: S101 - for mypy
         noted: NDArray[np.int64] = self.positions.numpy()[: self.used + len(positions)]
         noted[self.used :] = positions
         return noted
 
     def append_part(self, part: Part, rows: Tensor, axis: int) -> Tensor:
-        """Writes new rows of a part after the rows in use; returns all of its rows, new ones included.
-
-        The first pass only notes the part, and `settle` allocates it.
-
-        Args:
-            part: The part.
-            rows: The new rows.
-            axis: The dimension of `rows` that counts the rows.
-
-        Raises:
-            ValueError: The part was not in the first pass.
+        """Writes new rows of a part, counted by dimension `axis`; returns all of its rows. The first pass only notes
+        the part, and `settle` allocates it. Raises ValueError for a part that was not in the first pass.
         """
         if part in self.parts:
             tensor, _ = self.parts[part]
@@ -86,11 +75,7 @@ class KvCache:
         return rows
 
     def settle(self) -> None:
-        """Allocates all rows. Must be called after the first pass, which shows the shapes of rows; does nothing after
-        later passes.
-
-        If keys and values have the same shape in all layers, they share one tensor, `store`.
-        """
+        """Allocates all rows after the first pass, in one tensor if the shapes of all layers are the same."""
         if not self._first:
             return
         first, self._first = self._first, {}
@@ -114,9 +99,7 @@ class KvCache:
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies the rows with indices `rows` to index `first` and the next indices. `keep` and `drop` call this
-        method.
-        """
+        """Copies these rows to index `first` and the next indices; `keep` and `drop` do so."""
         for tensor, axis in self._tensors():
             if tensor.device.type == "cpu":
                 # numpy moves a few rows in a third of torch's time.
@@ -146,7 +129,7 @@ class KvCache:
         return self.used
 
     def drop(self, first: int, count: int) -> None:
-        """Drops `count` committed or drafted rows, the first at index `first`; later rows move to lower indices."""
+        """Drops committed or drafted rows; later rows move to lower indices."""
         self.place(first, range(first + count, self.used))
         self.length -= max(0, min(count, self.length - first))
         self.used -= count
@@ -160,7 +143,7 @@ class KvCache:
         self.length = self.used = length
 
     def reserve(self, capacity: int) -> None:
-        """Grows the cache to a total of `capacity` rows if it has fewer rows; rows in use keep their contents."""
+        """Rows in use keep their contents."""
         if capacity <= self.capacity:
             return
         self.parts = {part: (_grown(rows, axis, capacity), axis) for part, (rows, axis) in self.parts.items()}
@@ -172,13 +155,12 @@ class KvCache:
 
 
 def _bits(tensor: Tensor) -> NDArray[Any]:
-    """The memory of a tensor on the host as an array of the same shape; numpy does not know bfloat16."""
+    """In numpy, which does not know bfloat16."""
     array: NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return array
 
 
 def _grown(rows: Tensor, axis: int, capacity: int) -> Tensor:
-    """A tensor with room for `capacity` rows, whose first rows are `rows`."""
     grown = rows.new_zeros((*rows.shape[:axis], capacity, *rows.shape[axis + 1 :]))
     grown.narrow(axis, 0, rows.shape[axis]).copy_(rows)
     return grown

@@ -1,6 +1,5 @@
-"""A language model as the engine sees it: it computes logits from token rows, with one forward form at a time.
-
-`decoder.models` loads models and checks whether a pair is compatible. This module knows nothing of drafting.
+"""A language model as the engine sees it: it computes logits from token rows, with one forward form at a time. Knows
+nothing of drafting.
 """
 
 import copy
@@ -8,10 +7,8 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
@@ -23,7 +20,7 @@ from decoder.forward.families.architecture import Traits
 from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_turn
@@ -32,21 +29,8 @@ from decoder.system.deferred import imported
 
 
 class LanguageModel:
-    """A causal language model: computes logits from rows, and appends keys and values to a KV cache.
-
-    `decoder.forward.families` computes native families on a CPU, and `decoder.forward.static` computes them on CUDA;
-    models of all other families are computed by their Hugging Face modules.
-    """
-
     def __init__(self, name: str, traits: Traits, hf: HfModule) -> None:
-        """Makes a model. On a CPU, the native form computes the passes if the model has one. In all other cases the
-        Hugging Face module computes them; it is loaded at the first pass.
-
-        Args:
-            name: Hub id or folder name.
-            traits: Layers, width, context, device, dtype, end-of-text tokens and weights.
-            hf: The model's Hugging Face module.
-        """
+        """Without a native form on a CPU, the Hugging Face module computes passes, loaded at the first one."""
         self.name = name
         self.layers: int = traits.layers
         self.width: int = traits.width
@@ -58,22 +42,20 @@ class LanguageModel:
         self.precision = traits.precision or str(traits.dtype).removeprefix("torch.")
         """Dtype of the weights (for example float16), or their quantisation, in words."""
         self.computed_by = ""
-        """Library that computes the passes in place of torch; empty if torch computes them."""
+        """Library that computes the passes in place of torch; empty if torch does."""
         self._keeps_states = False
         self.ranks: TensorParallelGroup | None = None
-        """The processes that share the model; None if this process runs it alone."""
+        """None if this process runs the model alone."""
         self._native = native_on_cpu(traits)
         self._rotary = traits.source.frequencies if self._native and traits.source else None
         self.architecture = traits.source.architecture if traits.source else None
-        """Architecture of a model of a native family; None for all other models."""
+        """None for models of families that are not native."""
         self.runs_by: Forward = self._native or OnDemand(hf)
-        """Forward form that computes the model's passes."""
         self.runs_without_module = self._native is not None
-        """Whether passes are computed without the Hugging Face module."""
 
     @classmethod
     def of_module(cls, module: Any, name: str, load: Load | None = None) -> "LanguageModel":
-        """Model of a loaded Hugging Face module in evaluation mode; `load` loads the module again."""
+        """The module must be in evaluation mode; `load` loads it again."""
         traits = _hf().traits_of(module)
         model = cls(name, traits, HfModule(traits, load, module))
         if model._native is None:
@@ -82,14 +64,14 @@ class LanguageModel:
 
     @classmethod
     def of_weights(cls, traits: Traits, name: str, load: Load | None = None) -> "LanguageModel":
-        """Model of weights that are read without a Hugging Face module; `load` loads the module."""
+        """The weights are read without a Hugging Face module; `load` loads the module."""
         return cls(name, traits, HfModule(traits, load))
 
     @classmethod
     def of_forward(
         cls, traits: Traits, name: str, forward: Forward, *, computed_by: str, precision: str, keeps_states: bool
     ) -> "LanguageModel":
-        """Model whose passes another library computes, through `forward`; it has no Hugging Face module."""
+        """Another library computes the passes, and there is no Hugging Face module."""
         model = cls(name, traits, HfModule(traits))
         model.run_by(forward)
         model.computed_by, model.precision, model._keeps_states = computed_by, precision, keeps_states
@@ -97,14 +79,12 @@ class LanguageModel:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether the model is in memory and has layers with a recurrent state. No mask can remove a token from such a
-        state.
-        """
+        """Whether the model is in memory and has layers with a state, from which no mask can remove a token."""
         return self._keeps_states or self.hf.keeps_states
 
     @property
     def judgeable(self) -> bool:
-        """Whether `decoder.forward.near_tie` can judge near ties in the model's text."""
+        """Whether `near_tie` can judge near ties in the model's text."""
         return bool(self.computed_by) or self.hf.available
 
     def slim(self) -> None:
@@ -113,20 +93,20 @@ class LanguageModel:
             self.hf.drop()
 
     def drop_forward(self) -> None:
-        """Drops the forward form and frees its memory; the next pass loads the module unless another form is set."""
+        """Frees the memory of the forward form; the next pass loads the module unless another form is set."""
         self.runs_by, self.runs_without_module = OnDemand(self.hf), False
 
     def run_by(self, forward: Forward) -> None:
-        """Sets a forward form that does not need the Hugging Face module."""
+        """Sets a form that does not need the Hugging Face module."""
         self.runs_by, self.runs_without_module = forward, True
 
     def run_by_module(self) -> None:
-        """Sets the Hugging Face module as forward form; drops the current form before the module is loaded."""
+        """Drops the current form before the module is loaded."""
         self.drop_forward()
         self.runs_by = self.hf.forward_form()
 
     def by_paths(self) -> "LanguageModel":
-        """A copy of this model whose module computes draft trees as whole paths, in the module's own caches."""
+        """A copy of this model whose module computes draft trees as whole paths."""
         twin = copy.copy(self)
         twin.hf = copy.copy(self.hf)
         twin.hf.choose_paths()
@@ -139,24 +119,15 @@ class LanguageModel:
         self.run_by_module()
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache of `capacity` rows."""
         return self.runs_by.new_cache(capacity)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
-        """Logits of N new rows, which are appended to the cache.
-
-        Args:
-            cache: The text's KV cache; all of its committed rows are visible to every new row.
-            tokens: Token ids of the new rows, N of them.
-            positions: Positions of the new rows in the text; siblings have the same position.
-            visible: Shape (N, M): which of the last M rows, drafted and new, each new row attends to.
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        """Logits of N new rows, which are appended to the cache; they see all committed rows and, of the last M rows,
+        those marked in `visible`, of shape (N, M). Siblings have the same position.
         """
         return self.runs_by.forward(cache, tokens, positions, visible)
 
     def read(self, cache: KvCache, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
-        """Appends and commits plain text, and returns the logits after its last token."""
         last = max(0, len(tokens) - 1) // chunk * chunk
         for start in range(0, last, chunk):
             self.runs_by.read(cache, tokens[start : start + chunk])
@@ -168,17 +139,12 @@ class LanguageModel:
         return self.runs_without_module or self.hf.has_room(self.context, rows)
 
     def with_forward(self, forward: Forward) -> "LanguageModel":
-        """The same model with another forward form."""
         twin = copy.copy(self)
         twin.runs_by = forward
         return twin
 
     def exact(self) -> "LanguageModel":
-        """The same model with a batch-invariant form: a row's bits do not depend on the other rows of its pass.
-
-        Raises:
-            PairError: The model has no batch-invariant form.
-        """
+        """A row's bits do not depend on the other rows of its pass. Raises PairError if no form is so."""
         if own := self._own_cache:
             raise PairError(
                 f"{self.name} {own}, whose bits depend on the number of rows in each pass; leave out --exact, or "
@@ -193,7 +159,6 @@ class LanguageModel:
         return self.with_forward(exactly(by.ExactModule(self.hf.module), self.width, cuda=self.device.type == "cuda"))
 
     def inexact(self) -> "LanguageModel":
-        """The same model with its fastest forward form."""
         return self.with_forward(self._native or self.hf.forward_form())
 
     def observed(self) -> "LanguageModel":
@@ -202,18 +167,12 @@ class LanguageModel:
         return self.with_forward(Observed(native)) if native is not None and self.runs_by is native else self
 
     def tapped(self, states: LayerStates) -> "LanguageModel":
-        """The same model, whose passes also write the inputs of some layers to `states`; logits have the same bits.
-
-        Raises:
-            PairError: The model's forward form gives no access to layer inputs.
-        """
+        """Passes also write the inputs of some layers to `states`. Raises PairError if the form gives no access."""
         return self.with_forward(tapped(self.runs_by, states))
 
     def streaming(self, sinks: int, window: int) -> "LanguageModel":
-        """The same model, in which each token attends only to a text's first `sinks` and latest `window` tokens.
-
-        Raises:
-            PairError: The model's positions are not rotary, or it caches states or whole paths in place of rows.
+        """The same model, in which each token attends only to a text's first `sinks` and latest `window` tokens. Raises
+        PairError if positions are not rotary, or states or whole paths are cached in place of rows.
         """
         if own := self._own_cache:
             raise PairError(
@@ -231,19 +190,18 @@ class LanguageModel:
 
     @property
     def _own_cache(self) -> str:
-        """Words for error messages: what the model caches of a text in place of rows; empty if it caches rows."""
+        """What the model caches of a text in place of rows, for error messages; empty if it caches rows."""
         if self.hf.by_paths:
             return "computes whole paths in caches of its own"
         return "keeps states" if self.keeps_states else ""
 
     @property
     def embedding(self) -> Float[Tensor, "V X"]:
-        """Input embedding: one row per token id."""
         return self._native.embedding if self._native else self.hf.embedding
 
     @property
     def output_head(self) -> Float[Tensor, "V X"]:
-        """Weight of the output head: one row per token id; read from a file if the module is not in memory."""
+        """Read from a file if the module is not in memory."""
         tied = self.architecture is not None and self.architecture.tie_word_embeddings
         return self.embedding if tied else self.hf.output_head
 
@@ -261,7 +219,7 @@ class LanguageModel:
 
     @property
     def _frequencies(self) -> Float[Tensor, "R"] | None:
-        """Rotary frequencies; None if the model's positions are not rotary."""
+        """None if the model's positions are not rotary."""
         if self._rotary is not None:
             return self._rotary
         loaded, frequencies = self.hf.loaded, self.hf.frequencies
@@ -271,19 +229,16 @@ class LanguageModel:
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Hidden rows of the latest pass, after all layers; None if the model does not keep them (see `observed`)."""
+        """Hidden rows of the latest pass, after all layers; None if the model does not keep them."""
         return self.runs_by.latest if isinstance(self.runs_by, Observed) else None
 
     @property
     def hidden_width(self) -> int:
-        """Width of a hidden row; 0 if the model does not keep hidden rows."""
         return self.runs_by.width if isinstance(self.runs_by, Observed) else 0
 
 
 def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
-    """The native form of a model on a CPU, compiled if there is a library for the CPU and its arithmetic suffices; None
-    on another device, or if the model's family is not native.
-    """
+    """Compiled if the CPU has a library with sufficient arithmetic; None on another device, or for another family."""
     source = traits.source if traits.device.type == "cpu" else None
     if source is None:
         return None
@@ -297,4 +252,3 @@ def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")
-"""Imports the module `decoder.forward.hf`, which needs transformers."""

@@ -1,7 +1,4 @@
-"""Linear layers by torch's public operators, on any device, and the trial that chooses a CPU's dtype for them.
-
-Compiled passes (`decoder.forward.compiled`) have products of their own.
-"""
+"""Linear layers by torch's public operators, and the trial that chooses a CPU's dtype for them."""
 
 import functools
 import time
@@ -12,24 +9,20 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""Sizes of the trial. The weights exceed a core's caches; `TRIAL_ROWS` is the number of rows in the verification of a
-small tree.
-"""
+"""The weights exceed a core's caches; a small tree has about `TRIAL_ROWS` rows."""
 
 
 class Linear:
-    """A linear layer: rows x are mapped to x W^T + b."""
-
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
         self.weight = weight.to(dtype)
         self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """Output rows of the layer, in the dtype of the weights."""
+        """The result has the dtype of the weights."""
         return functional.linear(rows.to(self.weight.dtype), self.weight, self.bias)
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Sum of `residual` and the layer's output rows, in the dtype of `residual`, which is overwritten."""
+        """Overwrites `residual`."""
         if self.bias is not None or residual.dtype is not self.weight.dtype:
             return residual.add_(self(rows))
         return residual.addmm_(rows, self.weight.t())
@@ -38,9 +31,7 @@ class Linear:
 @functools.cache
 @torch.inference_mode()
 def products_pay_in_bfloat16() -> bool:
-    """Whether torch's matrix products are faster in bfloat16 than in float32; the trial takes 0.1 s, once per
-    process.
-    """
+    """A trial of 0.1 s, once per process."""
     threads = torch.get_num_threads()
     # Only one thread is used: on busy cores, two threads would wait for each other and make the trial meaningless.
     torch.set_num_threads(1)

@@ -1,9 +1,7 @@
 """Judges whether a text's first difference from plain decoding is a near tie, by scores in float32 with the same noise.
-
 In bfloat16 and float16 a row's logits depend slightly on the number of rows in its pass, so that two tokens whose
-scores differ by less than the rounding error may swap ranks. If the scores differ by more, the first difference is a
-bug. A float32 copy may not fit in memory beside the model, so one layer at a time is converted. If even one layer does
-not fit, the CPU computes the scores.
+scores differ by less than the rounding error may swap ranks; a larger difference is a bug. A float32 copy may not fit
+in memory beside the model, so one layer at a time is converted, or else the CPU computes the scores.
 """
 
 import math
@@ -28,8 +26,7 @@ from decoder.system.deferred import imported
 from decoder.system.device import free_bytes, has_room, memory_is_full
 
 CHUNK = 512
-"""Number of tokens in one pass. A model with states reads a text in one pass, because in several families
-transformers' cache loses the state between two passes of many tokens."""
+"""Tokens in one pass; a model with states reads a text in one, since caches may lose the state between two."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
 """Free memory required to load a module, as a multiple of the size of its weights."""
@@ -37,16 +34,12 @@ MARGIN = 1.25
 
 @dataclass(frozen=True)
 class Verdict:
-    """Verdict on two tokens that were scored in float32."""
-
     near_tie: bool
-    """Whether the scores differ by at most twice the largest rounding error of a logit in the model's dtype.
-
-    The score of a sampled token is its logit plus the position's noise. Also True if a rounding error of that size
-    decides whether top-k or top-p keeps one of the two tokens.
+    """Whether twice the largest rounding error of a logit in the model's dtype covers the gap, or such an error decides
+    whether top-k or top-p keeps one of the two tokens.
     """
     gap: float
-    """Absolute difference of the two scores."""
+    """Absolute difference of the two scores; that of a sampled token is its logit plus the position's noise."""
 
 
 @dataclass
@@ -54,14 +47,12 @@ class Scorer:
     """What the judges of one model's texts share, so that not every text loads the module again."""
 
     module: Any = None
-    """Copy of the model's Hugging Face module that a judge has loaded; None if there is none."""
+    """Copy of the model's Hugging Face module that a judge has loaded."""
     full: set[torch.device] = field(default_factory=set)
     """Devices with too little memory for the float32 passes."""
 
     def give_way(self) -> None:
-        """Frees the copy, unless its device has as much free memory as another copy would need; called between texts,
-        whose caches need memory.
-        """
+        """Frees the copy for the next text's caches, unless its device has room for another copy."""
         if self.module is None:
             return
         needed = sum(weight.nbytes for weight in self.module.parameters())
@@ -71,33 +62,16 @@ class Scorer:
 
 
 class Judge:
-    """Judges near ties of one model's text."""
-
     def __init__(self, model: LanguageModel, noise: GumbelNoise | None = None, scorer: Scorer | None = None) -> None:
-        """Makes a judge.
-
-        Args:
-            model: The model.
-            noise: Sampling noise of the text; None for greedy decoding.
-            scorer: What earlier judges of the model have loaded; None: nothing, and what this judge loads is freed
-                together with it.
-        """
+        """`noise` is None for greedy decoding."""
         self._model = model
         self._noise = noise
         self._scorer = scorer or Scorer()
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
-        """Scores two tokens after `prefix` in float32 and in the model's dtype.
-
-        Args:
-            prefix: Token ids of the text before the two tokens.
-            rivals: The two token ids.
-            by_module: Whether the Hugging Face module chose one of the two tokens, so that the module's rounding error
-                counts too.
-
-        Raises:
-            DeviceError: Neither the model's device nor the CPU has enough memory.
+        """`by_module` tells whether the Hugging Face module chose one token, so that its rounding error counts too.
+        Raises DeviceError if neither the model's device nor the CPU has enough memory.
         """
         for place in dict.fromkeys((self._model.device, CPU)):
             if place in self._scorer.full:
@@ -117,7 +91,6 @@ class Judge:
     def _verdict(
         self, prefix: Sequence[int], rivals: tuple[int, int], place: torch.device, *, by_module: bool
     ) -> Verdict:
-        """The verdict, with float32 passes on the device `place`."""
         if self._model.computed_by or self._model.hf.quantised:
             # There are no weights for a float32 pass, so plain decoding, token by token, is the reference.
             plain, *own = (_logits(self._model, _parts(prefix, size)) for size in (1, CHUNK))
@@ -139,9 +112,7 @@ class Judge:
         reference: Iterator[Float[Tensor, "P V"]],
         own: Sequence[Iterator[Float[Tensor, "P V"]]],
     ) -> Verdict:
-        """Verdict from the reference's scores; the largest difference between the reference's logits and the logits in
-        `own` counts as the rounding error.
-        """
+        """The largest difference between the logits of the reference and in `own` counts as the rounding error."""
         error, scores = 0.0, torch.empty(0)
         for exact, *rounded in zip(reference, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
@@ -149,9 +120,7 @@ class Judge:
         return verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self, place: torch.device) -> Any:
-        """The model's Hugging Face module, or a copy that is loaded on `place` if this has enough memory, else on the
-        CPU.
-        """
+        """The model's module, or a copy that is loaded on `place` if this has enough memory, else on the CPU."""
         if self._model.hf.loaded is not None:
             return self._model.hf.loaded
         if self._scorer.module is None:
@@ -162,13 +131,9 @@ class Judge:
 
 
 def verdict(
-    logits: Float[Tensor, "V"],
-    rivals: tuple[int, int],
-    error: float,
-    position: int,
-    noise: GumbelNoise | None = None,
+    logits: Float[Tensor, "V"], rivals: tuple[int, int], error: float, position: int, noise: GumbelNoise | None = None
 ) -> Verdict:
-    """Verdict on two tokens at a text position; `error` is the largest rounding error of a logit."""
+    """`error` is the largest rounding error of a logit."""
     scores, at_edge = logits, False
     if noise and not noise.greedy_from(position):
         here = logits.to(noise.device)
@@ -180,7 +145,7 @@ def verdict(
 
 
 def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:
-    """Whether an error of size `error` in the logits decides if top-k or top-p keeps a token."""
+    """Whether such an error decides if top-k or top-p keeps a token."""
     if not sampling.truncates:
         return False
     ways = []
@@ -197,12 +162,12 @@ def _parts(prefix: Sequence[int], size: int) -> list[Sequence[int]]:
 
 
 def _joined(logits: Iterator[Float[Tensor, "P V"]]) -> Iterator[Float[Tensor, "P V"]]:
-    """The logits of all parts, concatenated into one part."""
+    """The logits of all parts as one part."""
     yield torch.cat(list(logits))
 
 
 def _logits(model: LanguageModel, parts: Sequence[Sequence[int]]) -> Iterator[Float[Tensor, "P V"]]:
-    """Yields the logits after each token of a text, part by part, computed by the model's own forward form."""
+    """Logits after each token of a text, part by part, by the model's own forward form."""
     cache = model.new_cache(sum(map(len, parts)))
     for part in parts:
         positions = range(cache.length, cache.length + len(part))
@@ -216,9 +181,7 @@ def _by_module(
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
-    """Yields the logits after each token of a text, part by part, computed by the module from inputs on `device`; every
-    pass runs in a context made by `each`.
-    """
+    """The same by the module from inputs on `device`; every pass runs in a context made by `each`."""
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for part in parts:
         ids = torch.tensor([list(part)], device=device)
@@ -230,8 +193,8 @@ def _by_module(
 
 @contextmanager
 def in_float32_by_layer(module: nn.Module, device: torch.device) -> Iterator[None]:
-    """Context in which each layer of a module computes in float32 on a device; weights are converted layer by layer."""
-    handles = [hook for called, members in _layers(module) for hook in _InFloat32(members, device).hooks(called)]
+    """Each layer of the module computes in float32 on a device; weights are converted layer by layer."""
+    handles = [hook for called, members in _layers(module) for hook in _in_float32(called, members, device)]
     try:
         yield
     finally:
@@ -251,31 +214,21 @@ def _layers(module: nn.Module) -> Iterator[tuple[nn.Module, list[nn.Module]]]:
             yield child, list(child.modules())
 
 
-class _InFloat32:
-    """Hooks that convert the weights of `members` to float32 before a call of a module, and restore them after the
-    call.
-    """
+def _in_float32(called: nn.Module, members: Sequence[nn.Module], device: torch.device) -> list[Any]:
+    """Hooks that convert the weights of `members` to float32 before a call of a module, and restore them after it."""
+    was: list[tuple[dict[str, Any], str, Tensor]] = []
 
-    def __init__(self, members: Sequence[nn.Module], device: torch.device) -> None:
-        self._members, self._device = members, device
-        self._was: list[tuple[dict[str, Any], str, Tensor]] = []
-
-    def hooks(self, called: nn.Module) -> list[Any]:
-        """Registers the hooks on a module; they are active until the returned handles are removed."""
-        return [
-            called.register_forward_pre_hook(self._begin),
-            called.register_forward_hook(self._end, always_call=True),
-        ]
-
-    def _begin(self, *_: object) -> None:
-        for part in self._members:
+    def begin(*_: object) -> None:
+        for part in members:
             tables: tuple[dict[str, Any], ...] = (part._parameters, part._buffers)  # noqa: SLF001 - the only way to them
             for table in tables:
-                self._was += [(table, name, tensor) for name, tensor in table.items() if tensor is not None]
-        for table, name, tensor in self._was:
-            table[name] = tensor.to(self._device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
+                was.extend((table, name, tensor) for name, tensor in table.items() if tensor is not None)
+        for table, name, tensor in was:
+            table[name] = tensor.to(device, torch.float32 if tensor.is_floating_point() else tensor.dtype)
 
-    def _end(self, *_: object) -> None:
-        for table, name, tensor in self._was:
+    def end(*_: object) -> None:
+        for table, name, tensor in was:
             table[name] = tensor
-        self._was = []
+        was.clear()
+
+    return [called.register_forward_pre_hook(begin), called.register_forward_hook(end, always_call=True)]

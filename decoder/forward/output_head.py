@@ -1,9 +1,7 @@
-"""Products of output heads in half precision with results in float32, on an accelerator.
-
-A logit near 16 that is rounded to bfloat16 is a multiple of 1/8, so that the best tokens often tie, and passes of
-different sizes choose differently among them. The operands stay in half precision, and only the sum, which is in
-float32 anyway, is not rounded, as with the fp32 LM heads of vLLM and SGLang. Compiled passes on a CPU
-have float32 results too. Knows no model.
+"""Products of output heads in half precision with results in float32, on an accelerator. A logit near 16 that is
+rounded to bfloat16 is a multiple of 1/8, so that the best tokens often tie, and passes of different sizes choose
+differently among them. Only the sum, which is in float32 anyway, is not rounded, as with the fp32 LM heads of vLLM and
+SGLang. Knows no model.
 """
 
 import functools
@@ -19,9 +17,7 @@ from decoder.forward.linear import HALF
 
 
 def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Tensor | None) -> Float[Tensor, "*N V"]:
-    """Logits of rows: in float32 if the weight is in half precision on an accelerator whose torch has such a product,
-    else in the weight's dtype.
-    """
+    """In float32 if an accelerator has such a product of a weight in half precision, else in the weight's dtype."""
     if not has_wide_product(weight.device, weight.dtype):
         return functional.linear(rows, weight, bias)
     flat = rows.flatten(0, -2)
@@ -36,16 +32,12 @@ def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Ten
 
 
 def has_wide_product(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether products in this dtype can have results in float32 on the device; tried once per process, by products
-    that no CUDA graph may contain.
-    """
+    """Tried once per process, by products that no CUDA graph may contain."""
     return dtype in HALF and device.type == "cuda" and _tried(device, dtype)
 
 
 def widen(module: Any) -> None:
-    """Makes the output head of a Hugging Face module compute float32 logits, where that is possible. Heads that are
-    quantised, or already changed by another library, stay as they are.
-    """
+    """Heads that are quantised, or already changed by another library, stay as they are."""
     head = module.get_output_embeddings()
     plain = type(head) is nn.Linear and "forward" not in vars(head)
     if plain and has_wide_product(head.weight.device, head.weight.dtype):

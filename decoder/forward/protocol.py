@@ -1,32 +1,50 @@
-"""Interfaces of a forward form of a model, and of tensor-parallel processes.
+"""A forward form of a model, a form around another one, and the interface of tensor-parallel processes.
 
 All forward forms of a model give the same logits, up to rounding errors.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 
 
 class Forward(Protocol):
     """A forward form of a model: computes logits from rows. It can only use caches made by its own `new_cache`."""
 
-    def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache of `capacity` rows."""
+    @abstractmethod
+    def new_cache(self, capacity: int) -> KvCache: ...
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    @abstractmethod
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         """See `LanguageModel.forward`."""
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         """Appends and commits plain text, and returns the logits after its last token."""
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
+
+
+class Wrapped(Forward):
+    """A form whose passes another form computes; a subclass says what differs."""
+
+    inner: Forward
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self.inner.new_cache(capacity)
+
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        return self.inner.forward(cache, tokens, positions, visible)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        return self.inner.read(cache, tokens)
 
 
 class TensorParallelGroup(Protocol):
@@ -36,4 +54,4 @@ class TensorParallelGroup(Protocol):
     """Device of each rank, for example cuda:0."""
 
     def peak_bytes(self) -> list[int]:
-        """Peak memory of each rank so far, in bytes."""
+        """Peak memory of each rank so far."""

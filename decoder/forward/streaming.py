@@ -1,12 +1,8 @@
-"""StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache.
-
-Each token attends to the first `sinks` tokens of the text and to the latest `window` tokens, itself included. The
-position of a selected token is its index 0, 1, 2, ... in this selection (Xiao et al., "Efficient Streaming Language
-Models with Attention Sinks", section 3.2). The selection does not depend on the other rows of the pass. A rotary score
-depends only on the distance of two positions. So keys within the window keep the rotation of their position in the
-text, and only the sinks are rotated further, by the number of tokens that left the window; each row of a pass attends
-to its own rotated copy of the sinks. For a text no longer than sinks and window together, the result equals that of
-full attention. Knows nothing of drafts.
+"""StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache (Xiao et al.,
+"Efficient Streaming Language Models with Attention Sinks", section 3.2). Each token attends to the first `sinks` and to
+the latest `window` tokens, itself included, whatever the other rows of its pass. A rotary score depends only on the
+distance of two positions, so keys within the window keep the rotation of their position in the text, and only the sinks
+are rotated further, for each row, by the number of tokens that left the window. Knows nothing of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,29 +17,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward
 
 SLACK = 64
-"""Number of rows by which the cache grows. Also the number of unneeded rows that are dropped together, since each drop
-moves all later rows.
-"""
+"""Rows by which the cache grows, and that are dropped together, since each drop moves all later rows."""
 READ_AT_ONCE = 64
-"""Largest number of text tokens in one pass, limited because each token needs its own copy of the sinks."""
+"""Most text tokens in one pass, since each token needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
 """Token ids whose keys are compared at two positions, and the distance of these positions if the context allows it."""
 
 
 @dataclass(frozen=True)
 class KeyTurn:
-    """Rotation of cached keys to another position."""
-
     frequencies: Float[Tensor, "R"]
-    """Rotary frequencies, in radians per position, one for each pair of dimensions; on the host."""
+    """In radians per position, one for each pair of dimensions; on the host."""
     first: slice
     second: slice
-    """`first` and `second` are the indices of the first and of the second dimension of all pairs."""
+    """`first` and `second` index the first and the second dimension of all pairs."""
 
     def __call__(self, keys: Float[Tensor, "L H S D"], by: Sequence[int]) -> Float[Tensor, "L H BS D"]:
         """B copies of all keys, concatenated; copy i is rotated by `by[i]` positions."""
@@ -59,19 +51,12 @@ class KeyTurn:
 
 @torch.inference_mode()
 def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
-    """Finds by trial how a model rotates its keys from one position to another; the tolerance depends on the dtype.
-
-    Returns None if a layer does not rotate its keys by these frequencies.
-
-    Raises:
-        PairError: Layers differ in the shape of their keys and values, or have attention windows.
+    """Finds by trial how a model rotates its keys; None if a layer does not rotate them by these frequencies. Raises
+    PairError if layers differ in the shape of their keys and values, or have attention windows.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
-    halves, neighbours = (
-        (slice(0, count), slice(count, 2 * count)),
-        (slice(0, 2 * count, 2), slice(1, 2 * count, 2)),
-    )
+    halves, neighbours = ((slice(0, count), slice(count, 2 * count)), (slice(0, 2 * count, 2), slice(1, 2 * count, 2)))
     turns = (KeyTurn(frequencies.cpu(), *pair) for pair in (halves, neighbours))
     allowed = (0.1 if dtype in HALF else 1e-3) * _largest(there)
     return next((turn for turn in turns if bool((_largest(turn(near, [far]) - there) <= allowed).all())), None)
@@ -94,10 +79,7 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
 
 
 class RollingCache(KvCache):
-    """A KV cache that stores only the sinks and the latest rows, but numbers rows by their positions in the text.
-
-    A dropped row cannot be restored.
-    """
+    """Stores only the sinks and the latest rows, for good, but numbers rows by their positions in the text."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], sinks: int, window: int) -> None:
         super().__init__(store)
@@ -111,9 +93,7 @@ class RollingCache(KvCache):
 
     @contextmanager
     def held(self) -> Iterator[KvCache]:
-        """Context with a plain cache of the stored rows, numbered by their index in the store; when the context ends,
-        the changes of the plain cache are applied to this cache.
-        """
+        """A plain cache of the stored rows, whose changes are applied to this cache when the context ends."""
         stored = KvCache(self.store)
         stored.length, stored.used = self.length - self.gone, self.rows
         yield stored
@@ -133,9 +113,9 @@ class RollingCache(KvCache):
             stored.reserve(min(capacity, self._sinks + self._window + SLACK))
 
 
-@dataclass(frozen=True)
-class Streaming:
-    """A `Forward` with attention sinks and a sliding window, which must be longer than any path of drafted rows."""
+@dataclass(eq=False)
+class Streaming(Forward):
+    """A form with attention sinks and a sliding window, which must be longer than any path of drafted rows."""
 
     inner: Forward
     turn: KeyTurn
@@ -146,9 +126,7 @@ class Streaming:
         most = self.sinks + self.window + SLACK
         return RollingCache(self.inner.new_cache(min(capacity, most)).store, self.sinks, self.window)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         if max(positions) >= cache.length + self.window:
             raise ValueError(f"{max(positions) - cache.length + 1} rows on a path exceed the window of {self.window}")
         lost = [max(0, position + 1 - self.sinks - self.window) for position in positions]
@@ -181,9 +159,7 @@ class Streaming:
     def _seen(
         self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Mask, shape (N, S): which cached and new rows each new row attends to. It hides the sinks, since each row
-        attends to its own rotated copy of them.
-        """
+        """Hides the sinks, since each row attends to its own rotated copy of them."""
         seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False
@@ -192,7 +168,7 @@ class Streaming:
         return seen
 
     def _append_sinks(self, stored: KvCache, shifts: Sequence[int]) -> None:
-        """Appends a copy of the sinks for each entry of `shifts`; the entry is the copy's rotation in positions."""
+        """Appends a copy of the sinks for each entry of `shifts`, rotated by that many positions."""
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
         copies[:, 0] = self.turn(sinks[:, 0], shifts)
@@ -201,5 +177,5 @@ class Streaming:
 
 
 def _make_room(stored: KvCache, rows: int) -> None:
-    """Reserves `rows` more rows, rounded up to a multiple of `SLACK`, so that the cache is not copied for each row."""
+    """In multiples of `SLACK`, so that the cache is not copied for each row."""
     stored.reserve(-(-(stored.used + rows) // SLACK) * SLACK)

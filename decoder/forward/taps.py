@@ -4,18 +4,18 @@ acceptance. The bits of logits are unchanged.
 Every pass computes these rows anyway, so keeping them costs at most a copy. Does not know which code reads them.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.kv_cache import KvCache
-from decoder.forward.protocol import Forward
+from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.protocol import Forward, Wrapped
 
 Note = Callable[[Tensor, Any, int], object]
 """Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no state of the pass."""
@@ -35,17 +35,13 @@ class LayerStates:
         self._held: Float[Tensor, "N Y"] | None = None
 
     def put(self, first: int, states: Sequence[Float[Tensor, "N X"]]) -> None:
-        """Stores the rows of a pass, one tensor per layer. They replace the rows that were stored for cache row `first`
-        and for all later cache rows.
-        """
+        """Replaces the rows that were stored for cache row `first` and for all later cache rows."""
         rows = torch.cat([state.detach() for state in states], -1)
         before = None if self._held is None else self._held[: first - self._taken]
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """Returns the rows with these indices, counted from the first stored row, with layers concatenated. The
-        returned rows now belong to the text; all other stored rows are dropped.
-        """
+        """These rows, by index among the stored ones, now belong to the text; all others are dropped."""
         states, self._held = self._held, None
         assert states is not None, "rows can be taken only after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)
@@ -54,18 +50,13 @@ class LayerStates:
 
 @runtime_checkable
 class Tappable(Protocol):
-    """A `Forward` that can make a variant of itself; the passes of the variant write layer states."""
+    """A `Forward` that can make a variant of itself; the passes of the variant write layer inputs to `states`."""
 
-    def tapped(self, states: LayerStates) -> Forward:
-        """A variant of this form whose passes write layer inputs to `states`."""
+    def tapped(self, states: LayerStates) -> Forward: ...
 
 
 def tapped(forward: Forward, states: LayerStates) -> Forward:
-    """A variant of a form whose passes write the inputs of some layers to `states`.
-
-    Raises:
-        PairError: The form gives no access to its layer inputs.
-    """
+    """Raises PairError if the form gives no access to its layer inputs."""
     if isinstance(forward, Tappable):
         return forward.tapped(states)
     raise PairError(
@@ -74,73 +65,68 @@ def tapped(forward: Forward, states: LayerStates) -> Forward:
     )
 
 
-class Native(Protocol):
-    """A native model, which gives access to its hidden rows."""
+class ByHidden(Forward):
+    """A form that gives access to its hidden rows."""
 
-    @property
-    def embedding(self) -> Float[Tensor, "V X"]:
-        """Input embedding: one row per token id."""
-
-    def new_cache(self, capacity: int) -> KvCache:
-        """See `Forward`."""
-
+    @abstractmethod
     def with_hidden(
-        self,
-        cache: KvCache,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
-        first_logits: int = 0,
+        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int = 0
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        """Hidden rows of the new tokens, after all layers and before the last norm, and logits of the rows from
-        `first_logits` on; see `Forward.forward`.
-        """
+        """Rows after all layers and before the last norm, and logits of the rows from `first_logits` on."""
 
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        return self.with_hidden(cache, tokens, positions, visible)[1]
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        positions = range(cache.length, cache.length + len(tokens))
+        visible = np.tri(len(tokens), dtype=np.bool_)
+        logits = self.with_hidden(cache, tokens, positions, visible, len(tokens) - 1)[1]
+        cache.keep(positions)
+        return logits[0]
+
+
+class Native(ByHidden):
+    """A native model."""
+
+    embedding: Float[Tensor, "V X"]
+    """Input embedding: one row per token id."""
+
+    @abstractmethod
     def noting(self, notes: Mapping[int, Note]) -> Forward:
-        """See `NativeModel.noting`."""
+        """The same model, whose passes call `notes[number]` for the layer of this number; logits have the same bits."""
+
+    def tapped(self, states: LayerStates) -> Forward:
+        return _Tapped(self, states)
 
 
-class TappedNative:
-    """A native model as a `Forward` that writes layer states in every pass."""
+class _Tapped(Wrapped):
+    """A native model that writes layer states in every pass."""
 
     def __init__(self, model: Native, states: LayerStates) -> None:
         self._entered: list[Tensor] = []
         """Inputs of the tapped layers, collected during the current pass."""
         self._states = states
         # Cloned, since a layer may overwrite its input rows.
-        self._model = model.noting(dict.fromkeys(states.layers, lambda rows, *_: self._entered.append(rows.clone())))
+        self.inner = model.noting(dict.fromkeys(states.layers, lambda rows, *_: self._entered.append(rows.clone())))
 
-    def new_cache(self, capacity: int) -> KvCache:
-        return self._model.new_cache(capacity)
-
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
-        first = cache.used
-        logits = self._model.forward(cache, tokens, positions, visible)
-        self._leave(first)
-        return logits
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        return self._noted(cache.used, self.inner.forward(cache, tokens, positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        first = cache.used
-        logits = self._model.read(cache, tokens)
-        self._leave(first)
-        return logits
+        return self._noted(cache.used, self.inner.read(cache, tokens))
 
-    def _leave(self, first: int) -> None:
+    def _noted(self, first: int, logits: Tensor) -> Tensor:
         self._states.put(first, self._entered)
         self._entered.clear()
+        return logits
 
 
-class Observed:
-    """A `Forward` that keeps the hidden rows of its latest pass."""
+class Observed(ByHidden):
+    """A native model that keeps the hidden rows of its latest pass."""
 
     def __init__(self, model: Native) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
-        """Hidden rows of the latest pass, after all layers and before the last norm.
-
-        If plain text was read in chunks, these are only the rows of the last chunk.
-        """
+        """Of the last chunk if plain text was read in chunks."""
         self._model = model
 
     @property
@@ -151,15 +137,8 @@ class Observed:
     def new_cache(self, capacity: int) -> KvCache:
         return self._model.new_cache(capacity)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
-        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible)
-        return logits
-
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        positions = range(cache.length, cache.length + len(tokens))
-        visible = np.tri(len(tokens), dtype=np.bool_)
-        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible, len(tokens) - 1)
-        cache.keep(positions)
-        return logits[0]
+    def with_hidden(
+        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int = 0
+    ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
+        self.latest, logits = self._model.with_hidden(cache, tokens, positions, visible, first_logits)
+        return self.latest, logits

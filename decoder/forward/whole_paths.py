@@ -1,10 +1,7 @@
-"""A Hugging Face module as a `Forward` that gives the module neither tree masks nor cached rows.
-
-Each pass computes the root-to-leaf paths through its rows as a batch, in copies of the cache that the module made for
-itself: a cache of transformers, of a class of its own, or a list of states. A node is computed once for each path
-through it, and copies take time and memory, so this is slower than a pass with one row per node. `keep` takes the copy
-of the accepted path, without the rows after the path. If the module's cache cannot be shortened, or if an earlier pass
-computed the path, the accepted tokens are read again before the next pass.
+"""A Hugging Face module that gets neither tree masks nor cached rows. Each pass computes the root-to-leaf paths through
+its rows as a batch, in copies of the cache that the module made for itself, so it is slower than a pass with one row
+per node. `keep` takes the copy of the accepted path, without the rows after it; if the cache cannot be shortened, or an
+earlier pass computed the path, the accepted tokens are read again before the next pass.
 """
 
 import copy
@@ -15,39 +12,35 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers import cache_utils
 from transformers.cache_utils import Cache, DynamicLayer
 
 from decoder.forward.hf import cache_argument, takes_positions
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.owners import replaced, tensors_of
 from decoder.forward.recurrent.states import path_batch, with_parents
 
 
 def in_batch(cache: Any, count: int) -> Any:
-    """A copy of one text's cache, for `count` texts that all begin with this text; `cache` itself is unchanged."""
+    """A copy of one text's cache, for `count` texts that all begin with this text."""
     return _selected(cache, torch.zeros(count, dtype=torch.long))
 
 
 def one_of(cache: Any, number: int) -> Any:
-    """A copy of a batch's cache that holds only the text with index `number`."""
+    """A copy of a batch's cache that holds only one text."""
     return _selected(cache, torch.tensor([number]))
 
 
 def record(cache: Any) -> None:
-    """Switches on recording in a new cache, as `shortened` requires; from then on, `shortened` must be called after
-    each pass.
-    """
+    """Switches on recording in a new cache; from then on, `shortened` must be called after each pass."""
     if _shortens(cache):
         cache.activate_past_recording()
 
 
 def shortened(cache: Any, count: int) -> bool:
-    """Removes the last `count` tokens of the latest pass; False if the cache cannot remove them, for example if it
-    holds states.
-    """
+    """Removes the last `count` tokens of the latest pass; False if the cache cannot, for example if it holds states."""
     if not _shortens(cache):
         return count == 0
     cache.crop(-count)
@@ -55,20 +48,17 @@ def shortened(cache: Any, count: int) -> bool:
 
 
 def keeps_all(cache: Any) -> bool:
-    """Whether a cache can be shortened to any length: all its layers keep the rows of the whole text."""
+    """Whether a cache can be shortened to any length."""
     return _shortens(cache) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def nbytes(cache: Any) -> int:
-    """Bytes of a cache's tensors."""
     return sum(tensor.nbytes for tensor in tensors_of(_contents(cache)))
 
 
 def _shortens(cache: Any) -> bool:
-    """Whether the last tokens can be removed.
-
-    A family's own cache layer class may inherit a method `crop` that removes only keys and values, which is wrong if
-    the class caches more than these. So such a class is trusted only if it has a method `crop` of its own.
+    """A family's own cache layer class may inherit a method `crop` that removes only keys and values, which is wrong if
+    the class caches more. So it is trusted only if it has a method `crop` of its own.
     """
     return (
         isinstance(cache, Cache)
@@ -79,7 +69,6 @@ def _shortens(cache: Any) -> bool:
 
 
 def _selected(cache: Any, rows: Int[Tensor, "B"]) -> Any:
-    """A copy of the cache that holds only the texts at indices `rows`."""
     contents = _contents(cache)
     if isinstance(cache, Cache):
         # The copy shares the tensors of `cache` until `reorder_cache` makes new tensors.
@@ -106,19 +95,14 @@ def _contents(cache: Any) -> Any:
 
 @dataclass(frozen=True)
 class PathPass:
-    """Results of a pass over paths."""
-
     state: Any
     """The module's cache after all paths, as a batch."""
     paths: Sequence[Sequence[int]]
-    """Drafted rows of each path."""
     longest: int
     """Number of tokens that the pass computed for each path."""
 
     def after(self, path: Sequence[int]) -> Any | None:
-        """The module's cache after a path; None if no path of the pass begins with `path`, or if later tokens cannot be
-        removed from the cache.
-        """
+        """None if no path of the pass begins with this one, or if later tokens cannot be removed."""
         number = next((each for each, known in enumerate(self.paths) if list(known[: len(path)]) == list(path)), None)
         if number is None:
             return None
@@ -127,23 +111,19 @@ class PathPass:
 
 
 class PathCache(KvCache):
-    """A cache whose rows are tokens; its tensor of keys and values stays empty."""
+    """A cache whose rows are tokens; the tensor of `KvCache` stays empty."""
 
     def __init__(self, layers: int, capacity: int, catch_up: Callable[["PathCache"], None]) -> None:
-        """Makes an empty cache; `catch_up` reads the committed tokens that the module's cache lacks."""
         super().__init__(torch.zeros((layers, 2, 0, capacity, 0)))
         self.text: list[int] = []
-        """Committed tokens."""
         self.state: Any = None
         """The module's cache; None before its first pass."""
         self.read = 0
         """Number of committed tokens in `state`."""
         self.tokens: list[int] = []
-        """Tokens of the drafted rows."""
         self.parents: list[int] = []
-        """Parents of the drafted rows; see `with_parents`."""
+        """Of the drafted rows; see `with_parents`."""
         self.latest: PathPass | None = None
-        """The latest pass over drafted rows."""
         self._catch_up = catch_up
 
     @property
@@ -151,7 +131,7 @@ class PathCache(KvCache):
         return nbytes(self.state) if self.read else 0
 
     def keep(self, rows: Sequence[int]) -> None:
-        """See `KvCache`; the rows must be a path from the first row after the text."""
+        """The rows must be a path from the first row after the text."""
         path = [row - self.length for row in rows]
         self.text += [self.tokens[row] for row in path]
         after = self.latest.after(path) if self.latest and path else None
@@ -165,7 +145,7 @@ class PathCache(KvCache):
         self.tokens, self.parents, self.latest = [], [], None
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; if the module's cache cannot be shortened so far, the next pass makes a new one."""
+        """If the module's cache cannot be shortened so far, the next pass makes a new one."""
         if length < self.read:
             if keeps_all(self.state) and shortened(self.state, self.read - length):
                 self.read = length
@@ -181,9 +161,7 @@ class PathCache(KvCache):
         self._catch_up(self)
 
 
-class PathForward:
-    """A module as a `Forward` that computes whole paths."""
-
+class PathForward(Forward):
     def __init__(self, module: Any) -> None:
         self._module = module
         self._layers: int = module.config.get_text_config().num_hidden_layers
@@ -198,8 +176,8 @@ class PathForward:
         self,
         cache: KvCache,
         tokens: Sequence[int],
-        positions: Sequence[int],  # noqa: ARG002 - found from the paths
-        visible: NDArray[np.bool_],
+        positions: Ints,  # noqa: ARG002 - found from the paths
+        visible: Mask,
     ) -> Float[Tensor, "N V"]:
         held = cast("PathCache", cache)
         self._catch_up(held)
@@ -237,7 +215,7 @@ class PathForward:
 
     @torch.inference_mode()
     def _computed(self, state: Any, tokens: Int[np.ndarray, "B T"], start: int) -> tuple[Float[Tensor, "B T V"], Any]:
-        """Logits after each token of B continuations of a text of `start` tokens, and the module's cache at the end."""
+        """Logits of B continuations of a text of `start` tokens, and the module's cache at the end."""
         given = {"input_ids": torch.from_numpy(tokens).to(self._device)}
         if self._takes_positions:
             given["position_ids"] = torch.arange(start, start + tokens.shape[1], device=self._device).expand(

@@ -1,14 +1,12 @@
-"""Longest text of a model, and attention windows by position: which keys a query attends to in the layers of each type.
-
-A window depends on positions, not on rows of the cache, since nodes of a draft tree at one depth have the same position
-and thus the same window. All keys stay in the cache, and a mask hides the keys outside a window. Pure functions of
-positions and of a configuration's fields; knows neither caches nor modules.
+"""Longest text of a model, and attention windows by position. A window depends on positions, not on rows of the cache,
+since nodes of a draft tree at one depth have the same position and thus the same window. All keys stay in the cache,
+and a mask hides the keys outside a window. Knows neither caches nor modules.
 """
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -17,72 +15,58 @@ from torch import Tensor
 
 T = TypeVar("T")
 NO_LIMIT = 1 << 20
-"""Context length, in tokens, that is assumed if a model's configuration states none."""
+"""Context length in tokens if a model's configuration states none."""
 LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
 """Configuration fields that may contain the context length; the first field present is used."""
 FULL, SLIDING = "full_attention", "sliding_attention"
 ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": SLIDING}
-"""Type of the attention in layer types that both attend to cached keys and keep a state."""
+"""Type of the attention in layer types that also keep a state."""
 SHAPED = "keys and values differ in shape, and CUDA graphs need the keys and values of all layers in one tensor"
-"""Reason why passes are not captured as CUDA graphs."""
 Array = TypeVar("Array", NDArray[Any], Tensor)
 """Positions or a mask, on the host or on a device."""
 
 
-class Within(Protocol):
-    """Function that makes the mask of a kind of window."""
-
-    def __call__(self, queries: Array, keys: Array, size: int, /) -> Array:
-        """Mask, shape (N, S): whether each key is within each query's window. Takes the positions of queries and keys,
-        and the window's size in tokens.
-        """
-
-
 def sliding(queries: Array, keys: Array, size: int) -> Array:
-    """True for keys at the query's position, at the `size` - 1 positions before it, and at all later positions; the
-    tree mask hides the later ones.
-    """
+    """Keys after the query's position are within the window too; the tree mask hides them."""
     return keys > queries[:, None] - size
 
 
 def chunked(queries: Array, keys: Array, size: int) -> Array:
-    """True for keys in the query's chunk, where the text is divided into chunks of `size` positions."""
+    """True for keys in the query's chunk of the text."""
     same: Array = keys // size == queries[:, None] // size
     return same
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A kind of attention window: the configuration field of its size, its name in messages, and its mask."""
+    """The configuration field of a window's size, its name in messages, and its mask."""
 
     field: str
     name: str
-    within: Within
+    within: Callable[[Any, Any, int], Any]
+    """(positions of N queries, positions of S keys, size in tokens) -> mask, shape (N, S)."""
 
 
 LIMITS: Mapping[str, Limit] = {
     SLIDING: Limit("sliding_window", "a sliding window", sliding),
     "chunked_attention": Limit("attention_chunk_size", "chunks", chunked),
 }
-"""Attention windows by layer type; the types are named as in configurations."""
+"""By layer type, as named in configurations."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Attention windows of a model; windows at least as long as the model's context are left out."""
+    """Windows at least as long as the model's context are left out."""
 
     sizes: Mapping[str, int]
-    """Window size in tokens for each layer type with a window; empty if all layers attend to the whole text."""
+    """In tokens, for each layer type with a window."""
     layers: Sequence[str]
     """Attention type of each cached layer."""
 
     def masks(
-        self,
-        seen: Bool[np.ndarray, "N S"],
-        queries: Int[np.ndarray, "N"],
-        keys: Int[np.ndarray, "S"],
+        self, seen: Bool[np.ndarray, "N S"], queries: Int[np.ndarray, "N"], keys: Int[np.ndarray, "S"]
     ) -> Mapping[str, Bool[np.ndarray, "N S"]]:
-        """Mask of each layer type, from the mask `seen` of full attention and the positions of queries and keys."""
+        """Mask of each layer type, from the mask `seen` of full attention."""
         if not self.sizes:
             return {FULL: seen}
         return {
@@ -92,19 +76,18 @@ class Windows:
 
 
 def whole_mask(visible: Bool[np.ndarray, "N M"], keys: int) -> Bool[np.ndarray, "N S"]:
-    """Mask of all keys, given the mask of the last M keys; every query attends to all keys before the last M keys."""
+    """From the mask of the last M keys; every query attends to all keys before them."""
     seen = np.ones((len(visible), keys), dtype=np.bool_)
     seen[:, keys - visible.shape[1] :] = visible
     return seen
 
 
 def first_seen(mask: Bool[np.ndarray, "N S"]) -> int:
-    """Index of the first key to which any query attends; attention need not read earlier keys."""
+    """Attention need not read earlier keys."""
     return int(mask.any(0).argmax())
 
 
 def windows_of(config: Any) -> Windows:
-    """Windows of a configuration; a window at least as long as the context limits no text, so it is left out."""
     kinds = attention_types(config)
     sizes = {kind: max(window_sizes(config, kind), default=0) for kind in LIMITS if kind in kinds}
     longest = longest_text(config)
@@ -112,7 +95,7 @@ def windows_of(config: Any) -> Windows:
 
 
 def layer_types(config: Any) -> Sequence[str]:
-    """Type of each layer; a configuration that names no types has one type for all layers."""
+    """A configuration that names no types has one type for all layers."""
     if named := getattr(config, "layer_types", None):
         return tuple(named)
     # A window size that the family does not declare, for example from a converted checkpoint, is ignored.
@@ -122,15 +105,12 @@ def layer_types(config: Any) -> Sequence[str]:
 
 
 def attention_types(config: Any) -> Sequence[str]:
-    """Type of each layer's attention; for a layer without attention, the type of the layer."""
+    """For a layer without attention, the type of the layer."""
     return tuple(ATTENTION_OF.get(kind, kind) for kind in layer_types(config))
 
 
 def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
-    """Values for all cached layers, made from `of_layers`, the values for the module's layers.
-
-    A module that computes some layers in a loop caches them again in each repetition, after all other layers.
-    """
+    """Values for all cached layers: layers in a loop are cached again in each repetition, after all other layers."""
     first, end, repetitions = _loop(config)
     return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))
 
@@ -145,7 +125,7 @@ def _loop(config: Any) -> tuple[int, int, int]:
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Set of the window sizes of all layers with attention of type `kind`; a layer without a window has size 0."""
+    """Of all layers with attention of this type; a layer without a window has size 0."""
     field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):
@@ -154,7 +134,7 @@ def window_sizes(config: Any, kind: str) -> set[Any]:
 
 
 def by_layers(config: Any, field: str) -> list[Any]:
-    """Values of a configuration field for each layer; a list of one value if all layers share the value."""
+    """One value if all layers share it."""
     try:
         value = getattr(config, field, None)
     except RuntimeError:  # transformers raises it where the layers have different values
@@ -163,10 +143,8 @@ def by_layers(config: Any, field: str) -> list[Any]:
 
 
 def longest_text(config: Any) -> int:
-    """Length of the longest text, in tokens, for which rotary frequencies stay the same.
-
-    For texts beyond the original context length, longrope uses other frequencies at all positions, but cached keys keep
-    the old frequencies; the generated text would then depend on the number of rows in each pass.
+    """In tokens. For longer texts, longrope uses other frequencies at all positions, but cached keys keep the old ones;
+    the text would then depend on the number of rows in each pass.
     """
     named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)

@@ -18,7 +18,7 @@ from torch.nn import functional
 from decoder.forward.kv_cache import KvCache
 from decoder.heads.dflash_corrections import Correction, Row, correction_of
 from decoder.heads.dflash_shape import BlockShape, Convolution
-from decoder.heads.parts import HeadModule, Mlp, RmsNorm, Rotation, SelfAttention
+from decoder.heads.parts import Attend, HeadModule, Layer, RmsNorm, Rotation
 
 Rows = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
 """A sublayer: normalised input rows -> output rows."""
@@ -26,24 +26,19 @@ Rows = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Results of a pass over a block."""
-
     anchor: int
     """The text's last token, which is the block's first row."""
     rows: Sequence[Row]
-    """The rows that predict tokens, one for each level of a tree."""
+    """Those that predict tokens, one for each level of a tree."""
     memory: Float[Tensor, "1 R"]
-    """Memory (recurrent state) of the head's correction before the first of `rows`."""
+    """Recurrent state of the head's correction before the first of `rows`."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Text positions and cache rows of a pass over one or several blocks; the cache rows of the blocks follow those of
-    the text, block by block.
-    """
+    """The cache rows of the blocks follow those of the text, block by block."""
 
     text: int
-    """Number of cache rows of the text."""
     starts: Sequence[int]
     """Text position of each block's first row."""
     size: int
@@ -51,12 +46,10 @@ class _Layout:
 
     @property
     def stop(self) -> int:
-        """Number of cache rows of the text and all blocks."""
         return self.text + len(self.starts) * self.size
 
     @property
     def positions(self) -> list[int]:
-        """Text position of each row of the blocks."""
         return [start + place for start in self.starts for place in range(self.size)]
 
 
@@ -71,63 +64,56 @@ class _Convolution(nn.Module):
         self.kernel_projection = nn.Linear(width, 2 * self.taps * width // self.group, bias=False)
 
     def forward(self, rows: Float[Tensor, "R X"], sublayer: Rows) -> Float[Tensor, "R X"]:
-        """Output of the sublayer; the kernels of both convolutions depend on its input rows."""
+        """The kernels of both convolutions depend on the sublayer's input rows."""
         dynamic = self.kernel_projection(rows).view(len(rows), 2, self.taps, -1)
         kernels = self.base_kernel + dynamic.repeat_interleave(self.group, -1)
         return convolved(sublayer(convolved(rows, kernels[:, 0], self.size)), kernels[:, 1], self.size)
 
 
-class _Layer(nn.Module):
+class _Layer(Layer):
     """A Qwen3 layer, in DFlash2 with convolutions around attention and MLP."""
 
     def __init__(self, shape: BlockShape) -> None:
-        super().__init__()
-        arch = shape.layer
-        self.input_layernorm, self.post_attention_layernorm = (
-            RmsNorm(arch.hidden_size, arch.norm_eps) for _ in range(2)
-        )
-        self.self_attn = SelfAttention(arch, arch.hidden_size, normed=True)
-        self.mlp = Mlp(arch)
+        super().__init__(shape.layer, shape.layer.hidden_size, normed=True)
         self.attention_conv, self.mlp_conv = (
             _Convolution(shape, shape.convolution) if shape.convolution else None for _ in range(2)
         )
 
-    def forward(self, rows: Float[Tensor, "R X"], attend: Rows) -> Float[Tensor, "R X"]:
-        """Rows after attention and MLP; `attend` computes the attention of normalised rows."""
-        first = self.input_layernorm, attend, self.attention_conv
-        for norm, sublayer, convolution in (first, (self.post_attention_layernorm, self.mlp, self.mlp_conv)):
-            given = norm(rows)
-            rows = rows + (convolution(given, sublayer) if convolution else sublayer(given))
-        return rows
+    def through(self, rows: Float[Tensor, "R X"], rotation: Rotation, attend: Attend) -> Float[Tensor, "R X"]:
+        given = self.input_layernorm(rows)
+        if self.attention_conv is None or self.mlp_conv is None:
+            return self.forward(rows, given, rotation, attend)
+        rows = rows + self.attention_conv(given, partial(self.self_attn, rotation=rotation, attend=attend))
+        output: Tensor = rows + self.mlp_conv(self.post_attention_layernorm(rows), self.mlp)
+        return output
 
 
 class BlockHead(HeadModule):
-    """A DFlash head."""
+    """A DFlash head of random weights."""
 
     def __init__(self, name: str, shape: BlockShape, target_layers: Sequence[int]) -> None:
-        """A head of random weights; `target_layers` are the target layers whose inputs it reads."""
-        arch = shape.layer
-        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, shape.states * shape.target_width)
-        self.shape, self.target_layers = shape, tuple(target_layers)
+        arch, states = shape.layer, shape.states * shape.target_width
+        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, states, tuple(target_layers))
+        self.shape = shape
         self.hidden_norm = RmsNorm(arch.hidden_size, arch.norm_eps)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(arch.num_hidden_layers))
         self._correction = ""
-        """Name of the correction's module; empty if the head has no correction."""
+        """Name of the correction's module."""
         if found := correction_of(shape):
             self._correction, correction = found
             self.add_module(self._correction, correction)
 
     @property
     def correction(self) -> Correction | None:
-        """The correction; None if the logits of rows do not depend on the tokens before the rows."""
+        """None if the logits of rows do not depend on the tokens before the rows."""
         return cast(Correction, self.get_submodule(self._correction)) if self._correction else None
 
     @property
-    def _attentions(self) -> list[SelfAttention]:
-        return [layer.self_attn for layer in self.layers if isinstance(layer, _Layer)]
+    def _layers(self) -> list[_Layer]:
+        return [layer for layer in self.layers if isinstance(layer, _Layer)]
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache with room for `capacity` rows of text and one block."""
+        """Has room for `capacity` rows of text and one block."""
         arch = self.shape.layer
         rows = capacity + self.shape.block_size
         size = (arch.num_hidden_layers, 2, arch.num_key_value_heads, rows, arch.head_dim)
@@ -139,15 +125,14 @@ class BlockHead(HeadModule):
         cache.reserve(end + self.shape.block_size)
         rows = self.hidden_norm(self.fc(states.to(self.fc.weight)))
         rotation = self.rotation(torch.arange(cache.length, end, device=self.device))
-        for number, attention in enumerate(self._attentions):
+        for number, layer in enumerate(self._layers):
             kept = cache.store[number, :, :, cache.length : end]
-            kept[0], kept[1] = attention.keys_and_values(rows, rotation)
+            kept[0], kept[1] = layer.self_attn.keys_and_values(rows, rotation)
         cache.length = cache.used = end
 
     def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[Block]:
-        """Computes several blocks in one pass. `anchors` are the last tokens of the text, and one block begins at each
-        of them. The text's last token must not have a row in the cache yet. A block sees the rows of the text before
-        it, and its own rows.
+        """One block begins at each of `anchors`, the last tokens of the text, of which the very last must not have a
+        row in the cache yet. A block sees the rows of the text before it, and its own.
         """
         shape, count = self.shape, len(anchors)
         layout = _Layout(cache.length, [cache.length - count + 1 + place for place in range(count)], shape.block_size)
@@ -156,8 +141,8 @@ class BlockHead(HeadModule):
         tokens = torch.tensor([[anchor, *masks] for anchor in anchors], device=self.device)
         rows = self.embed_tokens(tokens.flatten()) * shape.embedding_scale
         rotation = self.rotation(torch.tensor(layout.positions, device=self.device))
-        for number, layer in enumerate(self.layers):
-            rows = layer(rows, partial(self._attended, number, cache, layout, rotation))
+        for number, layer in enumerate(self._layers):
+            rows = layer.through(rows, rotation, partial(self._attended, number, cache, layout))
         hidden = self.norm(rows)
         logits = self._scaled(hidden)
         all_rows = [Row(*parts) for parts in zip(rows, hidden, logits, strict=True)]
@@ -167,7 +152,6 @@ class BlockHead(HeadModule):
         ]
 
     def _begun(self, anchor: int, rows: Sequence[Row]) -> Block:
-        """Makes a block from the results of all its rows."""
         correction = self.correction
         memory = rows[0].output.new_zeros((1, correction.memory_width if correction else 0))
         if self.shape.from_anchor:
@@ -180,8 +164,8 @@ class BlockHead(HeadModule):
     def logits(
         self, row: Row, tokens: Sequence[int], memory: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "M V"], Float[Tensor, "N R"]]:
-        """Logits of a block's row after each of N possible previous tokens, over the target's token ids; a single row
-        of logits if the head has no correction. Also returns the memory of the N paths for the next row.
+        """Over the target's token ids after each of N previous tokens, or a single row if the head has no correction;
+        and the memory of the N paths for the next row.
         """
         correction = self.correction
         if correction is None:
@@ -190,7 +174,7 @@ class BlockHead(HeadModule):
         return self.over_target_ids(own), memory
 
     def own_logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
-        """Logits of outputs of the last layer, over the head's own token ids."""
+        """Over the head's own token ids."""
         return self._scaled(self.norm(outputs))
 
     def _scaled(self, hidden: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
@@ -199,25 +183,18 @@ class BlockHead(HeadModule):
         return logits if cap is None else cap * (logits / cap).tanh()
 
     def _attended(
-        self, layer: int, cache: KvCache, layout: _Layout, rotation: Rotation, rows: Float[Tensor, "R X"]
-    ) -> Float[Tensor, "R X"]:
-        attention = self._attentions[layer]
+        self, layer: int, cache: KvCache, layout: _Layout, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> Float[Tensor, "H R D"]:
         stored = cache.store[layer, :, None, :, : layout.stop]
-        stored[0, 0, :, layout.text :], stored[1, 0, :, layout.text :] = attention.keys_and_values(rows, rotation)
+        stored[0, 0, :, layout.text :], stored[1, 0, :, layout.text :] = keys, values
         mask = self._mask(layer, layout)
-        attended = functional.scaled_dot_product_attention(
-            attention.queries(rows, rotation)[None],
-            stored[0],
-            stored[1],
-            attn_mask=None if mask is None else mask.to(self.device),
-            enable_gqa=True,
-        )
-        return attention.merged(attended[0])
+        mask = None if mask is None else mask.to(self.device)
+        return functional.scaled_dot_product_attention(
+            queries[None], stored[0], stored[1], attn_mask=mask, enable_gqa=True
+        )[0]
 
     def _mask(self, layer: int, layout: _Layout) -> Bool[Tensor, "R S"] | None:
-        """Attention mask: which rows of the text and of the blocks each block row sees; None if each block row sees all
-        of them.
-        """
+        """Which rows of the text and of the blocks each block row sees; None if all."""
         window, causal = self.shape.window(layer), self.shape.causal[layer]
         if window is None and not causal and len(layout.starts) == 1:
             return None
@@ -237,8 +214,8 @@ class BlockHead(HeadModule):
 
 
 def convolved(rows: Float[Tensor, "R X"], kernels: Float[Tensor, "R T X"], size: int) -> Float[Tensor, "R X"]:
-    """Causal convolution over the rows of blocks of `size` rows: output row i is a sum over all t for which row i - t
-    is in the same block; the terms are `kernels[i, t] * rows[i - t]`.
+    """Causal convolution over the rows of blocks of `size` rows: output row i is the sum of `kernels[i, t] * rows[i -
+    t]` over all t for which row i - t is in the same block.
     """
     taps = kernels.shape[1]
     padded = functional.pad(rows.unflatten(0, (-1, size)), (0, 0, taps - 1, 0))

@@ -18,39 +18,38 @@ from decoder.heads.dflash_shape import BlockShape, Markov, Selector, Swiglu
 from decoder.heads.parts import RmsNorm
 
 SWIGLU_EPS = 1e-6
-"""Epsilon of the norm within TreeFlash's correction; configurations have no field for it."""
+"""Of the norm within TreeFlash's correction; configurations have no field for it."""
 
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """Results of a pass for one row of a block; the row predicts one token."""
+    """A row of a block, which predicts one token."""
 
     output: Float[Tensor, "X"]
-    """Output of the last layer."""
+    """Of the last layer."""
     hidden: Float[Tensor, "X"]
     """The output after the final norm."""
     logits: Float[Tensor, "D"]
-    """Uncorrected logits, over the head's own token ids."""
+    """Uncorrected, over the head's own token ids."""
 
 
 class Outer(Protocol):
     """Parts of the head that a correction uses."""
 
     @property
-    def embed_tokens(self) -> nn.Embedding:
-        """Embedding of the target's token ids."""
+    def embed_tokens(self) -> nn.Embedding: ...
 
     def own_logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
-        """Logits of outputs of the last layer, over the head's own token ids."""
+        """Over the head's own token ids."""
 
 
 Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
-"""A row's logits after each of N tokens that may come before the row, and memory of the N paths for the next row."""
+"""Logits after each of N tokens that may come before the row, and memory of the N paths for the next row."""
 
 
 class Correction(nn.Module):
-    """A correction: (head, row, N tokens that may come before the row, memory of the N paths before these tokens) ->
-    logits and new memory. The memory is a recurrent state.
+    """(head, row, N tokens that may come before the row, memory of the N paths before these tokens) -> logits and new
+    memory, which is a recurrent state.
     """
 
     memory_width = 0
@@ -58,8 +57,6 @@ class Correction(nn.Module):
 
 
 class MarkovHead(Correction):
-    """DSpark's correction; see `Markov`."""
-
     def __init__(self, shape: BlockShape, markov: Markov) -> None:
         super().__init__()
         rank, width = markov.rank, shape.layer.hidden_size
@@ -78,7 +75,6 @@ class MarkovHead(Correction):
         tokens: Int[Tensor, "N"],
         memory: Float[Tensor, "N R"],
     ) -> Corrected:
-        """Adds a bias to the row's logits."""
         factor, hidden = self.markov_w1(tokens), row.hidden.expand(len(tokens), -1)
         if self.kind == "gated":
             factor = self.gate_proj(torch.cat([hidden, factor], -1)).sigmoid() * factor
@@ -90,8 +86,6 @@ class MarkovHead(Correction):
 
 
 class CandidateSelector(Correction):
-    """DFlash2's correction; see `Selector`."""
-
     def __init__(self, shape: BlockShape, selector: Selector) -> None:
         super().__init__()
         self.candidates, size = selector.candidates, (shape.layer.vocab_size, selector.rank)
@@ -105,7 +99,7 @@ class CandidateSelector(Correction):
         tokens: Int[Tensor, "N"],
         memory: Float[Tensor, "N R"],
     ) -> Corrected:
-        """Scores the row's best candidates again; all other tokens lose their probability."""
+        """Tokens that are no candidates lose their probability."""
         base, candidates = row.logits.topk(self.candidates)
         context = self.predecessor_codebook[tokens] * self.hidden_projection(row.hidden[None])
         scores = base + context @ self.successor_codebook[candidates].T
@@ -114,8 +108,6 @@ class CandidateSelector(Correction):
 
 
 class ArApproximation(Correction):
-    """TreeFlash's correction; see `Swiglu`."""
-
     def __init__(self, shape: BlockShape, _: Swiglu) -> None:
         super().__init__()
         width, inner = shape.layer.hidden_size, shape.layer.intermediate_size
@@ -124,14 +116,13 @@ class ArApproximation(Correction):
         self.d = nn.Linear(inner, width, bias=False)
 
     def forward(self, head: Outer, row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
-        """Adds a SwiGLU of the tokens' embeddings and the row to the output of the last layer."""
         given = torch.cat([self.norm(head.embed_tokens(tokens)), row.hidden.expand(len(tokens), -1)], -1)
         up, gate = self.ug(given).chunk(2, -1)
         return head.own_logits(row.output + self.d(functional.silu(gate) * up)), memory
 
 
 def correction_of(shape: BlockShape) -> tuple[str, Correction] | None:
-    """The correction of a head and the prefix of its weights' names; None if the head has no correction."""
+    """The correction and the prefix of its weights' names."""
     match shape.correction:
         case Markov() as markov:
             return "markov_head", MarkovHead(shape, markov)

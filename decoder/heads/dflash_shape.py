@@ -1,7 +1,4 @@
-"""Configuration of a DFlash head: sizes and options. Sources: the code of z-lab, speculators, DeepSpec and TreeFlash.
-
-Knows no files.
-"""
+"""Configuration of a DFlash head. Sources: the code of z-lab, speculators, DeepSpec and TreeFlash."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -12,14 +9,12 @@ from decoder.forward.windows import SLIDING
 
 @dataclass(frozen=True)
 class Markov:
-    """DSpark's correction: adds a bias to a row's logits. The matrix that maps the previous token to the bias is a
-    product of two factors of rank `rank`.
-    """
+    """DSpark's correction: adds a bias, a product of two factors of rank `rank`, to the logits."""
 
     rank: int
     kind: Literal["vanilla", "gated", "rnn"] = "vanilla"
-    """vanilla: the bias depends on the previous token only; gated: the token's embedding is scaled by a gate that also
-    reads the row; rnn: the bias also depends on the row and on a recurrent state of the path.
+    """gated: a gate that also reads the row scales the token's embedding; rnn: the bias also depends on the row and on
+    a recurrent state of the path.
     """
 
 
@@ -50,33 +45,27 @@ class Convolution:
 
 @dataclass(frozen=True)
 class BlockShape:
-    """Configuration of a DFlash head."""
-
     kind: ClassVar[str] = "DFlash head"
 
     layer: Architecture
-    """Architecture of the layers; `vocab_size` is the target's."""
+    """`vocab_size` is the target's."""
     draft_vocabulary: int
-    """Size of the head's own vocabulary, the tokens that it can predict."""
+    """Number of tokens that the head can predict."""
     block_size: int
     """Number of rows of a block: the text's last token, then mask tokens."""
     mask_token: int
     causal: tuple[bool, ...]
     """For each layer, whether attention within the block is causal; otherwise it is bidirectional."""
     target_layers: tuple[int, ...] | None = None
-    """Numbers of the target layers whose inputs the head reads, ascending; if None, `usual_layers` chooses them."""
+    """Ascending; if None, `usual_layers` chooses them."""
     from_anchor: bool = False
-    """Whether a row predicts the token after its position. Otherwise it predicts the token at its position, and the
-    first row, which is the text's last token, predicts no token.
-    """
+    """Whether a row predicts the token after its position, not at it; otherwise, the first row predicts no token."""
     fixed_window: bool = False
-    """How a window applies in sliding layers. If true, all rows of a block see the same window of text, which ends
-    before the block, and the window hides no row of the block. If false, each row has its own window.
+    """Whether all rows of a block see the same window of text before the block, and all of its rows, in sliding layers.
     """
     embedding_scale: float = 1.0
-    """Factor by which embedded tokens are multiplied."""
     output_scale: float = 1.0
-    """Factor by which logits are multiplied."""
+    """Factor of the logits."""
     softcap: float | None = None
     """Limit c of the logits, which become c tanh(x / c); None: no limit."""
     correction: Correction | None = None
@@ -89,7 +78,6 @@ class BlockShape:
 
     @property
     def target_width(self) -> int:
-        """Width of a hidden row of the target."""
         return self.layer.hidden_size
 
     @property
@@ -98,18 +86,16 @@ class BlockShape:
         return self.layer.num_hidden_layers if self.target_layers is None else len(self.target_layers)
 
     def window(self, layer: int) -> int | None:
-        """Sliding window of a layer, in tokens; None if the layer attends to the whole text."""
+        """In tokens; None if the layer attends to the whole text."""
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
         return self.target_layers or usual_layers(target_layers, self.layer.num_hidden_layers)
 
 
 def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
-    """Target layers whose inputs a head of `layers` layers reads if its configuration lists none. A head of several
-    layers reads as many target layers as it has itself, evenly spaced from layer 2 to layer `target_layers` - 2. A head
-    of one layer reads a layer in the middle.
+    """As many target layers as the head has itself, evenly spaced from layer 2 to layer `target_layers` - 2, or one in
+    the middle, for a head whose configuration lists none.
     """
     if layers == 1:
         return (target_layers // 2 + 1,)

@@ -1,14 +1,12 @@
 """Network of EAGLE-3 and P-EAGLE heads: one or a few layers that predict tokens from the target's hidden states.
-
-A row combines a token with the hidden state at the position before it: the target's state for tokens of the text, the
-head's own output for drafted tokens. As in other models, rows of the text and of the tree are stored in one KV cache
-and masked in the same way. Sources: EAGLE-3 (arXiv 2503.01840), section 3; some options are from EAGLE-3.1, and mask
-rows from P-EAGLE (arXiv 2602.01469). Knows no files, texts or trees.
+Sources: EAGLE-3 (arXiv 2503.01840), section 3; some options are from EAGLE-3.1, and mask rows from P-EAGLE (arXiv
+2602.01469). Knows no files, texts or trees.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
@@ -18,53 +16,48 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.native import write
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.families.model import write
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.output_head import product
-from decoder.heads.parts import HeadModule, Mlp, RmsNorm, Rotation, SelfAttention
-from decoder.heads.protocol import StatesReader
+from decoder.heads.parts import HeadModule, Layer, RmsNorm, Rotation
+from decoder.heads.protocol import GuidedHead, StatesReader
 
 KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
 USUAL_STATES = 3
-"""Number of target layers whose inputs a head reads if its configuration does not list any."""
+"""Number of target layers whose inputs a head reads if its configuration lists none."""
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
-"""(number of the layer, queries, keys, values) -> attended values; shapes (..., H, N, D). There may be fewer heads of
-keys and values than of queries. The function also stores the keys and values.
-"""
+"""`parts.Attend` of all layers; the first argument is the number of the layer."""
 
 
 @dataclass(frozen=True)
 class HeadShape:
-    """Configuration of an EAGLE-3 or P-EAGLE head."""
-
     layer: Architecture
-    """Architecture of the head's layers; `vocab_size` is the target's."""
+    """`vocab_size` is the target's."""
     draft_vocabulary: int
-    """Size of the head's own vocabulary, the tokens that it can predict."""
+    """Number of tokens that the head can predict."""
     target_width: int
     """Width of a hidden row of the target."""
     target_layers: tuple[int, ...] | None = None
-    """Numbers of the target layers whose inputs the head reads, ascending; if None, `usual_layers` chooses them."""
+    """Ascending; if None, `usual_layers` chooses them."""
     norm_before_residual: bool = False
-    """Whether the residual starts from the normalised hidden row; otherwise it starts from the hidden row itself."""
+    """Whether the residual starts from the normalised hidden row."""
     norm_before_fc: bool = False
     """Whether the concatenated target states are normalised before the first linear layer."""
     fc_norm: bool = False
     """Whether each target state is normalised separately."""
     norm_output: bool = False
-    """Whether the hidden input of a drafted row is its parent's normalised output; if not, it is the raw output."""
+    """Whether the hidden input of a drafted row is its parent's normalised output."""
     normed_heads: bool = False
     """Whether queries and keys are normalised head by head, as in Qwen3."""
     layers: int = 1
-    """Number of the head's layers; all but the first are plain layers of Llama or Qwen3."""
+    """All but the first are plain layers of Llama or Qwen3."""
     guesses: int = 1
     """Number of levels that a pass over the text predicts: 1, and one more for each of P-EAGLE's mask rows."""
     mask_token: int | None = None
-    """Token of P-EAGLE's mask rows; None in an EAGLE-3 head, which has no mask rows."""
+    """Token of P-EAGLE's mask rows; None in an EAGLE-3 head."""
 
     @property
     def kind(self) -> str:
-        """Kind of the head in words."""
         return PARALLEL_KIND if self.parallel else KIND
 
     @property
@@ -78,60 +71,40 @@ class HeadShape:
         return USUAL_STATES if self.target_layers is None else len(self.target_layers)
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
-        """The target layers whose inputs the head reads, if the target has `target_layers` layers."""
         return self.target_layers or usual_layers(target_layers)
 
 
 def usual_layers(layers: int) -> tuple[int, ...]:
-    """Target layers whose inputs a head reads if its configuration lists none: a low, a middle and a high layer."""
+    """A low, a middle and a high layer, for a head whose configuration lists none."""
     return 2, layers // 2, layers - 3
 
 
-class Layer(nn.Module):
-    """A layer of Llama or Qwen3; the first one reads the embedded token and the hidden row side by side."""
+class _First(Layer):
+    """The first layer, which reads the embedded token and the hidden row side by side."""
 
-    def __init__(self, shape: HeadShape, *, first: bool) -> None:
-        super().__init__()
-        arch = shape.layer
-        width, eps = arch.hidden_size, arch.norm_eps
-        self.input_layernorm, self.post_attention_layernorm = (RmsNorm(width, eps) for _ in range(2))
-        self.hidden_norm = RmsNorm(width, eps) if first else nn.Identity()
-        self.self_attn = SelfAttention(arch, 2 * width if first else width, normed=shape.normed_heads)
-        self.mlp = Mlp(arch)
-
-    def forward(
-        self,
-        rows: Float[Tensor, "*B N X"],
-        given: Float[Tensor, "*B N Z"],
-        rotation: Rotation,
-        attend: Callable[[Tensor, Tensor, Tensor], Tensor],
-    ) -> Float[Tensor, "*B N X"]:
-        """Rows after attention and MLP; attention reads `given`."""
-        queries = self.self_attn.queries(given, rotation)
-        attended = attend(queries, *self.self_attn.keys_and_values(given, rotation))
-        rows = rows + self.self_attn.merged(attended)
-        output: Tensor = rows + self.mlp(self.post_attention_layernorm(rows))
-        return output
+    def __init__(self, shape: HeadShape) -> None:
+        width = shape.layer.hidden_size
+        super().__init__(shape.layer, 2 * width, normed=shape.normed_heads)
+        self.hidden_norm = RmsNorm(width, shape.layer.norm_eps)
 
 
-class Head(HeadModule):
-    """An EAGLE-3 or P-EAGLE head; see `GuidedHead`."""
+class Head(HeadModule, GuidedHead):
+    """An EAGLE-3 or P-EAGLE head of random weights."""
 
     def __init__(self, name: str, shape: HeadShape, target_layers: Sequence[int]) -> None:
-        """A head of random weights; `target_layers` are the target layers whose inputs it reads."""
-        states, eps = shape.states * shape.target_width, shape.layer.norm_eps
-        super().__init__(name, shape.kind, shape.layer, shape.draft_vocabulary, states)
-        self.shape, self.target_layers = shape, tuple(target_layers)
+        arch, states, eps = shape.layer, shape.states * shape.target_width, shape.layer.norm_eps
+        super().__init__(name, shape.kind, arch, shape.draft_vocabulary, states, tuple(target_layers))
+        self.shape = shape
         if shape.norm_before_fc:
             self.input_norm = RmsNorm(states, eps)
         if shape.fc_norm:
             self.fc_norm = nn.ModuleList(RmsNorm(shape.target_width, eps) for _ in range(shape.states))
-        self.layers = nn.ModuleList(Layer(shape, first=not number) for number in range(shape.layers))
+        others = (Layer(arch, arch.hidden_size, normed=shape.normed_heads) for _ in range(shape.layers - 1))
+        self.layers = nn.ModuleList([_First(shape), *others])
         if shape.parallel:
             self.mask_hidden = nn.Parameter(torch.zeros(1, 1, states))
 
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache of `capacity` rows."""
         arch = self.shape.layer
         size = (self.shape.layers, 2, arch.num_key_value_heads, capacity, arch.head_dim)
         return KvCache(torch.zeros(size, dtype=self.dtype, device=self.device))
@@ -151,12 +124,7 @@ class Head(HeadModule):
         return fused
 
     def forward(
-        self,
-        cache: KvCache,
-        tokens: Sequence[int],
-        hidden: Float[Tensor, "N X"],
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
+        self, cache: KvCache, tokens: Ints, hidden: Float[Tensor, "N X"], positions: Ints, visible: Mask
     ) -> Float[Tensor, "N X"]:
         first, end = cache.used, cache.used + len(tokens)
         seen = _seen(visible, end).to(self.device)
@@ -177,15 +145,8 @@ class Head(HeadModule):
     def through(
         self, tokens: Int[Tensor, "*B N"], hidden: Float[Tensor, "*B N X"], rotation: Rotation, attend: Attend
     ) -> Float[Tensor, "*B N X"]:
-        """Outputs of N rows; see `GuidedHead.forward`.
-
-        Args:
-            tokens: Token ids of the rows.
-            hidden: Hidden state at the position before each token.
-            rotation: Rotation to the rows' positions.
-            attend: Stores the keys and values of the rows, and computes the rows' attention.
-        """
-        first, *others = (layer for layer in self.layers if isinstance(layer, Layer))
+        """Outputs of N rows; `tokens` and `hidden` are those of `GuidedHead.forward`."""
+        first, *others = cast("tuple[_First, *tuple[Layer, ...]]", tuple(self.layers))
         normed = first.hidden_norm(hidden)
         given = torch.cat([first.input_layernorm(self.embed_tokens(tokens)), normed], -1)
         residual = normed if self.shape.norm_before_residual else hidden
@@ -210,7 +171,7 @@ class Head(HeadModule):
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
-    """Extends a mask of the last M rows, shape (N, M), to all S rows, shape (N, S): earlier rows are visible."""
+    """All rows before the last M rows are visible."""
     rows, recent = visible.shape
     seen = torch.ones((rows, width), dtype=torch.bool)
     seen[:, width - recent :] = torch.from_numpy(visible)
@@ -218,7 +179,6 @@ def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
 
 
 UNTAPPED = "a drafting head reads layer inputs, which only native models store in CUDA graphs"
-"""Reason why rounds with a target that runs as a Hugging Face module are not captured as CUDA graphs."""
 
 
 @dataclass(frozen=True)
@@ -231,7 +191,7 @@ class StaticHead:
         return self.head.new_cache(capacity).store
 
     def rotation(self, positions: Int[Tensor, "N"]) -> Float[Tensor, "2 N R"]:
-        """Rotations to these positions, to pass to `outputs`."""
+        """To pass to `outputs`."""
         return torch.stack(self.head.rotation(positions))
 
     def outputs(
@@ -243,10 +203,7 @@ class StaticHead:
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N X"]:
-        """Outputs of N rows, whose keys and values go to `slots`; `bias` is added to the scores of the first M slots.
-
-        `tokens` and `hidden` are those of `GuidedHead.forward`.
-        """
+        """`bias` is added to the scores of the first M slots; for the other arguments, see `GuidedHead.forward`."""
 
         def attend(number: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
             write(store, number, slots, torch.stack((keys, values)))
@@ -262,15 +219,13 @@ class StaticHead:
 
 
 def static_head(head: StatesReader | None) -> StaticHead | None:
-    """The static form of a head; None if there is no head, or if the head has no static form."""
+    """None if there is no head, or if it has no static form."""
     return StaticHead(head) if isinstance(head, Head) and has_static_form(head.shape) else None
 
 
 def only_on_host(head: StatesReader | None) -> bool:
-    """Whether there is a head without a static form."""
     return head is not None and static_head(head) is None
 
 
 def has_static_form(shape: object) -> bool:
-    """Whether heads with this configuration have a static form."""
     return isinstance(shape, HeadShape) and not shape.parallel

@@ -1,8 +1,9 @@
-"""Modules that all drafting heads share, with the parameter names of published checkpoints; they run on any device.
+"""The layer that all drafting heads share, with the parameter names of published checkpoints; runs on any device.
 
 Knows neither caches nor texts: a function that is passed in stores keys and values, and computes attention.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -12,9 +13,14 @@ from torch.nn import functional
 
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.fitted import NEVER
+from decoder.heads.protocol import StatesReader
 
 OFFSETS = "d2t"
 """Name of the tensor of differences between token ids; all other tensors contain floating-point numbers."""
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""(queries, keys, values) -> attended values; shapes (..., H, N, D). There may be fewer heads of keys and values than
+of queries. The function also stores the keys and values.
+"""
 
 
 class Rotation(NamedTuple):
@@ -25,7 +31,7 @@ class Rotation(NamedTuple):
 
     @classmethod
     def at(cls, positions: Int[Tensor, "N"], frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> "Rotation":
-        """Rotation to these positions; the angles are in float32."""
+        """The angles are computed in float32."""
         angles = positions.float()[:, None] * frequencies
         return cls(angles.cos().to(dtype), angles.sin().to(dtype))
 
@@ -44,14 +50,13 @@ class RmsNorm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width))
 
     def forward(self, rows: Float[Tensor, "*N X"]) -> Float[Tensor, "*N X"]:
-        """Normalised rows, scaled by the weight in the rows' dtype."""
         wide = rows.float() if rows.dtype.itemsize < torch.float32.itemsize else rows
         scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
         return scaled.to(rows.dtype) * self.weight
 
 
 class SelfAttention(nn.Module):
-    """Projections of a layer's attention: queries, keys and values of Llama, or of Qwen3 with `normed` heads."""
+    """A layer's attention: queries, keys and values of Llama, or of Qwen3 with `normed` heads."""
 
     def __init__(self, arch: Architecture, given: int, *, normed: bool) -> None:
         super().__init__()
@@ -65,20 +70,17 @@ class SelfAttention(nn.Module):
             RmsNorm(arch.head_dim, arch.norm_eps) if normed else nn.Identity() for _ in range(2)
         )
 
-    def queries(self, rows: Float[Tensor, "*B N Z"], rotation: Rotation) -> Float[Tensor, "*B H N D"]:
-        """Rotated queries of rows."""
-        return rotation.of(self.q_norm(self._split(self.q_proj(rows))))
+    def forward(self, rows: Float[Tensor, "*B N Z"], rotation: Rotation, attend: Attend) -> Float[Tensor, "*B N X"]:
+        queries = rotation.of(self.q_norm(self._split(self.q_proj(rows))))
+        attended = attend(queries, *self.keys_and_values(rows, rotation))
+        output: Tensor = self.o_proj(attended.transpose(-2, -3).flatten(-2))
+        return output
 
     def keys_and_values(
         self, rows: Float[Tensor, "*B N Z"], rotation: Rotation
     ) -> tuple[Float[Tensor, "*B H N D"], Float[Tensor, "*B H N D"]]:
         """Rotated keys of rows, and their values."""
         return rotation.of(self.k_norm(self._split(self.k_proj(rows)))), self._split(self.v_proj(rows))
-
-    def merged(self, heads: Float[Tensor, "*B H N D"]) -> Float[Tensor, "*B N X"]:
-        """Output rows of the attended values."""
-        rows: Tensor = self.o_proj(heads.transpose(-2, -3).flatten(-2))
-        return rows
 
     def _split(self, columns: Float[Tensor, "*B N Y"]) -> Float[Tensor, "*B H N D"]:
         split: Tensor = columns.unflatten(-1, (-1, self.head_dim)).transpose(-2, -3)
@@ -95,28 +97,44 @@ class Mlp(nn.Module):
         self.down_proj = nn.Linear(inner, width, bias=False)
 
     def forward(self, rows: Float[Tensor, "*N X"]) -> Float[Tensor, "*N X"]:
-        """The down projection of silu(gate) * up."""
         down: Tensor = self.down_proj(functional.silu(self.gate_proj(rows)) * self.up_proj(rows))
         return down
 
 
-class HeadModule(nn.Module):
+class Layer(nn.Module):
+    """A layer of Llama, or of Qwen3 with `normed` heads, whose attention reads rows of width `given`."""
+
+    def __init__(self, arch: Architecture, given: int, *, normed: bool) -> None:
+        super().__init__()
+        self.input_layernorm, self.post_attention_layernorm = (
+            RmsNorm(arch.hidden_size, arch.norm_eps) for _ in range(2)
+        )
+        self.self_attn = SelfAttention(arch, given, normed=normed)
+        self.mlp = Mlp(arch)
+
+    def forward(
+        self, rows: Float[Tensor, "*B N X"], given: Float[Tensor, "*B N Z"], rotation: Rotation, attend: Attend
+    ) -> Float[Tensor, "*B N X"]:
+        rows = rows + self.self_attn(given, rotation, attend)
+        output: Tensor = rows + self.mlp(self.post_attention_layernorm(rows))
+        return output
+
+
+class HeadModule(nn.Module, StatesReader):
     """A drafting head with its weights, all on one device and in one dtype: the part that every kind has."""
 
     d2t: Int[Tensor, "D"]
     """For each token of the head's vocabulary, how much must be added to its id to get the target's id."""
     frequencies: Float[Tensor, "R"]
-    """Rotary frequencies of the layers."""
     tokens: Int[Tensor, "D"] | None
     """For each token of the head's vocabulary, its id in the target's vocabulary; None if the ids are the same."""
 
-    def __init__(self, name: str, kind: str, layer: Architecture, draft_vocabulary: int, states: int) -> None:
+    def __init__(
+        self, name: str, kind: str, layer: Architecture, draft_vocabulary: int, states: int, layers: tuple[int, ...]
+    ) -> None:
         """`states` is the width of the concatenated target states; `layer` has the target's vocabulary."""
         super().__init__()
-        self.name = name
-        """Hub id or folder name."""
-        self.kind = kind
-        """Kind of the head in words."""
+        self.name, self.kind, self.target_layers = name, kind, layers
         self.embed_tokens = nn.Embedding(layer.vocab_size, layer.hidden_size)
         """The head's own embedding, or the target's."""
         self.fc = nn.Linear(states, layer.hidden_size, bias=False)
@@ -130,16 +148,13 @@ class HeadModule(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Dtype of the head's passes."""
         return self.embed_tokens.weight.dtype
 
     @property
     def device(self) -> torch.device:
-        """Device of the head's weights."""
         return self.embed_tokens.weight.device
 
     def rotation(self, positions: Int[Tensor, "N"]) -> Rotation:
-        """Rotation to these positions, in the head's dtype."""
         return Rotation.at(positions, self.frequencies, self.dtype)
 
     def over_target_ids(self, own: Float[Tensor, "N D"]) -> Float[Tensor, "N V"]:

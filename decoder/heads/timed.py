@@ -4,15 +4,13 @@ The target's hidden states are replaced by zeros.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.protocol import Forward
 from decoder.heads.dflash import Block, BlockHead
 from decoder.heads.eagle3 import Head
@@ -20,7 +18,7 @@ from decoder.heads.protocol import GuidedHead, StatesReader
 
 
 def timed(head: StatesReader) -> Forward:
-    """The head as a `Forward`; raises TypeError if its kind is unknown."""
+    """Raises TypeError if the kind of the head is unknown."""
     if isinstance(head, BlockHead):
         return _Blocks(head)
     if isinstance(head, Head) and head.shape.parallel:
@@ -30,75 +28,69 @@ def timed(head: StatesReader) -> Forward:
     raise TypeError(f"{type(head).__name__} is not a known kind of drafting head")
 
 
-@dataclass(frozen=True)
-class _Guided:
+class _Guided(Forward):
     """An EAGLE-3 head or MTP layer: `read` takes the time of a pass over text, `forward` of one over drafted rows."""
 
-    head: GuidedHead
+    def __init__(self, head: GuidedHead) -> None:
+        self._head = head
 
     def new_cache(self, capacity: int) -> KvCache:
-        return self.head.new_cache(capacity)
+        return self._head.new_cache(capacity)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
-        before = self.head.no_hidden(len(tokens))
-        return self.head.logits(self.head.forward(cache, tokens, before, positions, visible))
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        before = self._head.no_hidden(len(tokens))
+        return self._head.logits(self._head.forward(cache, tokens, before, positions, visible))
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        hidden = self.head.fused(self.head.no_states(len(tokens)))
-        positions = range(cache.length, cache.length + len(tokens))
-        outputs = self.head.forward(cache, tokens, hidden, positions, np.tri(len(tokens), dtype=np.bool_))
-        cache.keep(positions)
-        return self.head.logits(outputs[-1:])[0]
+        return self._head.logits(self._outputs(cache, tokens, [], self._head.no_hidden(0))[-1:])[0]
+
+    def _outputs(
+        self, cache: KvCache, tokens: Sequence[int], masks: Sequence[int], hidden: Float[Tensor, "M X"]
+    ) -> Float[Tensor, "N X"]:
+        """Outputs of a text, which is committed, and of mask rows after it."""
+        given = torch.cat([self._head.fused(self._head.no_states(len(tokens))), hidden])
+        rows = range(cache.length, cache.length + len(given))
+        outputs = self._head.forward(cache, [*tokens, *masks], given, rows, np.tri(len(given), dtype=np.bool_))
+        cache.keep(rows[: len(tokens)])
+        return outputs
 
 
-@dataclass
-class _Parallel:
-    """A P-EAGLE head: `read` takes the time of a pass over text and mask rows. `forward` runs no pass, and returns one
-    row of logits of the latest `read` for all nodes of a level.
-    """
+class _Parallel(_Guided):
+    """`forward` runs no pass: it returns one row of logits of the latest `read` for all nodes of a level."""
 
-    head: Head
-    levels: Float[Tensor, "K V"] = field(default_factory=lambda: torch.empty(0))
+    def __init__(self, head: Head) -> None:
+        super().__init__(head)
+        self._masks, self._guesses = head.masks, head.shape.guesses
+        self._levels: Float[Tensor, "K V"] = torch.empty(0)
 
     def new_cache(self, capacity: int) -> KvCache:
-        return self.head.new_cache(capacity + self.head.shape.guesses)
+        return super().new_cache(capacity + self._guesses)
 
     def forward(self, *_: object) -> Float[Tensor, "1 V"]:
-        return self.levels[-1:]
+        return self._levels[-1:]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        masks, hidden = self.head.masks
-        given = torch.cat([self.head.fused(self.head.no_states(len(tokens))), hidden])
-        rows = range(cache.length, cache.length + len(given))
-        outputs = self.head.forward(cache, [*tokens, *masks], given, rows, np.tri(len(given), dtype=np.bool_))
-        cache.keep(rows[: len(tokens)])
-        self.levels = self.head.logits(outputs[len(tokens) - 1 :])
-        return self.levels[0]
+        self._levels = self._head.logits(self._outputs(cache, tokens, *self._masks)[len(tokens) - 1 :])
+        return self._levels[0]
 
 
-@dataclass
-class _Blocks:
-    """A DFlash head: `read` takes the time of reading a text and computing the block after it, `forward` the time of
-    the correction of one level of the latest block.
-    """
+class _Blocks(Forward):
+    """`read` takes the time of reading a text and of its block, `forward` of the correction of one level."""
 
-    head: BlockHead
-    latest: list[Block] = field(default_factory=list)
+    def __init__(self, head: BlockHead) -> None:
+        self._head = head
+        self._latest: list[Block] = []
 
     def new_cache(self, capacity: int) -> KvCache:
-        return self.head.new_cache(capacity)
+        return self._head.new_cache(capacity)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         del cache, positions, visible
-        (block,) = self.latest
-        return self.head.logits(block.rows[0], tokens, block.memory.expand(len(tokens), -1))[0]
+        (block,) = self._latest
+        return self._head.logits(block.rows[0], tokens, block.memory.expand(len(tokens), -1))[0]
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        self.head.read(cache, self.head.fc.weight.new_zeros((len(tokens), self.head.fc.in_features)))
-        self.latest = self.head.blocks(cache, tokens[-1:])
-        (block,) = self.latest
-        return self.head.logits(block.rows[0], [block.anchor], block.memory)[0][0]
+        self._head.read(cache, self._head.fc.weight.new_zeros((len(tokens), self._head.fc.in_features)))
+        self._latest = self._head.blocks(cache, tokens[-1:])
+        (block,) = self._latest
+        return self._head.logits(block.rows[0], [block.anchor], block.memory)[0][0]

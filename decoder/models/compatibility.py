@@ -245,7 +245,7 @@ def _text_of_module(model: LanguageModel) -> Tensor:
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
-        kept = hf.appending(hf.unknown_cache(model.layers, len(TEXT)))
+        kept = hf.Appending(hf.unknown_cache(model.layers, len(TEXT)))
         return _by_module(model, TEXT, use_cache=True, **{hf.cache_argument(model.hf.module): kept})
 
     text = _tried(model, lambda: _after(model, PATHS), NO_TEXT)

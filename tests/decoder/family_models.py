@@ -9,6 +9,8 @@ from transformers import MistralConfig, Qwen2Config, Qwen3Config
 from decoder.forward.families import registry
 from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import source_of
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.static.static_forward import static_forward
 from tests import tiny
 
 LLAMA_SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
@@ -99,3 +101,10 @@ def native_of(module: Any) -> NativeModel:
     assert source is not None
     dtype = module.dtype if module.dtype.itemsize > 2 else torch.float32
     return registry.native_model(source, dtype, module.config.max_position_embeddings)
+
+
+def static_of(module: Any) -> NativeModel:
+    """The native model of a module as it runs on a device, in the module's dtype."""
+    form = static_forward(LanguageModel.of_module(module, "tiny"))
+    assert isinstance(form, NativeModel)
+    return form

@@ -23,6 +23,10 @@ def path_of(node: int) -> list[int]:
 
 PATHS = [path_of(node) for node in range(len(PARENTS))]
 VISIBLE = np.array([[other in path for other in range(len(PARENTS))] for path in PATHS])
+FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
+"""Mask of a root, two children, and a child of the first."""
+FORKED, PLACES = [5, 6, 7, 8], [len(PROMPT) + depth for depth in (0, 1, 1, 2)]
+"""Tokens of these four rows after the prompt, and their positions."""
 
 
 @torch.inference_mode()

@@ -23,17 +23,11 @@ CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 ATEN = torch.ops.aten
 UNFILLED = frozenset(
-    {
-        "aten::empty",
-        "aten::empty_like",
-        "aten::empty_strided",
-        "aten::new_empty",
-        "aten::new_empty_strided",
-        "aten::lift_fresh",
-        "aten::detach",
-        "aten::alias",
-        "aten::_unsafe_view",
-    }
+    f"aten::{name}"
+    for name in (
+        *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+        *("lift_fresh", "detach", "alias", "_unsafe_view"),
+    )
 )
 """Operators that launch no kernel although their results are no views: they allocate memory, or rename a tensor."""
 READS = frozenset({ATEN._local_scalar_dense.default, ATEN.equal.default, ATEN.is_nonzero.default})
@@ -43,19 +37,7 @@ ZEROS = frozenset({"aten::zeros", "aten::zeros_like", "aten::new_zeros"})
 KEEPS_ZEROS = frozenset(
     f"aten::{name}"
     for name in (
-        "add",
-        "any",
-        "cat",
-        "clone",
-        "detach",
-        "index",
-        "mul",
-        "ne",
-        "select",
-        "slice",
-        "stack",
-        "sum",
-        "_to_copy",
+        *("add", "any", "cat", "clone", "detach", "index", "mul", "ne", "select", "slice", "stack", "sum", "_to_copy"),
     )
 )
 """Operators whose results are zeros, or False, if all operands are zeros."""

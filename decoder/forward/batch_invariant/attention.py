@@ -5,37 +5,34 @@ so attention sums them in another order. In float64, the order changes only abou
 half precision, the bits are equal except with negligible probability.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
 from decoder.errors import PairError
 from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.protocol import Wrapped
 from decoder.forward.taps import LayerStates
 
 NAME = "dynatui_float64"
-"""Name of the float64 attention function in transformers' registry."""
+"""Name of the function in transformers' registry."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
-"""Arguments that some families pass to their attention function, and that `_of_module` does not support."""
+"""Arguments of some families' attention functions, which are not supported."""
 
 
-class ExactModule:
-    """A Hugging Face module as a `Forward` with attention in float64; the module's own attention function is replaced
-    only during passes.
-    """
+class ExactModule(Wrapped):
+    """The module's own attention function is replaced by one in float64 only during passes."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
-        """Raises PairError if the module's attention cannot be replaced; for `states`, see `ModuleForward`."""
+        """Raises PairError if the module's attention cannot be replaced."""
         self._module = module
-        self._inner = ModuleForward(module, states)
+        self.inner = ModuleForward(module, states)
         AttentionInterface.register(NAME, _of_module)
         with self._attending():
             if _attention(module) != NAME:
@@ -44,17 +41,9 @@ class ExactModule:
                     "leave out --exact, or choose models of another family"
                 )
 
-    def new_cache(self, capacity: int) -> KvCache:
-        return self._inner.new_cache(capacity)
-
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         with self._attending():
-            return self._inner.forward(cache, tokens, positions, visible)
-
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        return self._inner.read(cache, tokens)
+            return super().forward(cache, tokens, positions, visible)
 
     def tapped(self, states: LayerStates) -> "ExactModule":
         return ExactModule(self._module, states)
@@ -83,7 +72,7 @@ def _of_module(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "1 N GH D"], None]:
-    """Attention function that transformers calls. Query heads that share a key-value head are stacked as rows."""
+    """Attention function that transformers calls."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
             f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not support; "
@@ -94,9 +83,6 @@ def _of_module(
     kept = key.shape[1]
     scaled = query[0].double() * (query.shape[3] ** -0.5 if scaling is None else scaling)
     attended = attend(
-        scaled.unflatten(0, (kept, heads // kept)),
-        key[0].double(),
-        value[0].double(),
-        attention_mask[0, 0].double(),
+        scaled.unflatten(0, (kept, heads // kept)), key[0].double(), value[0].double(), attention_mask[0, 0].double()
     )
     return attended.to(query.dtype).reshape(heads, rows, -1).transpose(0, 1)[None].contiguous(), None

@@ -1,9 +1,7 @@
-"""Batch-invariant pass sizes, found by trial: small passes are padded to one of these sizes, large ones are split.
-
-The number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. These
-digits may decide a near tie. No library guarantees for which numbers of rows the bits are equal, so sizes are tried
-when a target is loaded, on this machine, with the target's weights and the current number of threads. Attention itself
-must already be independent of the order of keys (see `attention`).
+"""Batch-invariant pass sizes, found by trial: small passes are padded to one of these sizes, large ones are split. The
+number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. No library
+says for which numbers the bits are equal, so sizes are tried with the target's weights on this machine. Attention
+itself must already be independent of the order of keys (see `attention`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,34 +14,31 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import ConfigError, PairError
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.linear import HALF
-from decoder.forward.protocol import Forward
+from decoder.forward.protocol import Forward, Wrapped
 from decoder.forward.taps import LayerStates, tapped
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
-"""Largest number of rows in a pass: on a CPU where passes are not padded, on a CPU where they are padded, and on CUDA.
-"""
+"""Largest number of rows in a pass: on a CPU where passes are not padded, where they are padded, and on CUDA."""
 
 
-@dataclass(frozen=True)
-class Exact:
-    """A batch-invariant `Forward`: splits large passes, and pads every pass to one of a few numbers of rows."""
+@dataclass(eq=False)
+class Exact(Wrapped):
+    """Splits large passes and pads every pass, except that of a prompt, which all methods read in the same chunks."""
 
     inner: Forward
     sizes: tuple[int, ...]
-    """Allowed numbers of rows, ascending; a row has the same bits in passes of all these sizes."""
+    """Numbers of rows, ascending; a row has the same bits in passes of all these sizes."""
 
     def tapped(self, states: LayerStates) -> Forward:
-        """See `Tappable`; the inner form also writes padding rows, which the next pass overwrites."""
+        """The inner form also writes padding rows, which the next pass overwrites."""
         return replace(self, inner=tapped(self.inner, states))
 
     def new_cache(self, capacity: int) -> KvCache:
         return self.inner.new_cache(capacity + self.sizes[-1])
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         first, before = cache.used, visible.shape[1] - len(tokens)
         logits = []
         for start, stop, size in parts(len(tokens), self.sizes):
@@ -62,20 +57,16 @@ class Exact:
             cache.used = first + stop
         return torch.cat(logits) if len(logits) > 1 else logits[0]
 
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """See `Forward`; chunks are not padded, since all methods read a prompt in the same chunks."""
-        return self.inner.read(cache, tokens)
-
 
 def parts(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Start, end and padded size of each part into which a pass of `rows` rows is split."""
+    """Start, end and padded size of each part of a pass."""
     for start in range(0, rows, sizes[-1]):
         stop = min(rows, start + sizes[-1])
         yield start, stop, next(size for size in sizes if size >= stop - start)
 
 
 def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
-    """The mask extended by `padding` rows, each of which attends only to itself."""
+    """`padding` more rows, each of which attends only to itself."""
     rows, recent = visible.shape
     wider = np.zeros((rows + padding, recent + padding), dtype=np.bool_)
     wider[:rows, :recent] = visible
@@ -84,7 +75,7 @@ def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
-    """Raises ConfigError for float64 models: a sum in float64 is no more precise than their own dtype."""
+    """Raises ConfigError for float64: a sum in float64 is no more precise than the models' own dtype."""
     if dtype is torch.float64:
         raise ConfigError(
             "--exact sums in float64 and rounds to the dtype, so it guarantees nothing for dtype float64; "
@@ -97,17 +88,7 @@ def refuse_float64(dtype: torch.dtype) -> None:
 
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
-    """Makes a batch-invariant `Forward`, in which a row has the same bits in every pass.
-
-    Args:
-        forward: Forward form whose attention is independent of the order of keys.
-        words: Size of the vocabulary.
-        cuda: Whether the model runs on a GPU, where passes have more rows, since many rows take hardly longer than one
-            row.
-
-    Raises:
-        PairError: Bits differ even if rows are computed one by one.
-    """
+    """`words` is the size of the vocabulary. Raises PairError if bits differ even if rows are computed one by one."""
     trial = Trial(forward, words)
     tells = trial.tells()
     widest = CUDA_ROWS if cuda else UNPADDED_ROWS if tells else PADDED_ROWS
@@ -127,7 +108,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
 
 
 class Trial:
-    """Trial passes of a forward form over a few random tokens."""
+    """Trial passes over a few random tokens."""
 
     def __init__(self, forward: Forward, words: int) -> None:
         random = np.random.default_rng(0)
@@ -138,24 +119,19 @@ class Trial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits are so precise that they differ if sums are computed in another order.
-
-        In half precision, rounding makes most logits equal whatever the order, so a few trials would prove nothing.
-        """
+        """Whether logits differ if sums are computed in another order; rounding to half precision would hide it."""
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)
 
     def place_matters(self, rows: int) -> bool:
-        """Whether a row's bits depend on its index in a pass of `rows` rows, or on the other rows."""
+        """Whether a row's bits depend on its index in a pass, or on the other rows."""
         tokens = self._tokens[:rows]
         expected = self._siblings(tokens)
         turned = (torch.equal(self._siblings(tokens[by:] + tokens[:by]).roll(by, 0), expected) for by in (1, rows // 2))
         return not all(turned) or not torch.equal(self._siblings(tokens[:1] * rows), expected[:1].expand_as(expected))
 
     def agreeing(self, widest: int) -> tuple[int, ...]:
-        """Numbers of rows, up to `widest`. In passes of these sizes, a row has the same bits as in a pass of `widest`
-        rows.
-        """
+        """Numbers of rows whose passes give a row the same bits as a pass of `widest` rows."""
         tokens = self._tokens[:widest]
         expected = self._siblings(tokens)
 
@@ -166,9 +142,7 @@ class Trial:
         return (*smaller, widest)
 
     def tree_agrees(self) -> bool:
-        """Whether the logits at each node of a small tree have the same bits as when the node's path is decoded as
-        plain text.
-        """
+        """Whether a node of a small tree has the same bits as its path as plain text."""
         tokens, paths = self._tokens[:7], [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 3, 6]]
         visible = np.zeros((7, 7), dtype=np.bool_)
         for node, path in enumerate(paths):
@@ -182,14 +156,14 @@ class Trial:
         )
 
     def _siblings(self, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of sibling rows, each of which attends to the text and itself."""
+        """Logits of sibling rows."""
         rows = len(tokens)
         logits = self._forward.forward(self._cache, tokens, [len(self._text)] * rows, np.eye(rows, dtype=np.bool_))
         self._cache.keep([])
         return logits
 
     def _decoded(self, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Logits after the last of these tokens, which continue the trial's text and are decoded one by one."""
+        """Logits after tokens that continue the trial's text and are decoded one by one."""
         cache, logits = self._forward.new_cache(len(self._text) + len(tokens)), torch.empty(0)
         self._forward.read(cache, self._text)
         for at, token in enumerate(tokens, len(self._text)):

@@ -1,8 +1,5 @@
-"""The compiled library of passes: its structs and functions, whether this CPU has one, and the choices of tokens that
-it computes beside passes.
-
-`hatch_build.py` builds it with the package, once for each level of the instruction set. Knows the layouts of
-`passes.c`, and nothing of models.
+"""The compiled library of passes, which `hatch_build.py` builds for each level of the instruction set. Knows the
+layouts of `passes.c`, and nothing of models.
 """
 
 import ctypes
@@ -23,14 +20,12 @@ from decoder.sampling.noise import Offsets
 
 SOURCE = Path(__file__).with_name("passes.c")
 LEVELS = {"AVX512": "x86_64_v4", "AVX2": "x86_64_v3"}
-"""Level of the instruction set by torch's name of the CPU's capability; other x86-64 CPUs have the level `LEAST`."""
+"""By torch's name of the CPU's capability; other x86-64 CPUs have the level `LEAST`."""
 LEAST = "x86_64_v2"
 ENDINGS = {"win32": "dll", "darwin": "dylib"}
-"""Endings of libraries by `sys.platform`; `so` elsewhere."""
+"""By `sys.platform`; `so` elsewhere."""
 NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
-"""Numbers of the dtypes in which weights are stored."""
 ADVICE = "install dynatui again, with the same command"
-"""How to get a library."""
 
 
 class Matrix(Structure):
@@ -44,13 +39,13 @@ class Matrix(Structure):
 
 
 class Norm(Structure):
-    """A norm; RMS norms have no bias."""
+    """RMS norms have no bias."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p))
 
 
 class Layer(Structure):
-    """A layer; a window of 0 tokens is none, and so is a norm of heads without a weight."""
+    """A window of 0 tokens is none, and so is a norm of heads without a weight."""
 
     _fields_ = (
         *((name, Norm) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
@@ -60,8 +55,6 @@ class Layer(Structure):
 
 
 class Model(Structure):
-    """A model."""
-
     _fields_ = (
         *((name, c_int32) for name in ("layer_count", "width", "inner", "heads", "groups", "head", "rotated")),
         *((name, c_int32) for name in ("parallel", "gated", "activation", "vocabulary", "embedding_number")),
@@ -75,8 +68,6 @@ class Model(Structure):
 
 
 class Pass(Structure):
-    """A pass, with its buffers."""
-
     _fields_ = (
         ("model", POINTER(Model)),
         *((name, c_void_p) for name in ("tokens", "positions", "visible", "stored_positions", "rotations", "store")),
@@ -91,23 +82,19 @@ class Pass(Structure):
 
 @dataclass(frozen=True)
 class Library:
-    """The loaded library."""
-
     functions: ctypes.CDLL
     columns: int
-    """Number of output columns of a panel."""
+    """Output columns of a panel."""
     lanes: int
-    """Number of columns of a vector."""
+    """Columns of a vector."""
     line: int
-    """Number of counters of a step."""
+    """Counters of a step."""
     queries: int
-    """Largest number of rows whose attention a thread computes together."""
+    """Most rows whose attention a thread computes together."""
 
 
 def machine() -> str:
-    """Instruction set of this process, as in the library's name; it follows torch's choice, so ATEN_CPU_CAPABILITY
-    also lowers the level of this library.
-    """
+    """The instruction set follows torch's choice, so ATEN_CPU_CAPABILITY also lowers the level of this library."""
     name = platform.machine().lower()
     if name in {"x86_64", "amd64"}:
         return LEVELS.get(torch.backends.cpu.get_cpu_capability(), LEAST)
@@ -115,18 +102,17 @@ def machine() -> str:
 
 
 def library_path() -> Path:
-    """Where the library for this CPU is, if the package was built for it."""
     return SOURCE.with_name(f"passes-{machine()}.{ENDINGS.get(sys.platform, 'so')}")
 
 
 def source_number(source: Path = SOURCE) -> int:
-    """Number that identifies the source text a library was built from."""
+    """Identifies the source text a library was built from."""
     return int.from_bytes(hashlib.sha256(source.read_bytes()).digest()[:4], "little") >> 1
 
 
 @functools.cache
 def library() -> Library | None:
-    """The library for this CPU; None if there is none, see `missing`."""
+    """None if there is none, see `missing`."""
     if missing():
         return None
     functions = ctypes.CDLL(str(library_path()))
@@ -142,7 +128,7 @@ def library() -> Library | None:
 
 @functools.cache
 def missing() -> str:
-    """Why there is no library for this CPU; empty if there is one. For the remedy, see `ADVICE`."""
+    """Why there is no library for this CPU; empty if there is one."""
     path = library_path()
     if not path.exists():
         return f"dynatui was not built for this CPU: {path.name} is missing"
@@ -159,19 +145,10 @@ def best_tokens(
     *,
     own: bool = False,
 ) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
-    """The `count` best tokens of each row on a CPU, best first; of equal ones, the one with the lower id comes first.
-
-    Args:
-        library: The library.
-        logits: Rows in float32; the columns of a row are adjacent.
-        count: Number of tokens, at most V.
-        offsets: Numbers that are added to the logits; None: none.
-        factors: Factor of each row on these sums, which are the scores; None: 1.
-        own: Whether to compute the log-probabilities of the logits too.
-
-    Returns:
-        For each row: the tokens; their log-probabilities by the scores; and by the logits alone, if `own`. All
-        log-probabilities of a row are NaN if its scores have NaN or plus infinity, or no finite number.
+    """The `count` best tokens of each row of float32 logits whose columns are adjacent, best first; of equal ones, the
+    lower id comes first. Scores are (logits + `offsets`) * `factors`. Returns for each row the tokens, their
+    log-probabilities by the scores, and by the logits alone if `own`; NaN if its scores have NaN or plus infinity, or
+    no finite number.
     """
     rows, vocabulary = logits.shape
     numbers = ctypes.c_float * (rows * count)
@@ -197,9 +174,7 @@ def best_tokens(
 
 
 def chosen_tokens(library: Library, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
-    """The best token of each row on a CPU by logits plus offsets, the first of equal ones; -1 for a row whose logits
-    have NaN or plus infinity, or no finite number. See `best_tokens` for the arguments.
-    """
+    """The best token by logits plus offsets, the first of equal ones; -1 for a row without a choice."""
     rows, vocabulary = logits.shape
     tokens = (ctypes.c_int32 * rows)()
     library.functions.dynatui_choices(
@@ -215,6 +190,6 @@ def _addresses(offsets: Offsets | None) -> "ctypes.Array[ctypes.c_void_p] | None
 
 
 def in_rows(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The logits in float32, the columns of a row side by side in memory."""
+    """In float32, the columns of a row side by side in memory."""
     rows = logits.float()
     return rows if rows.stride(-1) == 1 else rows.contiguous()

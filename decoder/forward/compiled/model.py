@@ -1,7 +1,6 @@
-"""A model of a native family whose passes the compiled library computes, with the threads that compute them.
-
-Arithmetic is float32. A row's bits do not depend on the other rows of its pass, so plain decoding and the verification
-of a tree give the same logits, bit for bit. `weights` makes such a model; this module knows no checkpoints.
+"""A model of a native family whose passes the compiled library computes, with the threads that compute them. Arithmetic
+is float32. A row's bits do not depend on the other rows of its pass, so plain decoding and the verification of a tree
+give the same logits, bit for bit. Knows no checkpoints.
 """
 
 import ctypes
@@ -15,24 +14,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.compiled.library import Library, Model, Pass
 from decoder.forward.families.model import Heads, Rotation
-from decoder.forward.kv_cache import KvCache
-from decoder.forward.protocol import Forward
-from decoder.forward.taps import LayerStates, Note, TappedNative
+from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.taps import Native, Note
 from decoder.forward.windows import Windows
 
 
 @dataclass(eq=False)
 class Helper:
-    """One thread of a team."""
-
     functions: ctypes.CDLL
     number: int
-    """Number of the thread in the team; the caller's thread is number 0."""
+    """The caller's thread is number 0."""
     job: Pass = field(default_factory=Pass)
     caller_cpu: int = -1
     """CPU on which the pass was begun; -1 if unknown."""
@@ -40,12 +35,11 @@ class Helper:
     wakeup: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
-        """Starts the thread, which sleeps until it is woken."""
         self.wakeup.acquire()
         threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
 
     def wake(self, job: Pass, caller_cpu: int) -> None:
-        """Lets the thread help with a pass, unless it is still busy."""
+        """Unless the thread is still busy."""
         if self.asleep:
             self.asleep, self.job, self.caller_cpu = False, job, caller_cpu
             self.wakeup.release()
@@ -60,8 +54,8 @@ class Helper:
 
 
 def leave_cpu(cpu: int) -> None:
-    """Moves this thread to another CPU if the process may use one. Some kernels, mostly of virtual machines, wake a
-    thread on the CPU of the thread that wakes it even if another CPU is idle; both then run at half speed.
+    """Some kernels, mostly of virtual machines, wake a thread on the CPU of the thread that wakes it even if another
+    CPU is idle; both then run at half speed.
     """
     if sys.platform == "linux" and (others := os.sched_getaffinity(os.getpid()) - {cpu}):
         os.sched_setaffinity(0, others)
@@ -76,7 +70,7 @@ class Team:
         self._busy = threading.Lock()
 
     def run(self, job: Pass, threads: int) -> None:
-        """Computes a pass with at most `threads` threads; with one if the others compute another pass."""
+        """With at most `threads` threads; with one if the others compute another pass."""
         if threads == 1 or not self._busy.acquire(blocking=False):
             job.counters = None
             self._functions.dynatui_pass(ctypes.addressof(job))
@@ -96,7 +90,6 @@ class Team:
 SHARED_FROM = 1 << 23
 """Least number of multiplications of a pass that several threads compute; a smaller pass is over before they wake."""
 SPARE_KEYS = 256
-"""Number of keys by which buffers of attention scores grow."""
 STEPS_PER_LAYER, FURTHER_STEPS = 8, 3
 """Upper bound of the steps of a pass: those of each layer, and those before and after the layers."""
 
@@ -107,7 +100,6 @@ class Workspace:
     def __init__(self, model: "CompiledModel") -> None:
         self.job = Pass(model=ctypes.pointer(model.described))
         self.tokens = self.positions = np.empty(0, dtype=np.int32)
-        """Room for the token ids of the rows, and for their positions."""
         self._buffers: dict[str, Tensor] = {}
         self._counters = np.empty(0, dtype=np.int32)
         self._model = model
@@ -119,7 +111,6 @@ class Workspace:
         return self._buffers["residual"]
 
     def make_room(self, rows: int, keys: int, threads: int) -> None:
-        """Grows the buffers for a pass of this size, if it is larger than those before."""
         model, columns = self._model, self._model.library.columns
         if rows > self._rows:
             self._rows = rows
@@ -147,53 +138,41 @@ class Workspace:
         setattr(self.job, name, self._buffers[name].data_ptr())
 
 
-@dataclass(frozen=True, eq=False)
-class CompiledModel:
-    """A native model as a `Forward`."""
-
+@dataclass(eq=False)
+class CompiledModel(Native):
     library: Library
     embedding: Float[Tensor, "V X"]
     rotation: Rotation
     heads: Heads
     windows: Windows
     layers: int
-    """Number of layers."""
     inner: int
     """Number of columns of the MLP's hidden rows."""
     described: Model
-    """The model as the library sees it."""
     held: Sequence[object]
     """Owners of the memory that `described` points to."""
     weights: int
     """Number of weights of all matrices."""
     weight_bytes: int
-    """Size of all matrices as stored, in bytes."""
+    """Size of all matrices as stored."""
     notes: Mapping[int, Note] = field(default_factory=dict)
     spaces: list[Workspace] = field(default_factory=list)
     """Workspaces that no pass uses."""
 
     def noting(self, notes: Mapping[int, Note]) -> "CompiledModel":
-        """See `NativeModel.noting`; the notes are called after the pass."""
+        """The notes are called after the pass."""
         return replace(self, notes=notes, spaces=[])
 
-    def tapped(self, states: LayerStates) -> Forward:
-        return TappedNative(self, states)
-
     def new_cache(self, capacity: int) -> KvCache:
-        """An empty KV cache of `capacity` rows."""
         cache = KvCache(torch.zeros(self.layers, 2, self.heads.heads, capacity, self.heads.width))
         return cache.with_positions() if self.windows.sizes else cache
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
-        """Logits of N new rows, which are appended to the cache; see `LanguageModel.forward`."""
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         space, logits = self._run(cache, tokens, positions, visible, 0)
         self.spaces.append(space)
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Appends and commits plain text, and returns the logits after its last token."""
         positions = range(cache.length, cache.length + len(tokens))
         space, logits = self._run(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
         self.spaces.append(space)
@@ -201,12 +180,7 @@ class CompiledModel:
         return logits[0]
 
     def with_hidden(
-        self,
-        cache: KvCache,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
-        first_logits: int = 0,
+        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int = 0
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
         space, logits = self._run(cache, tokens, positions, visible, first_logits)
         hidden = space.hidden[: len(tokens), : self.embedding.shape[1]].clone()
@@ -214,12 +188,7 @@ class CompiledModel:
         return hidden, logits
 
     def _run(
-        self,
-        cache: KvCache,
-        tokens: Sequence[int],
-        positions: Sequence[int],
-        visible: NDArray[np.bool_],
-        first_logits: int,
+        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int
     ) -> tuple[Workspace, Float[Tensor, "M V"]]:
         rows, keys = len(tokens), cache.used + len(tokens)
         vocabulary, width = self.embedding.shape
@@ -250,13 +219,12 @@ class CompiledModel:
 
 
 def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctypes.c_void_p]":
-    """Addresses of tensors by number; those without a tensor are null."""
+    """Those without a tensor are null."""
     return (ctypes.c_void_p * count)(*(tensors[at].data_ptr() if at in tensors else None for at in range(count)))
 
 
 @functools.cache
 def team(library: Library) -> Team:
-    """The threads of all passes."""
     return Team(library)
 
 

@@ -20,46 +20,39 @@ from decoder.forward.families.registry import FAMILIES, NORMS, heads_of
 from decoder.forward.windows import windows_of
 
 ACTIVATIONS = {"none": 2, "tanh": 3, None: 4}
-"""Numbers of the activations in `passes.c`, by the approximation of GELU; None stands for SiLU."""
+"""In `passes.c`, by the approximation of GELU; None stands for SiLU."""
 Affine = tuple[Tensor, Tensor | None]
-"""Weight and bias."""
 
 
 @dataclass
 class Packing:
-    """Reads a model's weights and lays them out."""
-
     source: Source
     columns: int
-    """Number of outputs of a panel."""
+    """Outputs of a panel."""
     lanes: int
-    """Number of outputs of a vector."""
+    """Outputs of a vector."""
     held: list[object] = field(default_factory=list)
     """Owners of the memory at all addresses given out."""
     weights: int = 0
     """Number of weights of all matrices so far."""
     weight_bytes: int = 0
-    """Size of all matrices so far, without padding, in bytes."""
+    """Size of all matrices so far, without padding."""
 
     def address(self, tensor: Tensor) -> int:
-        """Address of a tensor, which is kept from now on."""
+        """The tensor is kept from now on."""
         self.held.append(tensor)
         return tensor.data_ptr()
 
     def affine(self, name: str) -> Affine:
-        """Weight and bias of this name, as the source has them."""
         bias = self.source.weights.get(f"{name}.bias")
         return self.source.weights[f"{name}.weight"].detach(), None if bias is None else bias.detach()
 
     def norm(self, name: str) -> Norm:
-        """A norm."""
         weight, bias = self.affine(name)
         return Norm(self.address(weight.float()), None if bias is None else self.address(bias.float()))
 
     def matrix(self, parts: Sequence[Affine], *, alternating: bool = False) -> Matrix:
-        """One linear layer for several with the same input; its panels are those of the parts one after the other, or
-        one of each part in turn.
-        """
+        """One linear layer for several; its panels are those of the parts in succession, or one of each in turn."""
         pairs = [(weight, weight.new_zeros(len(weight)) if bias is None else bias) for weight, bias in parts]
         if len(pairs) > 1 and not alternating:
             pairs = [(torch.cat([weight for weight, _ in pairs]), torch.cat([bias for _, bias in pairs]))]
@@ -77,7 +70,7 @@ class Packing:
 
 
 def compiled_model(source: Source, library: Library) -> CompiledModel:
-    """Builds a model from the weights of `source`, which are read layer by layer; they have at most 32 bits."""
+    """The weights are read layer by layer; they have at most 32 bits."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     packing = Packing(source, library.columns, library.lanes)
     rotation, windows = Rotation(source.frequencies, torch.float32), windows_of(arch)

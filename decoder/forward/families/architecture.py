@@ -1,6 +1,5 @@
-"""Description of a model before it is built: architecture, weights and limits, with Hugging Face's field names.
-
-Knows neither files nor modules, and imports no transformers.
+"""Description of a model before it is built, with Hugging Face's field names. Knows neither files nor modules, and
+imports no transformers.
 """
 
 import math
@@ -21,14 +20,12 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Supported kinds of rotary positions, with the parameters of each kind. In all kinds, frequencies are independent of
-the text's length.
-"""
+"""Kinds of rotary positions with their parameters. In all of them, frequencies are independent of the text's length."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Architecture with the field names of Hugging Face's configurations, so that it can replace a configuration."""
+    """Can replace a Hugging Face configuration."""
 
     model_type: str
     vocab_size: int
@@ -47,15 +44,14 @@ class Architecture:
     mlp_bias: bool
     use_parallel_residual: bool
     sliding_window: int | None
-    """Size in tokens of the attention window; None if all layers attend to the whole text."""
+    """In tokens; None if all layers attend to the whole text."""
     layer_types: tuple[str, ...]
-    """Type of each layer; a layer whose window is at least as long as the context has the type full attention."""
+    """A layer whose window is at least as long as the context has the type full attention."""
     dtype: torch.dtype | None
-    """Dtype of the checkpoint; None if the checkpoint states none."""
+    """None if the checkpoint states none."""
 
     @classmethod
     def of(cls, config: Any) -> "Architecture":
-        """Architecture from a configuration of a native family."""
         fields: dict[str, Any] = {name: getattr(config, name, None) for name in cls.__dataclass_fields__}
         heads, windows = config.num_attention_heads, windows_of(config)
         return cls(
@@ -72,11 +68,7 @@ class Architecture:
 
     @property
     def frequencies(self) -> Float[Tensor, "R"]:
-        """Rotary frequencies, in radians per position, one for each pair of a head's dimensions.
-
-        Computed in float32 on the CPU for every dtype and device, so that rounding is the same as in Hugging Face's
-        modules.
-        """
+        """In radians per position. Computed in float32 on the CPU, for the rounding of Hugging Face's modules."""
         rope = self.rope_parameters
         width = int(self.head_dim * rope.get("partial_rotary_factor", 1.0))
         turns: Tensor = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
@@ -86,9 +78,7 @@ class Architecture:
 
 
 def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
-    """Llama 3's frequency scaling: long wavelengths are stretched, short wavelengths are kept, and wavelengths in
-    between are interpolated.
-    """
+    """Llama 3's scaling: long wavelengths are stretched, short ones kept, and those in between interpolated."""
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]
     waves = 2 * math.pi / turns
@@ -100,18 +90,18 @@ def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[
 
 @dataclass(frozen=True)
 class Source:
-    """A model's weights, to be read one by one; all in one dtype and on one device."""
+    """A model's weights, all in one dtype and on one device."""
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    """Weights by their names in Hugging Face's module; each access may read a file."""
+    """By their names in Hugging Face's module; each access may read a file."""
     frequencies: Float[Tensor, "R"]
     """`Architecture.frequencies`, on the weights' device."""
     done: Callable[[str], None] = lambda _: None
-    """Function that is called with the name of each layer after the layer was read."""
+    """Called with the name of each layer after the layer was read."""
 
     def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
-        """All layers; `read` makes a layer from the prefix of its weights' names."""
+        """`read` makes a layer from the prefix of its weights' names."""
         loaded = []
         for number in range(self.architecture.num_hidden_layers):
             loaded.append(read(f"{prefix}.{number}"))
@@ -121,21 +111,20 @@ class Source:
 
 @dataclass(frozen=True)
 class Traits:
-    """Sizes, device and weights of a model, known before it is built."""
+    """What is known of a model before it is built."""
 
     layers: int
-    """Number of layers."""
     width: int
     """Number of logits per row; may exceed the vocabulary size."""
     context: int
-    """Context length in tokens."""
+    """In tokens."""
     device: torch.device
     dtype: torch.dtype
     eos: Any
-    """Ids of the end-of-text tokens, in the checkpoint's form (one id, a list or None)."""
+    """In the checkpoint's form (one id, a list or None)."""
     skeleton: Callable[[], Any]
-    """Makes a Hugging Face module with the model's structure, but without weights."""
+    """Makes a Hugging Face module without weights."""
     source: Source | None
-    """Weights; None if only the model's Hugging Face module can compute its passes."""
+    """None if only the model's Hugging Face module can compute its passes."""
     precision: str = ""
     """Quantisation of the weights and dtype of the passes, in words; empty if the weights are not quantised."""

@@ -1,4 +1,4 @@
-"""A native model, whose layers consist of few, large operations. Families differ only in their layers.
+"""The one layer of all native families, and the state that its layers share in a pass.
 
 The affine part of each norm is folded into the matrices after it, and [queries | keys | values] come from one matrix
 product. With a parallel residual, attention and MLP have the same normalised input, so a layer has only two products:
@@ -8,12 +8,12 @@ Queries and keys have the same order of dimensions, so scores are unchanged.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Complex, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,7 +21,7 @@ from decoder.forward.linear import Linear
 
 
 class Rotation:
-    """Rotary positions of a model, as a table of complex numbers that grows with the largest position used."""
+    """A table of complex numbers that grows with the largest position used."""
 
     def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
         self.frequencies = frequencies.float()
@@ -31,7 +31,7 @@ class Rotation:
         """Number of rotated dimensions per head."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
-        """Rotations, one row for each position; a single row if all positions are equal."""
+        """A row for each position; a single row if all positions are equal."""
         first, last = min(positions), max(positions)
         table = self.table(last)
         if first == last:
@@ -53,119 +53,6 @@ class Rotation:
         return torch.complex(angles.cos().to(self._dtype), angles.sin().to(self._dtype))[:, None, None]
 
 
-class Place(Protocol):
-    """Destination to which rows are copied: a view of a tensor, or an object with the method `copy_`."""
-
-    def copy_(self, src: Tensor, /) -> object:
-        """Writes the rows."""
-
-
-class Turns(Protocol):
-    """Rotations in a dtype that has no complex numbers."""
-
-    @property
-    def matrices(self) -> Float[Tensor, "N D 2D"]:
-        """The matrix of each row, by which a head becomes [rotated head | head]."""
-
-
-class Pass(NamedTuple):
-    """State shared by all layers of one forward pass."""
-
-    rotation: Complex[Tensor, "N 1 1 R"]
-    new: Sequence[Place]
-    """Where each layer writes its new keys and values, of shape (2, H, N, D)."""
-    keys: tuple[Float[Tensor, "H S D"], ...]
-    values: tuple[Float[Tensor, "H S D"], ...]
-    biases: Sequence[Float[Tensor, "N S"]]
-    """Bias of each layer, added to the scores of the rows that the layer reads."""
-    turns: Turns | None = None
-    """Form of `rotation` for rows whose dtype has no complex numbers."""
-
-
-def attend(
-    queries: Float[Tensor, "H *GN D"],
-    keys: Float[Tensor, "H S D"],
-    values: Float[Tensor, "H S D"],
-    bias: Float[Tensor, "N S"],
-) -> Float[Tensor, "H G N D"]:
-    """Weighted sum of the values for each scaled query, as one fused call that takes queries and bias without copies:
-    query heads are not stacked as rows. On a GPU, each query head is then a block of its own, which reads shared keys
-    from the cache.
-
-    Queries have the shape (H, G, N, D), or (H, N, D) if each key-value head has one query head.
-    """
-    asking = queries if queries.dim() == 4 else queries[:, None]
-    shared = (len(keys), asking.shape[1], -1, -1)
-    return functional.scaled_dot_product_attention(
-        asking, keys[:, None].expand(shared), values[:, None].expand(shared), bias, scale=1.0
-    )
-
-
-Layer = Callable[[Tensor, Pass, int], Tensor]
-"""(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
-Normalise = Callable[[Tensor], Tensor]
-"""A norm without its affine part."""
-
-
-@dataclass(frozen=True)
-class LayerNorm:
-    """A layer norm without its affine part."""
-
-    shape: tuple[int]
-    epsilon: float
-    parts = ("weight", "bias")
-    """Names of the affine part's weights."""
-
-    def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Rows normalised to mean 0 and variance 1."""
-        return torch.layer_norm(rows, self.shape, None, None, self.epsilon)
-
-
-@dataclass(frozen=True)
-class RmsNorm:
-    """A root-mean-square norm without its weights."""
-
-    shape: tuple[int]
-    epsilon: float
-    parts = ("weight",)
-
-    def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
-        """Rows normalised to mean square 1."""
-        if rows.dtype is torch.float64:
-            # The norm is computed in float32, as Hugging Face's modules do for every dtype of the model.
-            single = rows.float()
-            return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
-        return torch.rms_norm(rows, self.shape, None, self.epsilon)
-
-
-@dataclass(frozen=True)
-class Activation:
-    """Activation function of an MLP, applied to columns of the MLP's hidden rows."""
-
-    in_place: Callable[[Tensor], Tensor]
-    """The function; may overwrite its input."""
-    formula: Callable[[Tensor], Tensor]
-    """The same function without in-place operations, for a compiler."""
-    approximate: str | None = None
-    """Approximation of GELU, as torch names it; None if the function is not GELU."""
-
-
-def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
-    """Applies GELU in place."""
-    count, width = columns.shape
-    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads; so torch gets a view
-    # that is not contiguous.
-    seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
-    functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
-    return columns
-
-
-def gated_silu(columns: Float[Tensor, "N 2Y"]) -> Float[Tensor, "N Y"]:
-    """silu(gate) * up, for columns [gate | up]."""
-    gate, up = columns.chunk(2, -1)
-    return functional.silu(gate).mul_(up)
-
-
 @dataclass(frozen=True)
 class Heads:
     """How the columns [queries | keys | values] are divided into heads."""
@@ -185,70 +72,162 @@ class Heads:
         return self.groups * self.heads * self.width
 
 
-Attended = Callable[[Tensor, int, Heads, Pass, int], None]
-"""Attention of a layer; see `attended`."""
+class Turning:
+    """Makes matrices of rotations, in a dtype that has no complex numbers."""
+
+    def __init__(self, heads: Heads, dtype: torch.dtype, device: torch.device) -> None:
+        width, turned = heads.width, torch.arange(heads.rotated, device=device)
+        self._same = torch.eye(width, dtype=dtype, device=device).repeat(1, 2)
+        """Ones for each number that is kept, whatever the position."""
+        self._same[turned, turned] = 0
+        self._signs = torch.zeros((heads.rotated, width, 2 * width), dtype=dtype, device=device)
+        """Where each cosine and each sine goes in a matrix, and with which sign."""
+        cosines, sines = turned[::2], turned[1::2]
+        self._signs[cosines, cosines, cosines] = self._signs[cosines, sines, sines] = 1
+        self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
+
+    def matrices(self, rotation: Complex[Tensor, "N 1 1 R"]) -> Float[Tensor, "N D 2D"]:
+        """The matrix of each row, by which a head becomes [rotated head | head]."""
+        numbers = torch.view_as_real(rotation).flatten(1).to(self._same.dtype)
+        return torch.addmm(self._same.flatten(), numbers, self._signs.flatten(1)).view(-1, *self._same.shape)
+
+
+@dataclass(frozen=True)
+class TurnedRows:
+    """Matrices of a pass's rotations, made once for all layers, and only if a layer needs them."""
+
+    turning: Turning
+    rotation: Complex[Tensor, "N 1 1 R"]
+
+    @cached_property
+    def matrices(self) -> Float[Tensor, "N D 2D"]:
+        return self.turning.matrices(self.rotation)
+
+
+class LayerSlots:
+    """The slots of the store to which one layer's new keys and values are copied."""
+
+    def __init__(self, store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"]) -> None:
+        self._store, self._layer = store, layer
+        self.slots = slots
+
+    @property
+    def rows(self) -> Float[Tensor, "2 H S D"]:
+        return self._store[self._layer]
+
+    def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
+        write(self._store, self._layer, self.slots, src)
+
+
+def write(
+    store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
+) -> None:
+    """Opaque to torch.compile, which would otherwise copy the whole store for each write."""
+    (_write_unseen if torch.compiler.is_compiling() else _write)(store, layer, slots, rows)
+
+
+def _write(store: Tensor, layer: int, slots: Tensor, rows: Tensor) -> None:
+    store[layer].index_copy_(2, slots, rows.to(store.dtype))
+
+
+_write_unseen = torch.library.custom_op("decoder::write", _write, mutates_args=("store",))
+
+
+class Pass(NamedTuple):
+    """State shared by all layers of one forward pass; sequences have an item for each layer."""
+
+    rotation: Complex[Tensor, "N 1 1 R"]
+    new: Sequence[LayerSlots]
+    keys: tuple[Float[Tensor, "H S D"], ...]
+    values: tuple[Float[Tensor, "H S D"], ...]
+    biases: Sequence[Float[Tensor, "N S"]]
+    """Added to the scores of the rows that the layer reads."""
+    turns: TurnedRows | None = None
+    """Form of `rotation` for rows whose dtype has no complex numbers."""
+
+
+def attend(
+    queries: Float[Tensor, "H *GN D"],
+    keys: Float[Tensor, "H S D"],
+    values: Float[Tensor, "H S D"],
+    bias: Float[Tensor, "N S"],
+) -> Float[Tensor, "H G N D"]:
+    """Weighted sum of the values for each scaled query, as one fused call that copies neither queries, of shape (H, G,
+    N, D) or (H, N, D), nor shared keys.
+    """
+    asking = queries if queries.dim() == 4 else queries[:, None]
+    shared = (len(keys), asking.shape[1], -1, -1)
+    return functional.scaled_dot_product_attention(
+        asking, keys[:, None].expand(shared), values[:, None].expand(shared), bias, scale=1.0
+    )
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    shape: tuple[int]
+    epsilon: float
+    parts = ("weight", "bias")
+    """Names of the affine part's weights."""
+
+    def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        return torch.layer_norm(rows, self.shape, None, None, self.epsilon)
+
+
+@dataclass(frozen=True)
+class RmsNorm:
+    shape: tuple[int]
+    epsilon: float
+    parts = ("weight",)
+
+    def __call__(self, rows: Float[Tensor, "N X"]) -> Float[Tensor, "N X"]:
+        if rows.dtype is torch.float64:
+            # The norm is computed in float32, as Hugging Face's modules do for every dtype of the model.
+            single = rows.float()
+            return (single * torch.rsqrt(single.pow(2).mean(-1, keepdim=True) + self.epsilon)).double()
+        return torch.rms_norm(rows, self.shape, None, self.epsilon)
+
+
+Norm = LayerNorm | RmsNorm
+
+
+@dataclass(frozen=True)
+class Activation:
+    """Of columns of the MLP's hidden rows."""
+
+    in_place: Callable[[Tensor], Tensor]
+    """May overwrite its input."""
+    formula: Callable[[Tensor], Tensor]
+    """The same without in-place operations, for a compiler."""
+    approximate: str | None = None
+    """As torch names it; None if the function is not GELU."""
+
+
+def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
+    count, width = columns.shape
+    # For a contiguous single row, torch would call oneDNN's activation, which wakes all threads; so torch gets a view
+    # that is not contiguous.
+    seen = columns.as_strided((count, width // 2, 2), (columns.stride(0), 1, width // 2))
+    functional.gelu(seen, approximate=approximate, out=seen)  # type: ignore[call-arg]  # torch's stub lacks `out`
+    return columns
+
+
+def gated_silu(columns: Float[Tensor, "N 2Y"]) -> Float[Tensor, "N Y"]:
+    """silu(gate) * up, for columns [gate | up]."""
+    gate, up = columns.chunk(2, -1)
+    return functional.silu(gate).mul_(up)
 
 
 def normed(
-    rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
+    rows: Float[Tensor, "N X"], norm: Norm, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
     """Product of normalised rows, with the activation applied if one is given."""
     product = linear(norm(rows))
     return activation.in_place(product) if activation else product
 
 
-Normed = Callable[[Tensor, Normalise, Linear, Activation | None], Tensor]
-"""Norm and product of a layer; see `normed`."""
-
-
-@dataclass(frozen=True)
-class Parallel:
-    """A layer with parallel residual: x + attention(norm(x)) + mlp(norm(x))."""
-
-    norm: Normalise
-    heads: Heads
-    activation: Activation
-    inner: int
-    """Number of columns of the MLP's hidden rows."""
-    inward: Linear
-    outward: Linear
-    attended: Attended = field(default_factory=lambda: attended)
-    normed: Normed = normed
-
-    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        product = self.normed(rows, self.norm, self.inward, None)
-        self.attended(product, self.inner, self.heads, given, index)
-        self.activation.in_place(product.narrow(1, 0, self.inner))
-        return self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))
-
-
-@dataclass(frozen=True)
-class Sequential:
-    """A layer with sequential residual: y = x + attention(norm(x)), then y + mlp(norm(y))."""
-
-    norm: Normalise
-    heads: Heads
-    activation: Activation
-    inward: Linear
-    outward: Linear
-    up: Linear
-    down: Linear
-    attended: Attended = field(default_factory=lambda: attended)
-    normed: Normed = normed
-
-    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
-        product = self.normed(rows, self.norm, self.inward, None)
-        self.attended(product, 0, self.heads, given, index)
-        rows = self.outward.added_to(rows, product.narrow(1, 0, self.heads.queries))
-        return self.down.added_to(rows, self.normed(rows, self.norm, self.up, self.activation))
-
-
 def attended(product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pass, index: int) -> None:
-    """Computes attention for the columns [queries | keys | values], which begin at column `first`; the output replaces
-    the queries.
-
-    The parts are read through single strided views, since a chain of views would take longer than the attention of a
-    small model.
+    """Computes attention for the columns [queries | keys | values] from column `first` on; the output replaces the
+    queries. A chain of views in place of single strided ones would take longer than the attention of a small model.
     """
     head = step = heads.width
     rows, start = product, first
@@ -271,11 +250,82 @@ def attended(product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pas
 
 
 def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads) -> Tensor:
-    """View of the queries, of which every `step` columns hold one head; shape (H, G, N, D), or (H, N, D) if each
-    key-value head has one query head.
-    """
+    """Every `step` columns hold one head; shape (H, G, N, D), or (H, N, D) for one query head each."""
     count, width = product.shape
     if heads.groups == 1:
         return product.as_strided((heads.heads, count, heads.width), (step, width, 1), first)
     size = heads.heads, heads.groups, count, heads.width
     return product.as_strided(size, (heads.groups * step, step, width, 1), first)
+
+
+@dataclass(frozen=True)
+class NativeLayer:
+    """A layer: x + attention(norm(x)) + mlp(norm(x)), or y = x + attention(norm(x)), then y + mlp(norm(y)).
+
+    How keys and values are stored and attended, and how a norm and its product are computed, is given: by torch's
+    operators in place, or by kernels.
+    """
+
+    norm: Norm
+    heads: Heads
+    activation: Activation
+    inward: Linear
+    """Product for the columns [mlp | queries | keys | values]; the MLP has none here if `up` is given."""
+    outward: Linear
+    up: Linear | None = None
+    """First product of an MLP that follows the attention; None with a parallel residual."""
+    down: Linear | None = None
+    inner: int = 0
+    """Number of the MLP's columns in `inward`."""
+    attended: Callable[[Tensor, int, Heads, Pass, int], None] = attended
+    normed: Callable[[Tensor, Norm, Linear, Activation | None], Tensor] = normed
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        """Overwrites its input rows."""
+        product = self.normed(rows, self.norm, self.inward, None)
+        self.attended(product, self.inner, self.heads, given, index)
+        if self.inner:
+            self.activation.in_place(product.narrow(1, 0, self.inner))
+        rows = self.outward.added_to(rows, product.narrow(1, 0, self.inner + self.heads.queries))
+        if self.up is None or self.down is None:
+            return rows
+        return self.down.added_to(rows, self.normed(rows, self.norm, self.up, self.activation))
+
+
+Layer = Callable[[Tensor, Pass, int], Tensor]
+"""(rows, state of the forward pass, number of the layer) -> rows; the function may overwrite its input rows."""
+
+
+@dataclass(frozen=True)
+class Fused:
+    """A layer without in-place operations and complex numbers, as torch.compile requires; slower if not compiled."""
+
+    layer: NativeLayer
+
+    def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
+        layer, activated = self.layer, self.layer.activation.formula
+        product = layer.inward(layer.norm(rows))
+        mixed = self._attended(product[:, layer.inner :], given, index)
+        if layer.inner:
+            mixed = torch.cat((activated(product[:, : layer.inner]), mixed), 1)
+        rows = rows + layer.outward(mixed)
+        if layer.up is None or layer.down is None:
+            return rows
+        return rows + layer.down(activated(layer.up(layer.norm(rows))))
+
+    def _attended(self, product: Float[Tensor, "N Y"], given: Pass, index: int) -> Float[Tensor, "N Z"]:
+        heads, count = self.layer.heads, len(product)
+        kept, asking = heads.heads, heads.heads * heads.groups
+        queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
+        given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
+        queries = turned(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
+        attended = attend(queries, given.keys[index], given.values[index], given.biases[index]).flatten(0, 1)
+        return attended.transpose(0, 1).reshape(count, -1)
+
+
+def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
+    """Heads with their first `width` dimensions rotated; the two dimensions of a pair are adjacent."""
+    cosine, sine = torch.view_as_real(rotation[:, 0, 0]).unbind(-1)
+    left, right = heads[..., :width].unflatten(-1, (-1, 2)).unbind(-1)
+    pairs = torch.stack((left * cosine - right * sine, left * sine + right * cosine), -1)
+    return torch.cat((pairs.flatten(-2).to(heads.dtype), heads[..., width:]), -1)

@@ -1,7 +1,5 @@
-"""Native families: models whose weights and configuration are fully known, so that they run without HF modules.
-
-This module reads the weights of these models by name, folds each norm into the matrices after it, and packs the
-matrices. All other models (other families, changed layers) are computed by their Hugging Face modules.
+"""Native families: models whose weights and configuration are fully known, so that they run without Hugging Face's
+modules. Reads their weights by name, folds each norm into the matrices after it, and packs the matrices.
 """
 
 import math
@@ -18,57 +16,53 @@ from decoder.forward.families.architecture import ROTARY, Architecture, Source
 from decoder.forward.families.model import (
     Activation,
     Heads,
-    Layer,
     LayerNorm,
-    Parallel,
+    NativeLayer,
     RmsNorm,
     Rotation,
-    Sequential,
+    Turning,
     gated_silu,
     gelu,
 )
-from decoder.forward.families.native import ALIGNED, NativeModel, Turning
+from decoder.forward.families.native import ALIGNED, NativeModel
 from decoder.forward.kv_cache import side_by_side
 from decoder.forward.linear import HALF, Linear
 from decoder.forward.windows import FULL, SLIDING, windows_of
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Shapes of weights by name."""
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
-"""Names of the norms before attention and before the MLP, the same in all families."""
+"""Before attention and before the MLP, the same in all families."""
 FIXED = 16.0
 """A number that every kind of GELU maps to itself exactly, in every dtype, and by which products are scaled exactly."""
 COPIES = 3
-"""Number of float32 copies of the largest layer that exist while the layer is read: two for folding norms, and one for
-the result.
-"""
+"""Number of float32 copies of the largest layer while it is read: two for folding norms, and one for the result."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A native family: Hugging Face's names of its parts, and the operations that differ between families."""
+    """Hugging Face's names of a family's parts, and the operations that differ between families."""
 
     name: str
-    """Name of the family's model class in transformers."""
+    """Of the family's model class in transformers."""
     body: str
     """Prefix of the names of all weights except those of the output head."""
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """Names of a layer's matrices for queries, keys and values, or of one matrix that interleaves all three by head."""
+    """Queries, keys and values, or one matrix that interleaves all three by head."""
     outward: str
     up: tuple[str, ...]
-    """Name of the MLP's up matrix, or names of its gate matrix and its up matrix, in this order."""
+    """The MLP's up matrix, or its gate matrix and its up matrix."""
     down: str
     biased: Callable[[Architecture, str], bool]
     """(architecture, name of a matrix) -> whether this matrix has a bias."""
     norm: type[LayerNorm | RmsNorm]
     activations: Mapping[str, Activation]
     layer_types: frozenset[str] = frozenset({FULL})
-    """Types that the family's layers may have."""
+    """Types that the layers may have."""
     head_norms: tuple[str, ...] = ()
-    """Names of the norms of each query head and of each key head, which compiled passes alone compute."""
+    """Norms of each query head and of each key head, which compiled passes alone compute."""
 
 
 def _gelu(approximate: str) -> Activation:
@@ -114,11 +108,10 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2": replace(WINDOWED, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
     "qwen3": replace(WINDOWED, name="Qwen3ForCausalLM", head_norms=("self_attn.q_norm", "self_attn.k_norm")),
 }
-"""Native families; keys are values of `model_type` in configurations."""
+"""By `model_type` in configurations."""
 
 
 def runs(arch: Architecture) -> bool:
-    """Whether a model of this architecture can run natively."""
     family = FAMILIES[arch.model_type]
     return (
         arch.hidden_act in family.activations
@@ -132,20 +125,19 @@ def runs(arch: Architecture) -> bool:
 
 
 def only_compiled(arch: Architecture) -> bool:
-    """Whether compiled passes alone compute a model of this architecture natively."""
     return bool(FAMILIES[arch.model_type].head_norms)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """Weight and bias of a linear layer that may be part of another one, in the rows' dtype."""
+    """Of a linear layer that may be part of another one, in the rows' dtype."""
 
     weight: Float[Tensor, "Y X"]
     bias: Float[Tensor, "Y"]
 
     @classmethod
     def read(cls, weights: Mapping[str, Tensor], name: str, dtype: torch.dtype, norm: str | None = None) -> "Matrix":
-        """Reads a linear layer's weight and bias, and folds the affine part of the norm `norm` into both."""
+        """Folds the affine part of the norm `norm` into weight and bias."""
 
         def found(part: str) -> Tensor | None:
             weight = weights.get(part)
@@ -161,37 +153,33 @@ class Matrix:
 
     @property
     def unbiased(self) -> "Matrix":
-        """The same weight with a bias of zeros."""
         return Matrix(self.weight, torch.zeros_like(self.bias))
 
     def scaled(self, factor: float) -> "Matrix":
-        """Weight and bias times a factor."""
         return Matrix(self.weight * factor, self.bias * factor)
 
     def ordered(self, order: Tensor) -> "Matrix":
-        """The same linear layer with reordered output columns: column i is the old column `order[i]`."""
+        """Column i of the output is the old column `order[i]`."""
         return Matrix(self.weight[order], self.bias[order])
 
     def made(self, dtype: torch.dtype) -> Linear:
-        """The linear layer, in `dtype`."""
         return Linear(self.weight, self.bias if bool(self.bias.any()) else None, dtype)
 
 
 def stacked(*parts: Matrix) -> Matrix:
-    """One linear layer that replaces several layers with the same input; its output is their concatenated outputs."""
+    """Replaces several layers with the same input; the output is their concatenated outputs."""
     return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
 
 
 def summed(*parts: Matrix) -> Matrix:
-    """One linear layer that takes the concatenated inputs of several layers; its output is the sum of their outputs."""
+    """Takes the concatenated inputs of several layers; the output is the sum of their outputs."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
 def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
-    """The two products of an MLP that adds `bias` to every row by `ALIGNED` hidden columns, without a bias in the
-    second product: the first hidden column is `FIXED`, the others are 0. One operation then adds product, bias and
-    residual.
+    """The two products of an MLP that adds `bias` to every row: the first of `ALIGNED` hidden columns is `FIXED`, the
+    others are 0. One operation then adds product, bias and residual.
     """
     column = FIXED * torch.eye(1, ALIGNED, dtype=bias.dtype, device=bias.device)
     up = Matrix(bias.new_zeros(ALIGNED, len(bias)), column[0])
@@ -199,9 +187,7 @@ def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
 
 
 def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeModel:
-    """Builds the native model, in `dtype` and for texts of `context` tokens, from the weights of `source`, which are
-    read layer by layer.
-    """
+    """The weights are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     # Norms are folded into matrices in float32 or wider.
     folded = torch.float32 if dtype in HALF else dtype
@@ -212,7 +198,7 @@ def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeMode
     def read(name: str, before: str | None = None) -> Matrix:
         return Matrix.read(source.weights, name, folded, before)
 
-    def layer(at: str) -> Layer:
+    def layer(at: str) -> NativeLayer:
         def behind(norm: str, names: tuple[str, ...]) -> list[Matrix]:
             return [read(f"{at}.{name}", f"{at}.{norm}") for name in names]
 
@@ -223,9 +209,9 @@ def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeMode
             constant, carrier = _carried(down.bias + back.bias)
             first = stacked(up, constant, attention).made(dtype)
             second = summed(down.unbiased, carrier, back.unbiased).made(dtype)
-            return Parallel(norm, heads, activation, arch.intermediate_size + ALIGNED, first, second)
-        first, second, third, fourth = (part.made(dtype) for part in (attention, back, up, down))
-        return Sequential(norm, heads, activation, first, second, third, fourth)
+            return NativeLayer(norm, heads, activation, first, second, inner=arch.intermediate_size + ALIGNED)
+        inward, outward, widening, narrowing = (part.made(dtype) for part in (attention, back, up, down))
+        return NativeLayer(norm, heads, activation, inward, outward, widening, narrowing)
 
     embedding = source.weights[f"{family.embedding}.weight"].detach().to(dtype)
     return NativeModel(
@@ -243,7 +229,6 @@ def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeMode
 
 
 def heads_of(arch: Architecture, rotation: Rotation) -> Heads:
-    """The heads of a model with these rotary positions."""
     kept = arch.num_key_value_heads
     return Heads(kept, arch.num_attention_heads // kept, arch.head_dim, rotation.width)
 
@@ -264,7 +249,7 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
 
 
 def shapes(arch: Architecture) -> Shapes:
-    """Shapes of all weights, by name; the output head is left out if it is tied to the embedding."""
+    """Without the output head if it is tied to the embedding."""
     family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
     words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
     return (
@@ -276,7 +261,7 @@ def shapes(arch: Architecture) -> Shapes:
 
 
 def _layer_shapes(arch: Architecture) -> Shapes:
-    """Shapes of one layer's weights, by their names within the layer."""
+    """By names within the layer."""
     family, width, inner = FAMILIES[arch.model_type], arch.hidden_size, arch.intermediate_size
     queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
     columns = (queries, keys, keys) if len(family.inward) > 1 else (queries + 2 * keys,)
@@ -295,14 +280,11 @@ def _layer_shapes(arch: Architecture) -> Shapes:
 
 
 def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Total size of all weights in bytes."""
     return dtype.itemsize * sum(map(math.prod, shapes(arch).values()))
 
 
 def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Upper bound, in bytes, of the temporary memory for reading a model; the weights of its source and of the native
-    model are not counted.
-    """
+    """Of the temporary memory for reading a model, beside the weights of its source and of the native model."""
     layer = sum(map(math.prod, _layer_shapes(arch).values()))
     largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

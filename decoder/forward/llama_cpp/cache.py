@@ -1,4 +1,4 @@
-"""A KV cache in a context of llama.cpp: the code that `row_cache` and `state_cache` share."""
+"""A KV cache in a context of llama.cpp: what caches of rows and of states share."""
 
 import weakref
 from abc import abstractmethod
@@ -15,23 +15,19 @@ from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
 SPARE_ROWS = 256
 """Rows reserved beyond the requested capacity, so that a cache seldom grows, since growth copies the cache."""
 IDLE = 2
-"""Largest number of unused contexts that are kept for further texts."""
 TIMED_ROWS = 256
-"""Longest text, in tokens, that is read for a timed pass: reading a longer text would take too much time."""
+"""Most tokens of text that are read for a timed pass."""
 
 
 class Contexts:
-    """Contexts of one model. Unused contexts are kept, since making a context takes longer than a round of a small
-    model.
-    """
+    """Of one model. Unused contexts are kept, since making a context takes longer than a round of a small model."""
 
     def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
-        """Each context will have `sequences` sequences; for `half`, see `Context`."""
         self._model, self._sequences, self._half = model, sequences, half
         self._idle: list[Context] = []
 
     def take(self, rows: int) -> Context:
-        """An empty context with room for at least `rows` rows."""
+        """Empty, with room for at least `rows` rows."""
         fitting = [context for context in self._idle if context.rows >= rows]
         if fitting:
             context = min(fitting, key=lambda each: each.rows)
@@ -41,7 +37,6 @@ class Contexts:
         return Context(self._model, rows, self._sequences, half=self._half, threads=torch.get_num_threads())
 
     def give_back(self, holder: "_Holder") -> None:
-        """Takes back the context of a cache that is no longer used."""
         if holder.context:
             self._idle = [*self._idle, holder.context][-IDLE:]
 
@@ -53,7 +48,7 @@ class _Holder:
 
 
 class LlamaCache(KvCache):
-    """A KV cache in a context of llama.cpp; the first pass makes the context. The tensor of `KvCache` stays empty."""
+    """The first pass makes the context. The tensor of `KvCache` stays empty."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
@@ -63,8 +58,7 @@ class LlamaCache(KvCache):
 
     @property
     @abstractmethod
-    def _drafted(self) -> DraftedRows:
-        """The drafted rows."""
+    def _drafted(self) -> DraftedRows: ...
 
     @abstractmethod
     def read(self, tokens: Sequence[int]) -> NDArray[np.float32]:
@@ -75,9 +69,7 @@ class LlamaCache(KvCache):
         """Moves the cache to a larger, empty context; rows that are not copied must be computed again."""
 
     def _begin(self, visible: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Called before rows are drafted. Returns `visible`, with more columns if tokens of the text become drafted
-        rows.
-        """
+        """Called before rows are drafted; adds columns to `visible` if tokens of the text become drafted rows."""
         return visible
 
     def _get_ready(self) -> None:
@@ -93,7 +85,7 @@ class LlamaCache(KvCache):
     def compute(
         self, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """Logits of new drafted rows, shape (N, V)."""
+        """Shape (N, V)."""
         drafted = self._drafted
         new = drafted.add(tokens, positions, parents_of(self._begin(visible), drafted))
         self._make_room(0)
@@ -114,7 +106,6 @@ class LlamaCache(KvCache):
         return logits if order == new else logits[np.argsort(order)]
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Raises ValueError, since rows cannot be moved."""
         raise ValueError(f"llama.cpp cannot move rows {list(rows)} to {first}")
 
     def reserve(self, capacity: int) -> None:
@@ -122,21 +113,21 @@ class LlamaCache(KvCache):
         self._make_room(0)
 
     def assume(self, length: int) -> None:
-        """See `KvCache`; a text longer than `TIMED_ROWS` is cut to that length."""
+        """A text longer than `TIMED_ROWS` is cut to that length."""
         length = min(length, TIMED_ROWS)
         self.cut(length)
         if self.length < length:
             self.read([0] * (length - self.length))
 
     def _path(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of the drafted rows with these cache indices; raises ValueError if the rows do not form a path."""
+        """Numbers of these drafted rows; raises ValueError if they do not form a path."""
         path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
             raise ValueError(f"rows {path} do not form a path from the text")
         return path
 
     def _append(self, tokens: Sequence[int], first: int) -> NDArray[np.float32]:
-        """Computes tokens in sequence 0, the first at position `first`; returns the last token's logits, shape (V,)."""
+        """Computes tokens in sequence 0; returns the last token's logits, shape (V,)."""
         logits = np.zeros((1, 0), np.float32)
         for start in range(0, len(tokens), MOST_ROWS):
             part = tokens[start : start + MOST_ROWS]
@@ -162,7 +153,7 @@ class LlamaCache(KvCache):
         self.length = self.used = length
 
     def _run(self, step: Step, wanted: Sequence[bool]) -> NDArray[np.float32]:
-        """Runs one step; returns the logits of its wanted rows."""
+        """Logits of the step's wanted rows."""
         context, rows = self._context, self._drafted.rows
         if step.cut:
             context.drop(0, self.length)
@@ -179,11 +170,7 @@ class LlamaCache(KvCache):
 
 
 def parents_of(visible: NDArray[np.bool_], drafted: DraftedRows) -> list[int]:
-    """Parents of new rows, from the mask that `Forward.forward` takes; `TEXT` for a row that follows the text.
-
-    Raises:
-        ValueError: A row attends to rows that do not form one path.
-    """
+    """From the mask that `Forward.forward` takes. Raises ValueError if a row does not see exactly one path."""
     known, count = len(drafted.rows), len(visible)
     if visible.shape[1] < known + count or not visible[:, : visible.shape[1] - known - count].all():
         raise ValueError(f"a mask of {visible.shape[1]} columns does not fit {known} drafted and {count} new rows")

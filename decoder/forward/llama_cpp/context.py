@@ -27,26 +27,15 @@ from decoder.forward.llama_cpp.library import (
 )
 
 MOST_ROWS = 512
-"""Largest number of rows in a pass."""
 CACHE_STEP = 256
-"""KV cache rows are reserved in multiples of this number, as llama.cpp does."""
+"""Rows are reserved in multiples of this number, as llama.cpp does."""
 ALL_LAYERS = -1
 
 
 class Model:
-    """The weights of a GGUF file."""
-
     def __init__(self, path: Path, *, gpu_layers: int | None = None, words_only: bool = False) -> None:
-        """Loads a file whose contents were checked before (see `decoder.models.gguf`).
-
-        Args:
-            path: The file.
-            gpu_layers: Number of layers to keep on a GPU; None: as many as llama.cpp chooses.
-            words_only: Whether only the tokenizer is loaded.
-
-        Raises:
-            ConfigError: The library is missing, or cannot load the file.
-            ModelError: The library is of another release.
+        """The file's contents were checked before. `gpu_layers` is None for as many as llama.cpp chooses. Raises
+        ConfigError if the library is missing or cannot load the file, ModelError if it is of another release.
         """
         self.library = library()
         params = self.library.model_default_params()
@@ -63,7 +52,7 @@ class Model:
 
     @property
     def keeps_states(self) -> bool:
-        """Whether some layers keep a state in place of keys and values; a state cannot go back to an earlier token."""
+        """Whether some layers keep a state, which cannot go back to an earlier token."""
         return bool(self.library.model_is_recurrent(self.handle) or self.library.model_is_hybrid(self.handle))
 
 
@@ -71,13 +60,8 @@ class Context:
     """A KV cache of a model, with its passes; sequence 0 holds a text, others hold draft paths."""
 
     def __init__(self, model: Model, rows: int, sequences: int, *, half: bool, threads: int) -> None:
-        """Makes a context with room for `rows` rows, whose keys and values are float16 if `half`, else float32.
-
-        If the model keeps states, the context has memory for one state per sequence.
-
-        Raises:
-            DeviceError: There is too little memory.
-            ModelError: The library's parameters have another layout than expected.
+        """Keys and values are float16 if `half`, else float32. Raises DeviceError if there is too little memory,
+        ModelError if the library's parameters have another layout than expected.
         """
         self._model, self._library = model, model.library
         self._threads = threads
@@ -112,7 +96,6 @@ class Context:
         weakref.finalize(self, _free, self._library, handle, model)
         _require_sizes(self._library, handle, sizes)
         self.rows: int = sizes["n_ctx"]
-        """Number of rows that the cache has room for."""
         self._memory: int = self._library.get_memory(handle)
         self._batch = _Arrays(MOST_ROWS, sequences)
 
@@ -123,11 +106,8 @@ class Context:
         sequences: Sequence[Sequence[int]],
         wanted: Sequence[bool],
     ) -> NDArray[np.float32]:
-        """Runs one pass; returns a copy of the logits of the wanted rows, shape (number of wanted rows, V).
-
-        Raises:
-            ValueError: A token, or the number of rows, is out of bounds.
-            DeviceError: The pass failed.
+        """A copy of the logits of the wanted rows. Raises ValueError if a token or the number of rows is out of bounds,
+        DeviceError if the pass failed.
         """
         if not 0 < len(tokens) <= MOST_ROWS or min(tokens) < 0 or max(tokens) >= self._model.width:
             raise ValueError(f"a pass cannot have {len(tokens)} rows with tokens from {min(tokens)} to {max(tokens)}")
@@ -143,37 +123,33 @@ class Context:
         return np.ctypeslib.as_array(logits, shape=(count, self._model.width)).copy()
 
     def use_threads(self, count: int) -> None:
-        """Sets the number of threads of further passes."""
         if count != self._threads:
             self._library.set_n_threads(self._handle, count, count)
             self._threads = count
 
     def copy(self, source: int, target: int, end: int = -1) -> None:
-        """Copies a sequence's rows at positions below `end`, by default all rows, to another sequence."""
+        """Copies a sequence's rows at positions below `end`, by default all rows."""
         self._library.memory_seq_cp(self._memory, source, target, 0, end)
 
     def keep_only(self, sequence: int) -> None:
-        """Drops all sequences except `sequence`."""
         self._library.memory_seq_keep(self._memory, sequence)
 
     def drop(self, sequence: int, start: int = 0) -> None:
-        """Drops a sequence's rows from position `start` to the end; raises ModelError if llama.cpp cannot do so."""
+        """Raises ModelError if llama.cpp cannot do so."""
         if not self._library.memory_seq_rm(self._memory, sequence, start, -1):
             raise ModelError("llama.cpp cannot drop rows from this model's memory; choose a model with full attention")
 
     def clear(self) -> None:
-        """Drops all rows."""
         self._library.memory_clear(self._memory, False)
 
     def state(self) -> bytes:
-        """All rows with their sequences, as bytes that `restore` can load into another context of the model."""
+        """All rows with their sequences; `restore` can load them into another context of the model."""
         size = self._library.state_get_size(self._handle)
         buffer = c.create_string_buffer(size)
         written = self._library.state_get_data(self._handle, buffer, size)
         return buffer.raw[:written]
 
     def restore(self, state: bytes) -> None:
-        """Loads rows and sequences from `state`, the result of the method `state` of another context of the model."""
         if self._library.state_set_data(self._handle, state, len(state)) != len(state):
             raise DeviceError(f"llama.cpp cannot enlarge its cache: {self._library.last_error()}; restart the run")
 
@@ -192,7 +168,7 @@ def _require_sizes(library: Library, handle: int, sizes: Mapping[str, int]) -> N
 
 
 class _Arrays:
-    """Arrays of a batch, made once: filling ctypes arrays number by number would take as long as a small pass."""
+    """Made once: filling ctypes arrays number by number would take as long as a small pass."""
 
     def __init__(self, rows: int, sequences: int) -> None:
         self._tokens, self._positions, self._counts = (np.zeros(rows, np.int32) for _ in range(3))
@@ -215,7 +191,7 @@ class _Arrays:
         sequences: Sequence[Sequence[int]],
         wanted: Sequence[bool],
     ) -> Any:
-        """The batch of these rows, valid until the next call."""
+        """Valid until the next call."""
         count = len(tokens)
         self._tokens[:count], self._positions[:count] = tokens, positions
         self._wanted[:count] = wanted

@@ -11,17 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 TEXT = -1
-"""Parent number of a row that directly follows the text."""
+"""Parent of a row that directly follows the text."""
 
 
 @dataclass
 class Row:
-    """A drafted row."""
-
     token: int
     position: int
     parent: int
-    """Number of the parent row, or `TEXT`."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +37,14 @@ class Step:
     cut: bool = False
     """Whether the rows of sequence 0 after the text are dropped first."""
     dropped: list[int] = field(default_factory=list)
-    """Sequences that are dropped before the copies."""
+    """Dropped before the copies."""
     copies: list[Copy] = field(default_factory=list)
     rows: list[tuple[int, list[int]]] = field(default_factory=list)
-    """Numbers of the rows in the order of the pass, each with its sequences; a row may occur several times."""
+    """Rows in the order of the pass, each with its sequences; a row may occur several times."""
 
 
 class DraftedRows(ABC):
-    """Drafted rows of one text; a subclass decides which sequence of llama.cpp holds which rows."""
+    """A subclass decides which sequence of llama.cpp holds which rows."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -66,16 +63,11 @@ class DraftedRows(ABC):
 
     @abstractmethod
     def step(self, pending: Sequence[int]) -> Step:
-        """The next pass, which computes at least some of the pending rows. From now on, the rows of this pass count as
-        cached.
-        """
+        """The next pass, which computes at least some of the pending rows; they count as cached from now on."""
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
-        """Adds new rows, which are not in the cache yet; returns their numbers.
-
-        Raises:
-            ValueError: The position of a row is not the next one after its parent's position; llama.cpp would compute
-                such a row wrongly, or refuse it.
+        """Adds rows, which are not in the cache yet; returns their numbers. Raises ValueError if a row's position is
+        not the next one after its parent's; llama.cpp would compute such a row wrongly, or refuse it.
         """
         first = len(self.rows)
         for token, position, parent in zip(tokens, positions, parents, strict=True):
@@ -87,7 +79,7 @@ class DraftedRows(ABC):
         return list(range(first, len(self.rows)))
 
     def steps(self, wanted: Sequence[int], run: Callable[[Step], None]) -> None:
-        """Divides the computation of rows into steps, and passes each step to `run`."""
+        """Divides the computation of rows into steps."""
         pending = list(wanted)
         while pending:
             step = self.step(pending)
@@ -96,7 +88,7 @@ class DraftedRows(ABC):
             pending = [row for row in pending if row not in computed]
 
     def above(self, row: int) -> list[int]:
-        """Numbers of the drafted rows on the path from the text to `row`; `row` is the last of them."""
+        """The path from the text to `row`, which is the last of it."""
         path = []
         while row != TEXT:
             path.append(row)
@@ -104,16 +96,16 @@ class DraftedRows(ABC):
         return path[::-1]
 
     def leaves(self, rows: Sequence[int]) -> list[int]:
-        """The rows of `rows` that are not parents of other rows of `rows`."""
+        """The rows that are not parents of other rows of `rows`."""
         parents = {self.rows[row].parent for row in rows}
         return [row for row in rows if row not in parents]
 
 
 class Sequences(DraftedRows):
-    """Drafted rows of one text, and the sequences that hold them."""
+    """Paths share rows, which may be dropped and cut."""
 
     def __init__(self, count: int, most_rows: int) -> None:
-        """Manages `count` sequences, at least 3, and passes of at most `most_rows` rows."""
+        """Manages `count` sequences, at least 3."""
         super().__init__()
         self._count, self._most_rows = count, most_rows
         self.restart(0)
@@ -121,19 +113,17 @@ class Sequences(DraftedRows):
     def restart(self, length: int) -> None:
         super().restart(length)
         self.holders: dict[int, int] = {}
-        """For each cached row, one sequence that holds this row and all rows above it."""
+        """For each cached row, one sequence that holds it and all rows above it."""
         self._ends = {0: TEXT}
         """Last row of each sequence in use."""
         self._free = list(range(self._count - 1, 0, -1))
 
     @property
     def in_use(self) -> bool:
-        """Whether any drafted row is in the cache."""
         return self._ends != {0: TEXT}
 
     @property
     def branches(self) -> bool:
-        """Whether any sequence other than sequence 0 is in use."""
         return len(self._ends) > 1
 
     @property
@@ -178,9 +168,7 @@ class Sequences(DraftedRows):
         return ready
 
     def _make_room(self, parent: int, step: Step) -> None:
-        """Drops all sequences except sequence 0 and the sequence that holds `parent`. Unless sequence 0 holds `parent`,
-        the rows of sequence 0 after the text are dropped too.
-        """
+        """Drops all sequences except sequence 0, cut to the text, and the one that holds `parent`."""
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
         step.cut = kept != 0 and self._ends[0] != TEXT
@@ -194,16 +182,14 @@ class Sequences(DraftedRows):
 
 
 STATES = 16
-"""Number of sequences of a context, each with memory for a state: one sequence for the text, one for a snapshot, and
-all others for drafts.
-"""
+"""Number of sequences, each with memory for a state: one for the text, one for a snapshot, all others for drafts."""
 
 
 class Paths(DraftedRows):
-    """Drafted rows of one text, and the sequences that hold paths of these rows."""
+    """A sequence for each path, since a state cannot go back."""
 
     def __init__(self, count: int, most_rows: int) -> None:
-        """Manages the sequences 1 to `count`, and passes of at most `most_rows` rows."""
+        """Manages the sequences 1 to `count`."""
         super().__init__()
         self._count, self._most_rows = count, most_rows
         self.ends: dict[int, int] = {}
@@ -214,7 +200,7 @@ class Paths(DraftedRows):
         self.forget()
 
     def forget(self) -> None:
-        """Notes that no sequence holds a drafted row any longer."""
+        """No sequence holds a drafted row any longer."""
         self.ends = {}
 
     @property
@@ -222,9 +208,7 @@ class Paths(DraftedRows):
         return sum(len(self.above(leaf)) for leaf in self.leaves(range(len(self.rows))))
 
     def holder(self, path: Sequence[int]) -> tuple[int, int]:
-        """Finds the sequence whose drafted rows are the longest beginning of a path. Returns the number of these rows,
-        and the sequence; (0, 0) if there is no such sequence.
-        """
+        """Rows and sequence of the longest beginning of a path that a sequence holds; (0, 0) if there is none."""
         numbers = {row: number for number, row in enumerate(path, 1)}
         return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
 
@@ -257,15 +241,13 @@ class Paths(DraftedRows):
         return step
 
     def _way(self, leaf: int) -> list[int]:
-        """The last row of a leaf's path at which a sequence ends, or `TEXT` if there is none; then all later rows of
-        the path, which must be computed.
-        """
+        """The last row of a leaf's path at which a sequence ends, or `TEXT`; then all rows that must be computed."""
         path = [TEXT, *self.above(leaf)]
         ends = {TEXT, *self.ends.values()}
         return path[max(number for number, row in enumerate(path) if row in ends) :]
 
     def _unneeded(self, bases: Sequence[int]) -> list[int]:
-        """Sequences to drop before paths are computed below the rows `bases`: none if the free sequences suffice."""
+        """Sequences to drop before paths are computed below `bases`: none if the free sequences suffice."""
         copies = len(bases) - len(set(bases) - {TEXT})
         if len(self.ends) + copies <= self._count:
             return []

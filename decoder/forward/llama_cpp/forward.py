@@ -16,18 +16,17 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.llama_cpp.cache import Contexts, LlamaCache
 from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
 from decoder.forward.llama_cpp.drafted import STATES, TEXT, Paths, Sequences
+from decoder.forward.protocol import Forward
 
 SEQUENCES = 64
-"""Number of sequences of a context; paths beyond this number are computed in further passes."""
+"""Paths beyond this number are computed in further passes."""
 
 
 class RowCache(LlamaCache):
-    """A cache of keys and values."""
-
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
         self._sequences = Sequences(SEQUENCES, MOST_ROWS)
@@ -44,7 +43,7 @@ class RowCache(LlamaCache):
         return logits
 
     def keep(self, rows: Sequence[int]) -> None:
-        """See `KvCache`; the rows must be a path that begins at the text."""
+        """The rows must be a path that begins at the text."""
         drafted, path = self._sequences, self._path(rows)
         cached = [row for row in path if row in drafted.holders]
         lost = [drafted.rows[row].token for row in path[len(cached) :]]
@@ -73,27 +72,22 @@ class RowCache(LlamaCache):
 
 
 SNAPSHOT = STATES - 1
-"""Number of the sequence that holds the snapshot, a copy of an earlier state of the text."""
+"""Sequence of a copy of an earlier state of the text."""
 MOST_PENDING = 16
-"""Largest number of pending tokens (committed, but not yet in the text's state) that are computed in the same pass as a
-drafted chain, which saves a pass.
-"""
+"""Most committed tokens, not yet in the text's state, that are computed in the same pass as a drafted chain."""
 
 
 class StateCache(LlamaCache):
-    """A cache of states, and of the keys and values of layers that attend."""
+    """Of states, and of the keys and values of layers that attend."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
         self._paths = Paths(SNAPSHOT - 1, MOST_ROWS)
         self._text: list[int] = []
-        """Tokens of the text."""
         self._computed = 0
-        """Number of tokens at the beginning of the text that the state in sequence 0 covers; all later tokens are
-        pending.
-        """
+        """Number of the text's first tokens that the state in sequence 0 covers; all later tokens are pending."""
         self._in_snapshot = 0
-        """Number of tokens at the beginning of the text that the snapshot covers; 0 if there is no snapshot."""
+        """Number of the text's first tokens that the snapshot covers; 0 if there is none."""
 
     @property
     def _drafted(self) -> Paths:
@@ -107,7 +101,7 @@ class StateCache(LlamaCache):
         return self._settle()
 
     def keep(self, rows: Sequence[int]) -> None:
-        """See `KvCache`; the rows must be a path that begins at the text."""
+        """The rows must be a path that begins at the text."""
         pending = range(self._paths.length, self.length)
         path = self._path([*pending, *rows])
         count, sequence = self._paths.holder(path)
@@ -121,7 +115,7 @@ class StateCache(LlamaCache):
         self._restart(len(self._text))
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; computes a part of the text again if sequence 0 holds the state of a longer text."""
+        """Computes a part of the text again if sequence 0 holds the state of a longer text."""
         self._drop_drafts()
         del self._text[length:]
         self._restart(len(self._text))
@@ -139,19 +133,15 @@ class StateCache(LlamaCache):
         self._settle()
 
     def _settle(self) -> NDArray[np.float32]:
-        """Computes the pending tokens that are not drafted rows of `_paths`; returns the logits after the last one,
-        shape (V,).
-        """
+        """Computes the pending tokens that are not drafted rows; returns the logits after the last one, shape (V,)."""
         pending = self._text[self._computed : self._paths.length]
         logits = self._append(pending, self._computed)
         self._computed += len(pending)
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, and takes a new snapshot. The computation begins with the old
-        snapshot, unless the snapshot covers more tokens than the shortened text has.
-
-        A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
+        """Computes the state after the shortened text, from the old snapshot if this covers no more, and takes a new
+        one. A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
         """
         context = self._context
         context.drop(0)
@@ -175,16 +165,14 @@ class StateCache(LlamaCache):
 
 
 def _is_chain(visible: NDArray[np.bool_]) -> bool:
-    """Whether new rows follow the text one after the other, according to the mask that `Forward.forward` takes."""
+    """Whether new rows follow the text one after the other."""
     count = len(visible)
     return np.array_equal(visible[:, visible.shape[1] - count :], np.tri(count, dtype=np.bool_))
 
 
-class LlamaForward:
-    """A GGUF model as a `Forward`."""
-
+class LlamaForward(Forward):
     def __init__(self, model: Model, layers: int, device: torch.device, *, half: bool) -> None:
-        """Wraps a model of `layers` layers; logits go to `device`. Keys and values are float16 if `half`."""
+        """Keys and values are float16 if `half`."""
         self._contexts = Contexts(model, STATES if model.keeps_states else SEQUENCES, half=half)
         self._form = StateCache if model.keeps_states else RowCache
         self._layers, self._device = layers, device
@@ -192,9 +180,7 @@ class LlamaForward:
     def new_cache(self, capacity: int) -> LlamaCache:
         return self._form(self._contexts, self._layers, capacity)
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         logits = _own(cache).compute(tokens, positions, visible)
         return torch.from_numpy(logits).to(self._device)
 

@@ -8,7 +8,7 @@ transformers' cache interface, because it updates some of them in place if it co
 import copy
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import SimpleNamespace
@@ -17,12 +17,11 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from decoder.forward.hf import Call, Layers, ModuleForward
-from decoder.forward.kv_cache import KvCache
+from decoder.forward.hf import Layers, ModuleForward
+from decoder.forward.kv_cache import Ints, KvCache, Mask
 from decoder.forward.layer_kinds import MASKED
 from decoder.forward.recurrent.owners import (
     TRIED,
@@ -40,12 +39,12 @@ from decoder.forward.windows import FULL, attention_types
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
 INDEXED_AXES = 3
-"""Number of positions that an indexer has for each row: time, height and width; in text, all three are equal."""
+"""Time, height and width; in text, all three positions are equal."""
 
 
 @dataclass(frozen=True)
 class _Lookup:
-    """A sequence that makes an item from its index when the item is read; iteration yields the first `count` items."""
+    """Makes an item from its index when the item is read."""
 
     item: Callable[[int], Any]
     count: int = 0
@@ -64,7 +63,7 @@ class StateLayers(Cache):
     """Cache of one pass: keys and values go to `rows`, and the states of all paths start from the states `before`."""
 
     def __init__(self, rows: Layers, before: States, paths: int, stored: Callable[[], None] | None = None) -> None:
-        """Makes the cache of a pass over a number of paths; `stored` is called whenever a state is stored."""
+        """`stored` is called whenever a state is stored."""
         Cache.__init__(self, layers=[])
         self._rows, self._before, self._paths = rows, before, paths
         self._stored = stored or (lambda: None)
@@ -76,7 +75,6 @@ class StateLayers(Cache):
 
     @property
     def after(self) -> States:
-        """States after all tokens that the pass has computed so far."""
         return self._current
 
     def update(
@@ -96,10 +94,8 @@ class StateLayers(Cache):
         return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """Number of rows that a layer's attention reads, and each row's position minus the row's index.
-
-        Layers that bias scores by distance (Inkling) add each row's index to this difference, which gives the row's
-        position.
+        """Number of rows that a layer's attention reads, and each row's position minus its index, to which layers that
+        bias scores by distance (Inkling) add the index.
         """
         start = self._rows.starts.get(layer_idx, 0)
         end = self._rows.get_seq_length() + query_length
@@ -107,25 +103,22 @@ class StateLayers(Cache):
         return end - start, start if keys is None else keys - torch.arange(end - start, device=keys.device)
 
     def is_narrowed(self, layer: int) -> bool:
-        """Whether the attention of a layer reads only rows of its window."""
         return self._rows.starts.get(layer, 0) > 0
 
     @property
     def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
-        """Positions of cached rows on each axis of an indexer; None if there are no rows, or no known positions."""
+        """On each axis of an indexer; None if there are no rows, or no known positions."""
         known = self._rows.positions(0, self._rows.get_seq_length())
         return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 
     def has_previous_state(self, layer_idx: int | None = None, state_idx: int | None = None) -> bool:  # noqa: ARG002 - all states of a layer begin together
-        """Whether a layer has a state from before the pass; without `layer_idx`, whether any layer has one."""
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers
-        """True, so that modules call `update_conv_state` for single tokens too."""
+        """So that modules call `update_conv_state` for single tokens too."""
         return True
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
-        """Latest inputs of a convolution."""
         return self._state((CONVOLUTION, layer_idx, state_idx))
 
     def update_conv_state(
@@ -136,7 +129,7 @@ class StateLayers(Cache):
         conv_kernel_size: int | None = None,
         **_: Any,
     ) -> Float[Tensor, "B C W"]:
-        """Stores the latest inputs of a convolution; returns the inputs stored before, followed by the new inputs."""
+        """Returns the inputs stored before, followed by the new inputs."""
         key = CONVOLUTION, layer_idx, state_idx
         before = self._state(key)
         known = conv_states if before is None else torch.cat([before.to(conv_states.dtype), conv_states], -1)
@@ -147,22 +140,18 @@ class StateLayers(Cache):
         return known
 
     def get_recurrent_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
-        """State of a recurrence."""
         return self._state((RECURRENCE, layer_idx, state_idx))
 
     def update_recurrent_state(
         self, recurrent_states: Float[Tensor, "B ..."], layer_idx: int, state_idx: int = 0, **_: Any
     ) -> Float[Tensor, "B ..."]:
-        """Stores the state of a recurrence, and returns it."""
         self._store((RECURRENCE, layer_idx, state_idx), recurrent_states)
         return recurrent_states
 
     def get_linear_cache(self, layer_idx: int) -> Float[Tensor, "B ..."] | None:
-        """State of a linear attention."""
         return self._state((LINEAR, layer_idx, 0))
 
     def set_linear_cache(self, layer_idx: int, linear_cache: Float[Tensor, "B ..."]) -> None:
-        """Stores the state of a linear attention."""
         self._store((LINEAR, layer_idx, 0), linear_cache)
 
     def _store(self, key: State, state: Tensor) -> None:
@@ -177,7 +166,6 @@ class StateLayers(Cache):
 
 
 def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
-    """A layer of the cache, with the attributes that modules read."""
     return SimpleNamespace(
         record_past=True,
         is_sliding=cache.is_narrowed(number),
@@ -188,88 +176,67 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """`StateLayers` for a module's family. If the family defines a cache class of its own, its modules accept only this
-    class; the result is then a subclass of `StateLayers` and of this class.
-    """
+    """A subclass of the cache class of a module's family, if it defines one: its modules accept only this class."""
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
     caches = [each for each in own if issubclass(each, Cache)]
     return type(StateLayers.__name__, (StateLayers, *caches), {}) if caches else StateLayers
 
 
-def _ignore() -> None:
-    """Does nothing when a state is stored."""
-
-
-def _no_rows(layer: int, *_: Tensor) -> tuple[Tensor, Tensor]:
-    raise ValueError(
-        f"the keys of layer {layer} cannot be read here: the module that owns the layer's state caches them itself"
-    )
-
-
-class RecurrentForward:
-    """A module with states as a `Forward`; its text can be continued, but not shortened."""
+class RecurrentForward(ModuleForward):
+    """A module with states; its text can be continued, but not shortened."""
 
     def __init__(self, module: Any) -> None:
-        self._module = module
-        self._rows = ModuleForward(module)
-        self._layers = layers_of(module)
+        super().__init__(module)
+        self._state_layers = layers_of(module)
         kinds = MASKED.intersection(attention_types(module.config.get_text_config()))
         self._masked = {FULL, *kinds} if kinds else kinds
-        """Layer types that get a mask. If there are any, `FULL` is among them, since it is also the key of a mask for
-        all layers.
-        """
+        """Layer types that get a mask, with `FULL` among them, since it is also the key of a mask for all layers."""
 
     def new_cache(self, capacity: int) -> StateCache:
-        rows = self._rows.new_cache(capacity)
-        cache = StateCache(rows.store, self._replayed)
+        cache = StateCache(super().new_cache(capacity).store, self._replayed)
         cache.positions = torch.arange(capacity)
         return cache
 
-    def forward(
-        self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
-    ) -> Float[Tensor, "N V"]:
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
         held = cast("StateCache", cache)
         drafted, first = held.drafted, held.used - held.length
         drafted.parents = with_parents(drafted.parents[:first], visible)
         batch = path_batch(drafted.parents, first)
 
-        def call(*rows: Any, **options: Any) -> Any:
-            states = self._layers(rows[-1], held.states, len(batch.paths))
+        def call(tokens: Tensor, positions: Tensor, biases: Any, rows: Layers, **options: Any) -> Any:
+            states = self._state_layers(rows, held.states, len(batch.paths))
             with (
                 by_paths(self.owners, batch, drafted, states, stepwise=self.stepwise),
                 at_most(batch.padded.shape[1], self.chunks),
             ):
-                output = self._output(*rows[:-1], states, **options)
+                output = self.output(tokens, positions, biases, states, **options)
             drafted.ends, drafted.after = batch.unpadded, states.after
             return output
 
-        logits: Tensor = self._rows.through(cache, tokens, positions, visible, call).logits[0]
+        logits: Tensor = self.through(cache, tokens, positions, visible, call).logits[0]
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         held = cast("StateCache", cache)
-        if not (held.states and self.stepwise):
-            with at_most(len(tokens), self.chunks):
-                return self._read(held, tokens)
-        positions = range(held.length, held.length + len(tokens))
-        logits = self.forward(held, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
-        held.keep(positions)
-        return logits
+        if held.states and self.stepwise:
+            return super().read(cache, tokens)
+        with at_most(len(tokens), self.chunks):
+            return self._read(held, tokens)
 
     def _read(
-        self, cache: StateCache, tokens: Sequence[int], stored: Callable[[], None] = _ignore
+        self, cache: StateCache, tokens: Sequence[int], stored: Callable[[], None] | None = None
     ) -> Float[Tensor, "V"]:
-        """`read` without hooks; calls `stored` whenever the module stores a state."""
+        """Without hooks; calls `stored` whenever the module stores a state."""
         positions = range(cache.length, cache.length + len(tokens))
 
-        def call(*rows: Any, **options: Any) -> Any:
-            states = self._layers(rows[-1], cache.states, 1, stored)
-            output = self._output(*rows[:-1], states, **options)
+        def call(tokens: Tensor, positions: Tensor, biases: Any, rows: Layers, **options: Any) -> Any:
+            states = self._state_layers(rows, cache.states, 1, stored)
+            output = self.output(tokens, positions, biases, states, **options)
             cache.drafted = Drafted(ends={tuple(range(len(tokens))): 0}, after=states.after)
             return output
 
-        logits: Tensor = self._rows.through(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), call).logits
+        logits: Tensor = self.through(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), call).logits
         cache.keep(positions)
         return logits[0, -1]
 
@@ -278,36 +245,38 @@ class RecurrentForward:
         # Trial passes find `owners`, `chunks` and `stepwise`. The twin takes them from this object, since trial passes
         # of its own would write to `states`.
         twin.owners, twin.chunks, twin.stepwise = self.owners, self.chunks, self.stepwise
-        twin._rows = self._rows.tapped(states)  # noqa: SLF001 - of the same class
+        twin._states = states  # noqa: SLF001 - of the same class
         return twin
 
-    @property
-    def _output(self) -> Call:
-        def output(tokens: Tensor, positions: Tensor, biases: Any, states: StateLayers, **options: Any) -> Any:
-            masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
-            if len(masks) > 1:
-                # Hybrid models give this mask to layers with states, as a mask of padding; None means no padding.
-                masks["linear_attention"] = None
-            return self._rows.output(tokens, positions, masks, states, **options)
-
-        return output
+    def output(
+        self,
+        tokens: Int[Tensor, "N"],
+        positions: Int[Tensor, "N"],
+        biases: Mapping[str, Float[Tensor, "N S"] | None],
+        layers: Cache,
+        **options: Any,
+    ) -> Any:
+        masks = {kind: bias if kind in self._masked else None for kind, bias in biases.items()}
+        if len(masks) > 1:
+            # Hybrid models give this mask to layers with states, as a mask of padding; None means no padding.
+            masks["linear_attention"] = None
+        return super().output(tokens, positions, masks, layers, **options)
 
     @cached_property
     def owners(self) -> Sequence[Owner]:
-        """The modules that own states."""
         return find_owners(self._module, partial(self._read, self.new_cache(len(TRIED)), TRIED))
 
     @cached_property
     def chunks(self) -> Sequence[Chunks]:
-        """The chunks of the modules that own states; none on a GPU, where kernels may support only a few sizes."""
+        """None on a GPU, where kernels may support only a few sizes."""
         if next(self._module.parameters()).device.type != "cpu":
             return ()
         return [chunks for owner in self.owners if (chunks := chunks_of(owner.module))]
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether the module, in a pass over several tokens, ignores the state before these tokens; if so, it gets one
-        token at a time. Found by a trial: the module ignores the state if NaNs in the state do not reach the logits.
+        """Whether the module ignores the state before a pass over several tokens, so that it gets one token at a time:
+        NaNs in the state do not reach the logits of a trial.
         """
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])
@@ -317,7 +286,7 @@ class RecurrentForward:
 
     @torch.inference_mode()
     def _replayed(self, cache: StateCache, path: Sequence[int]) -> States:
-        states = self._layers(Layers(_no_rows, cache.length), cache.states, 1)
+        states = self._state_layers(Layers(cache.length), cache.states, 1)
         with at_most(len(path), self.chunks):
             for call in cache.drafted.calls:
                 computed_again(self.owners[call.owner], call, path, states, stepwise=self.stepwise)

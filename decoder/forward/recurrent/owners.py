@@ -22,7 +22,7 @@ from decoder.forward.recurrent.states import Drafted, OwnerCall, PathBatch
 
 
 def replaced(nested: Any, new: Callable[[Any], Any]) -> Any:
-    """A copy of nested tuples, lists and dictionaries, in which each innermost object is replaced by `new(object)`."""
+    """A copy of nested tuples, lists and dictionaries with `new(object)` in place of each innermost object."""
     if isinstance(nested, tuple | list):
         return type(nested)(replaced(each, new) for each in nested)
     if isinstance(nested, dict):
@@ -31,22 +31,18 @@ def replaced(nested: Any, new: Callable[[Any], Any]) -> Any:
 
 
 def tensors_of(nested: Any) -> list[Tensor]:
-    """All tensors inside nested objects."""
     found: list[Tensor] = []
     replaced(nested, lambda each: found.append(each) if isinstance(each, Tensor) else None)
     return found
 
 
 def with_tensors(nested: Any, new: Callable[[int, Tensor], Tensor]) -> Any:
-    """A copy of nested objects in which each tensor is replaced by `new(number, tensor)`."""
     numbers = iter(range(len(tensors_of(nested))))
     return replaced(nested, lambda each: new(next(numbers), each) if isinstance(each, Tensor) else each)
 
 
 FIELD = "chunk_size"
-"""Name of the chunk size: an attribute of the module, or an argument of the scan to which the module passes its own
-arguments on.
-"""
+"""An attribute of the module, or an argument of the scan to which the module passes its own arguments on."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +51,13 @@ class Chunks:
 
     module: nn.Module
     size: int
-    """Usual size, in tokens."""
+    """Usual size."""
     set_to: Callable[[nn.Module, int], Callable[[], None]]
     """Sets another size; returns a function that sets the usual size again."""
 
 
 def chunks_of(module: nn.Module) -> Chunks | None:
-    """The chunks of a module; None if the module has no chunks, or if their size cannot be set."""
+    """None if the module has no chunks, or if their size cannot be set."""
     own = getattr(module, FIELD, None)
     if isinstance(own, int):
         return Chunks(module, own, _by_attribute)
@@ -71,7 +67,7 @@ def chunks_of(module: nn.Module) -> Chunks | None:
 
 
 def _usual_size(home: str) -> int | None:
-    """Default chunk size of a scan function in the Python module `home`; None if it has no such function."""
+    """Default of a scan function in the Python module `home`."""
     for function in vars(sys.modules[home]).values():
         if inspect.isfunction(function) and FIELD in (known := inspect.signature(function).parameters):
             usual = known[FIELD].default
@@ -81,7 +77,7 @@ def _usual_size(home: str) -> int | None:
 
 @contextmanager
 def at_most(tokens: int, chunks: Sequence[Chunks]) -> Iterator[None]:
-    """Context in which no chunk is longer than `tokens` tokens, the length of the sequence to compute."""
+    """No chunk is longer than the sequence to compute."""
     with ExitStack() as stack:
         for each in chunks:
             if tokens < each.size:
@@ -113,27 +109,23 @@ class Owner:
 
     module: nn.Module
     inputs: frozenset[int]
-    """Indices, among all tensors in the module's arguments, of the tensors with one row per token: shape (B, T, ...).
-    """
+    """Indices, among all tensors in the module's arguments, of those with one row per token: shape (B, T, ...)."""
     outputs: frozenset[int]
-    """Indices, among all tensors in the module's output, of the tensors with one row per token."""
+    """The same in the module's output."""
 
     def rows_of(self, arguments: Any) -> list[Tensor]:
-        """All tensors in the arguments that have one row per token."""
         return [tensor for number, tensor in enumerate(tensors_of(arguments)) if number in self.inputs]
 
     def with_rows(self, arguments: Any, rows: Sequence[Tensor], cache: Cache) -> Any:
-        """The same arguments with other rows and another cache."""
         new = iter(rows)
         filled = with_tensors(arguments, lambda number, tensor: next(new) if number in self.inputs else tensor)
         return replaced(filled, lambda each: cache if isinstance(each, Cache) else each)
 
     def with_output(self, output: Any, change: Callable[[Tensor], Tensor]) -> Any:
-        """The output, with `change` applied to each tensor that has one row per token."""
         return with_tensors(output, lambda number, tensor: change(tensor) if number in self.outputs else tensor)
 
     def joined(self, outputs: Sequence[Any]) -> Any:
-        """Joins the outputs for successive parts of the sequences into one output for the whole sequences."""
+        """Joins the outputs for successive parts of the sequences."""
         parts = [tensors_of(output) for output in outputs]
         return with_tensors(
             outputs[0],
@@ -142,12 +134,7 @@ class Owner:
 
 
 def find_owners(module: nn.Module, trial: Callable[[Callable[[], None]], object]) -> tuple[Owner, ...]:
-    """Modules that own states, except modules inside another owner.
-
-    Args:
-        module: The whole module.
-        trial: Runs the whole module over `TRIED`, and calls its argument whenever a state is stored.
-    """
+    """Modules that own states, except inside another owner. `trial` calls its argument whenever a state is stored."""
     running: list[_Running] = []
     found: dict[nn.Module, Owner] = {}
 
@@ -188,7 +175,7 @@ def _rows(nested: Any) -> frozenset[int]:
 def by_paths(
     owners: Sequence[Owner], batch: PathBatch, drafted: Drafted, cache: Cache, *, stepwise: bool
 ) -> Iterator[None]:
-    """Context of a pass in which the owners compute the paths of `batch`; the owners' inputs are kept in `drafted`."""
+    """The owners compute the paths of `batch`; their inputs are kept in `drafted`."""
     hooks = _PathHooks(owners, batch, drafted, cache, stepwise, len(drafted.parents) - len(batch.places))
     handles = [
         handle
@@ -214,7 +201,7 @@ def computed_again(owner: Owner, call: OwnerCall, path: Sequence[int], cache: Ca
 
 
 def _steps(rows: Sequence[Float[Tensor, "B T ..."]]) -> list[list[Float[Tensor, "B 1 ..."]]]:
-    """For each step along the sequences, the part of every tensor that belongs to the step."""
+    """Splits along the sequences."""
     return [list(step) for step in zip(*(each.split(1, 1) for each in rows), strict=True)]
 
 
@@ -228,10 +215,10 @@ class _PathHooks:
     first: int
     """Number of drafted rows from earlier passes."""
     calls: int = 0
-    """Number of calls of owners so far."""
+    """Of owners so far."""
 
     def enter(self, number: int, _: nn.Module, args: Any, named: Any) -> Any:
-        """Pre-hook that replaces an owner's rows by paths; with `stepwise`, by the first step of all paths."""
+        """Replaces an owner's rows by paths; with `stepwise`, by the first step of all paths."""
         owner, new = self.owners[number], (args, named)
         rows = [tensor[0] for tensor in owner.rows_of(new)]
         if self.calls == len(self.drafted.calls):
@@ -244,7 +231,7 @@ class _PathHooks:
         return owner.with_rows(new, [each[:, :1] for each in paths] if self.stepwise else paths, self.cache)
 
     def leave(self, module: nn.Module, _: Any, output: Any) -> Any:
-        """Hook that turns an owner's output back into rows; with `stepwise`, first computes all further steps."""
+        """Turns an owner's output back into rows; with `stepwise`, first computes all further steps."""
         call = self.drafted.calls[self.calls]
         owner = self.owners[call.owner]
         if self.stepwise:

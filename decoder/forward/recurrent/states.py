@@ -1,11 +1,7 @@
-"""Paths of drafted rows, and the cache of a model with states: rows of keys and values, and the states after the
-committed rows.
-
-Rows are numbered from the first one after the committed text, in the order of their passes; a row's parent comes before
-it. A state cannot go back to an earlier token, so drafted rows never change it. Instead, the cache keeps the inputs
-that the modules with states had for each drafted row, and `keep` runs only these modules again, over the accepted rows.
-If the accepted path is a complete path of the latest pass, the states after it are known already. Knows no model
-library.
+"""Paths of drafted rows, and the cache of a model with states. Rows are numbered from the first one after the committed
+text; a row's parent comes before it. A state cannot go back, so drafted rows never change it: the cache keeps the
+inputs that the modules with states had for each drafted row, and `keep` runs only these modules again, over the
+accepted rows, unless these are a complete path of the latest pass. Knows no model library.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,19 +16,10 @@ from decoder.errors import PairError
 from decoder.forward.kv_cache import KvCache
 
 NO_PARENT = -1
-"""Parent of a row that directly follows the committed text."""
 
 
 def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> list[int]:
-    """Parents of all drafted rows: the rows of earlier passes, and the N rows of the next pass.
-
-    Args:
-        parents: Parents of the rows of earlier passes.
-        visible: Which of the last M rows, drafted and new, each new row attends to.
-
-    Raises:
-        ValueError: A new row attends to rows that do not form one path.
-    """
+    """Of the rows of earlier passes and of N new rows. Raises ValueError if a new row does not see exactly a path."""
     count, recent = visible.shape
     total = len(parents) + count
     drafted = min(recent, total)
@@ -52,7 +39,6 @@ def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> li
 
 
 def path_to(row: int, parents: Sequence[int]) -> list[int]:
-    """Rows of the path from the text to `row`; `row` is the last of them."""
     path = []
     while row != NO_PARENT:
         path.append(row)
@@ -62,18 +48,16 @@ def path_to(row: int, parents: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True)
 class PathBatch:
-    """The paths that cover the rows of one pass, and the place of each of these rows in the paths."""
-
     paths: Sequence[Sequence[int]]
     """B paths to the leaves among the new rows."""
     padded: Int[np.ndarray, "B T"]
-    """The same paths, all of one length: a shorter path repeats its last row; the repetition changes no earlier row."""
+    """All of one length: a shorter path repeats its last row, which changes no earlier row."""
     places: Int[np.ndarray, "N"]
     """Index of each new row among the B x T rows of `padded`."""
 
     @property
     def unpadded(self) -> dict[tuple[int, ...], int]:
-        """Index in the batch of each path that is not padded; keys are the paths."""
+        """Index in the batch of each path that is not padded."""
         longest = self.padded.shape[1]
         return {tuple(path): number for number, path in enumerate(self.paths) if len(path) == longest}
 
@@ -99,37 +83,31 @@ class OwnerCall:
     """One call of a module that owns a state, in a pass over drafted rows."""
 
     owner: int
-    """Index of the module in the sequence of owners."""
     arguments: Any
     """Positional and named arguments of the latest call."""
     inputs: list[Float[Tensor, "N ..."]]
-    """The tensors in the arguments that have one row per token; each contains the rows of all drafted tokens."""
+    """The arguments that have one row per token, with the rows of all drafted tokens."""
 
 
 @dataclass
 class Drafted:
-    """The drafted rows: their parents, and what passes computed for them."""
-
     parents: list[int] = field(default_factory=list)
     calls: list[OwnerCall] = field(default_factory=list)
-    """Calls of the owners, in the order in which a pass makes them."""
+    """In the order in which a pass makes them."""
     ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
     """Index in the batch `after` of each path that the latest pass computed without padding."""
     after: States = field(default_factory=dict)
-    """States after all paths of the latest pass, as a batch of paths."""
 
 
 Replay = Callable[["StateCache", Sequence[int]], States]
-"""(cache, rows of a path, numbered from the first drafted row) -> the states after the path, of batch size 1."""
+"""(cache, rows of a path, numbered from the first drafted row) -> states after the path, of batch size 1."""
 
 
 class StateCache(KvCache):
-    """A KV cache with states."""
-
     def __init__(self, store: Float[Tensor, "L 2 H S D"], replay: Replay) -> None:
         super().__init__(store)
         self.states: dict[State, Tensor] = {}
-        """States after the committed rows, of batch size 1."""
+        """After the committed rows, of batch size 1."""
         self.drafted = Drafted()
         self._replay = replay
 
@@ -138,7 +116,7 @@ class StateCache(KvCache):
         return super().nbytes + sum(state.nbytes for state in self.states.values())
 
     def keep(self, rows: Sequence[int]) -> None:
-        """See `KvCache`; the rows must be a path from the first row after the text."""
+        """The rows must be a path from the first row after the text."""
         path = [row - self.length for row in rows]
         if path:
             self.states.update(self._after(path))
@@ -146,7 +124,7 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def cut(self, length: int) -> None:
-        """See `KvCache`; raises PairError if committed rows would be dropped, since states cannot go back."""
+        """Raises PairError if committed rows would be dropped, since states cannot go back."""
         if length < self.length:
             raise PairError(
                 "a draft whose layers keep states cannot read tokens again, as a selector requires; leave out the "
@@ -167,5 +145,5 @@ class StateCache(KvCache):
 
 
 def _alone(state: Tensor) -> Tensor:
-    """The state, or a copy if it is a slice of a larger tensor, so that the larger tensor can be freed."""
+    """A copy if the state is a slice of a larger tensor, so that the larger tensor can be freed."""
     return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()

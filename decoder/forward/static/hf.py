@@ -7,7 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.families.native import windowed_by_slot, write
+from decoder.forward.families.model import write
+from decoder.forward.families.native import windowed_by_slot
 from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.layer_kinds import HOST_ROUNDS, keeps_states
 from decoder.forward.windows import FULL, SHAPED, Windows
@@ -15,7 +16,7 @@ from decoder.system.device import without_gradients
 
 
 class ModuleStatic(ModuleForward):
-    """A `StaticForward` by any Hugging Face module in evaluation mode; `reason` states why no faster form is used."""
+    """`reason` states why no faster form is used."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
         """Raises PairError for layers with states, or with keys and values of several shapes."""
@@ -50,12 +51,22 @@ class ModuleStatic(ModuleForward):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        def put(layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-            write(store, layer, slots, torch.stack((keys, values)))
-            visible = store[layer, :, :, : bias.shape[1]]
-            return visible[0], visible[1]
-
-        # The module gets positions and mask, so the number of cached rows, here 0, is not used.
         biases = windowed_by_slot(bias, rotation, self.windows) if self.windows.sizes else {FULL: bias}
-        logits: Tensor = self.output(tokens, rotation, biases, Layers(put, 0, rotation)).logits[0]
+        layers = _SlotLayers(store, slots, rotation, bias.shape[1])
+        logits: Tensor = self.output(tokens, rotation, biases, layers).logits[0]
         return logits
+
+
+class _SlotLayers(Layers):
+    """Writes new rows to slots. The module gets positions and mask, so it does not use the number of cached rows."""
+
+    def __init__(
+        self, store: Float[Tensor, "L 2 H S D"], slots: Int[Tensor, "N"], positions: Int[Tensor, "N"], visible: int
+    ) -> None:
+        super().__init__(0, positions)
+        self._store, self._slots, self._visible = store, slots, visible
+
+    def put(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        write(self._store, layer, self._slots, torch.stack((keys, values)))
+        visible = self._store[layer, :, :, : self._visible]
+        return visible[0], visible[1]

@@ -14,12 +14,7 @@ from torch import Tensor
 from decoder.errors import PairError
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.native import NativeModel
-from decoder.forward.families.registry import (
-    native_model,
-    only_compiled,
-    reading_bytes,
-    weight_bytes,
-)
+from decoder.forward.families.registry import native_model, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.layer_kinds import UNCAPTURED
 from decoder.forward.windows import Windows
 from decoder.system.device import has_room, without_gradients
@@ -29,21 +24,16 @@ if TYPE_CHECKING:
 
 
 class StaticForward(Protocol):
-    """A forward form that computes the logits of N rows and writes their keys and values to given slots.
-
-    If layers have windows, these must be sliding windows, with more tokens than any tree has levels; see
-    `windowed_by_slot`.
-    """
+    """Windows of layers must be sliding windows, with more tokens than any tree has levels; see `windowed_by_slot`."""
 
     @property
-    def windows(self) -> Windows:
-        """Attention windows of the layers."""
+    def windows(self) -> Windows: ...
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """A zero-filled store; in uninitialised memory, a NaN in a masked slot would make the output NaN."""
+        """Filled with zeros; in uninitialised memory, a NaN in a masked slot would make the output NaN."""
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """Rotations for these positions, to pass to `computed`."""
+        """To pass to `computed`."""
 
     def computed(
         self,
@@ -53,23 +43,18 @@ class StaticForward(Protocol):
         slots: Int[Tensor, "N"],
         bias: Float[Tensor, "N M"],
     ) -> Float[Tensor, "N V"]:
-        """Logits of N rows, whose keys and values go to `slots`; `bias` is added to the scores of the first M slots."""
+        """`bias` is added to the scores of the first M slots."""
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model, made while the model's current form stays in memory. If memory is too small
-    for both forms, the result is the static form of the model's module.
-    """
+    """Made while the model's current form stays in memory; by the model's module if memory is too small for both."""
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
-    """The fastest static form of a model; if possible, it replaces the module layer by layer, to save memory.
-
-    The model then uses this form for all passes, and loads its module only when the module itself is needed.
-    """
+    """The model uses this form for all passes from now on; if possible, it replaces the module layer by layer."""
     if isinstance(model.runs_by, NativeModel):
         return model.runs_by
     if not model.hf.reloadable:
@@ -96,15 +81,13 @@ def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
 
 
 def empty(layer: Any) -> None:
-    """Frees the memory of the weights of a module's layer."""
+    """Frees the memory of the weights."""
     for weight in layer.parameters():
         weight.data = weight.new_empty(0)
 
 
 def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
-    """Reason why no native model can be made; empty if it can be made. `beside` states whether the model's current form
-    stays in memory.
-    """
+    """Reason why no native model can be made, `beside` the model's current form or in its place; empty if it can."""
     if source is None or only_compiled(source.architecture):
         weights = " with quantised weights" if model.hf.quantised else ""
         return f"{type(model.hf.module).__name__}{weights} has no native implementation"

@@ -10,8 +10,8 @@ from functools import partial
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.forward.families.model import Pass
-from decoder.forward.families.native import LayerSlots, NativeModel
+from decoder.forward.families.model import LayerSlots, Pass
+from decoder.forward.families.native import NativeModel
 from decoder.heads.eagle3 import StaticHead
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import LevelPasses, Part, Side

@@ -1,6 +1,9 @@
-"""Near ties are judged by float32 logits, computed layer by layer on a device with enough memory."""
+"""Near ties are judged by float32 logits, computed layer by layer on a device with enough memory; under sampling, by
+scores with noise, or by whether truncation depends on rounding.
+"""
 
 import copy
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -16,10 +19,12 @@ from decoder.events import Summary
 from decoder.forward import near_tie as neartie
 from decoder.forward.hf_module import HfModule
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.near_tie import Judge, Scorer, in_float32_by_layer
+from decoder.forward.near_tie import CHUNK, Judge, Scorer, _at_edge, in_float32_by_layer
 from decoder.methods.dynatree import DynaTree
 from decoder.run import race
 from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.settings import Sampling, Schedule
+from tests import tiny
 from tests.decoder.family_models import laid_out_anew
 from tests.decoder.makers import TinyModels
 from tests.fake_cuda.driver import fake_cuda
@@ -165,16 +170,14 @@ def loads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Loads:
     model = copy.copy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target)
     model.hf = copy.copy(model.hf)
     found = Loads(model, monkeypatch)
+    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
     right = neartie._by_module
     monkeypatch.setattr(neartie, "_by_module", lambda module, prefix, _, *each: right(module, prefix, CPU, *each))
     monkeypatch.setattr(neartie, "in_float32_by_layer", lambda module, _: in_float32_by_layer(module, CPU))
     return found
 
 
-def test_a_module_that_was_let_go_of_is_loaded_to_the_model_s_device_once_a_judge(
-    loads: Loads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+def test_a_module_that_was_let_go_of_is_loaded_to_the_model_s_device_once_a_judge(loads: Loads) -> None:
     judge = Judge(loads.model)
     verdicts = [judge([1, 2, 3], (4, 5)) for _ in range(3)]
     assert loads.asked == [CUDA]
@@ -186,7 +189,6 @@ def test_a_module_that_was_let_go_of_is_loaded_to_the_model_s_device_once_a_judg
 def test_judges_of_several_texts_load_the_module_once_where_memory_has_room_beside_it(
     loads: Loads, monkeypatch: pytest.MonkeyPatch, free_bytes: int | None, count: int
 ) -> None:
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
     monkeypatch.setattr(neartie, "free_bytes", lambda _: free_bytes)
     scorer = Scorer()
     for _ in range(3):
@@ -195,10 +197,7 @@ def test_judges_of_several_texts_load_the_module_once_where_memory_has_room_besi
     assert loads.asked == [CUDA] * count
 
 
-def test_a_device_that_was_too_small_for_one_text_is_not_tried_for_the_next(
-    loads: Loads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+def test_a_device_that_was_too_small_for_one_text_is_not_tried_for_the_next(loads: Loads) -> None:
     loads.full.add(CUDA)
     scorer = Scorer()
     for _ in range(2):
@@ -240,10 +239,7 @@ def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatc
     assert asked == [(CUDA, int(1.25 * weights))]
 
 
-def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(
-    loads: Loads, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(loads: Loads) -> None:
     expected = Judge(loads.model)([1, 2, 3], (4, 5))
     loads.asked.clear()
     loads.full.add(CUDA)
@@ -257,7 +253,6 @@ def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(
 def test_memory_that_runs_out_while_it_scores_leaves_it_to_the_cpu(
     loads: Loads, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
     places: list[torch.device] = []
     right = neartie.in_float32_by_layer
 
@@ -276,14 +271,12 @@ def test_what_is_no_lack_of_memory_is_a_fault(loads: Loads, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
     monkeypatch.setattr(neartie, "in_float32_by_layer", broken)
     with pytest.raises(RuntimeError, match="a fault"):
         Judge(loads.model)([1, 2, 3], (4, 5))
 
 
-def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neartie, "has_room", lambda *_: True)
+def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads) -> None:
     loads.full |= {CUDA, CPU}
     with pytest.raises(
         DeviceError, match=r"the memory does not suffice to score tokens of target in float32.*; choose"
@@ -317,3 +310,87 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
     else:
         pytest.fail("no text has several near ties")
     assert made == [engine.pair.target]
+
+
+# Long texts
+
+
+@pytest.mark.parametrize("length", [CHUNK, CHUNK + 1, 2 * CHUNK + 88])
+def test_a_clear_choice_far_into_a_text_is_no_near_tie(tiny_models: TinyModels, length: int) -> None:
+    """A chunk at wrong positions would give other logits, and the difference would count as the error of the dtype."""
+    model = tiny_models.loaded(tiny_models.pair("long"), "float32").pair.target
+    generator = random.Random(0)
+    prefix = [generator.randrange(tiny.VOCABULARY) for _ in range(length)]
+    with torch.inference_mode():
+        scores = model.hf.module(torch.tensor([prefix])).logits[0, -1]
+    (first, second, *_) = scores.argsort(descending=True).tolist()
+    assert float(scores[first] - scores[second]) > 0.01
+    assert not Judge(model)(prefix, (first, second)).near_tie
+
+
+# Sampled texts
+
+
+def test_the_gap_is_that_of_logits_with_noise(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32").sampled(4, Schedule(Sampling(1.1)))
+    pair, noise = engine.pair, engine.gumbel_noise()
+    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    with torch.inference_mode():
+        logits = pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:]
+    scores = noise.scores(logits, [len(prefix)])[0]
+    first, second = scores.topk(2).indices.tolist()
+    found = Judge(pair.target, noise)(prefix, (first, second))
+    assert found.gap == pytest.approx(float(scores[first] - scores[second]), abs=1e-4)
+    assert found.gap != pytest.approx(float((logits[0, first] - logits[0, second]).abs()), abs=1e-2)
+    assert not found.near_tie
+
+
+def test_greedy_tokens_are_judged_without_noise(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    assert Judge(engine.pair.target, engine.gumbel_noise())(prefix, (3, 4)) == Judge(engine.pair.target)(prefix, (3, 4))
+
+
+LOGITS = torch.tensor([4.0, 3.0, 2.0, 1.0])
+CHANCES = (LOGITS / 0.8).softmax(-1)
+
+
+@pytest.mark.parametrize(
+    ("sampling", "token", "at_edge"),
+    [
+        (Sampling(0.8), 2, False),
+        (Sampling(0.8, 2), 1, False),
+        (Sampling(0.8, 0, float(CHANCES[:2].sum()) + 1e-4), 2, True),
+        (Sampling(0.8, 0, float(CHANCES[:2].sum()) - 1e-4), 2, True),
+        (Sampling(0.8, 0, float(CHANCES[:2].sum()) + 0.05), 2, False),
+        (Sampling(0.8, 0, float(CHANCES[:2].sum()) - 0.05), 2, False),
+        (Sampling(0.8, 0, 0.01), 0, False),
+    ],
+)
+def test_a_token_that_truncation_all_but_keeps_or_drops_is_at_the_edge(
+    sampling: Sampling, token: int, *, at_edge: bool
+) -> None:
+    assert _at_edge(LOGITS, token, sampling, error=0.001) == at_edge
+
+
+def test_a_token_beside_the_last_of_top_k_is_at_the_edge() -> None:
+    logits = torch.tensor([4.0, 3.0, 2.9999, 1.0])
+    assert [_at_edge(logits, token, Sampling(0.8, 2), error=0.001) for token in range(4)] == [False, True, True, False]
+
+
+def test_a_choice_that_truncation_decides_by_an_error_is_a_near_tie(tiny_models: TinyModels) -> None:
+    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
+    pair = engine.pair
+    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    with torch.inference_mode():
+        logits = pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:][0]
+    order = logits.argsort(descending=True)
+    top_p = float((logits.double() / 0.9).softmax(-1)[order[:3]].sum())
+    fourth, first = int(order[3]), int(order[0])
+    verdicts = [
+        Judge(pair.target, GumbelNoise(1, Schedule(Sampling(0.9, 0, top_p + shift)), pair.vocabulary, logits.device))(
+            prefix, (first, fourth)
+        )
+        for shift in (0.0, 0.02)
+    ]
+    assert [verdict.near_tie for verdict in verdicts] == [True, False]

@@ -75,8 +75,7 @@ def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModel
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "apart"),
-    [("llama", "float64", 1), ("llama", "float32", 4), ("qwen3", "float32", 8)],
+    ("name", "dtype", "apart"), [("llama", "float64", 1), ("llama", "float32", 4), ("qwen3", "float32", 8)]
 )
 def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, dtype: str, apart: int) -> None:
     pair = tiny_models.pair(name)

@@ -1,4 +1,4 @@
-"""The network of an EAGLE-3 head equals the reference, with a cache and under a tree mask."""
+"""The network of an EAGLE-3 head equals the reference, with a cache, a tree mask, and in passes of fixed shape."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from decoder.forward.language_model import LanguageModel
-from decoder.heads.eagle3 import Head
+from decoder.heads.eagle3 import Head, StaticHead, static_head
 from decoder.heads.timed import timed
 from decoder.models.eagle3_config import head_shape
 from decoder.models.heads import load_head
@@ -100,3 +100,43 @@ def test_without_a_target_a_head_runs_as_a_model_does(tmp_path: Path, llama: Lan
     assert (cache.length, cache.used) == (3, 3)
     assert model.forward(cache, [4, 5], [3, 3], np.eye(2, dtype=np.bool_)).shape == (2, tiny.VOCABULARY)
     assert (cache.length, cache.used) == (3, 5)
+
+
+# Passes of fixed shape
+
+GIVEN, DRAFTED = [5, 99, 7, 250, 12], [41, 60, 41]
+SLOTS = 64
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if "P-EAGLE" not in name])
+@torch.no_grad()
+def test_rows_of_text_and_tree_have_the_outputs_of_the_host(tmp_path: Path, llama: LanguageModel, layout: str) -> None:
+    head, _ = loaded(tmp_path, llama, layout, torch.float64)
+    given_states = torch.randn(len(GIVEN), head.no_states(1).shape[1], generator=torch.Generator().manual_seed(3))
+    cache = head.new_cache(SLOTS)
+    text = head.forward(cache, GIVEN, head.fused(given_states), range(len(GIVEN)), np.tri(len(GIVEN), dtype=np.bool_))
+    cache.keep(range(len(GIVEN)))
+    carried = head.carried(text[-1:]).expand(len(DRAFTED), -1)
+    drafted = head.forward(cache, DRAFTED, carried, [len(GIVEN)] * 3, np.eye(3, dtype=np.bool_))
+
+    static = static_head(head)
+    assert isinstance(static, StaticHead)
+    store = static.new_store(SLOTS)
+    # Rows of the tree are not in the slots that follow the text.
+    slots = torch.tensor([*range(len(GIVEN)), 11, 9, 20])
+    rotation = static.rotation(torch.tensor([*range(len(GIVEN)), *[len(GIVEN)] * 3]))
+    bias = torch.full((len(slots), SLOTS), float(torch.finfo(torch.float64).min), dtype=torch.float64)
+    for row, slot in enumerate(slots.tolist()):
+        bias[row, : min(row + 1, len(GIVEN))] = bias[row, slot] = 0
+    given, drafts = slice(len(GIVEN)), slice(len(GIVEN), None)
+    ids, more = torch.tensor(GIVEN), torch.tensor(DRAFTED)
+    of_text = static.outputs(store, ids, head.fused(given_states), rotation[:, given], slots[given], bias[given])
+    of_tree = static.outputs(store, more, carried, rotation[:, drafts], slots[drafts], bias[drafts])
+    torch.testing.assert_close(of_text, text, rtol=0, atol=1e-10)
+    torch.testing.assert_close(of_tree, drafted, rtol=0, atol=1e-10)
+    assert not store[:, :, :, [8, 10, 21]].any()
+
+
+def test_heads_that_draft_all_levels_in_one_pass_have_no_static_form(tmp_path: Path, llama: LanguageModel) -> None:
+    assert static_head(loaded(tmp_path, llama, "P-EAGLE", torch.float64)[0]) is None
+    assert static_head(None) is None

@@ -11,7 +11,7 @@ sessions. It can be imported only where Triton is installed.
 
 from dataclasses import replace
 from functools import partial
-from typing import TypeGuard, cast
+from typing import TypeGuard
 
 import torch
 import triton
@@ -19,25 +19,15 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.families.model import (
-    Activation,
-    Layer,
-    LayerNorm,
-    Normalise,
-    Parallel,
-    RmsNorm,
-    Sequential,
-    gated_silu,
-    normed,
-)
+from decoder.forward.families.model import Activation, Layer, LayerNorm, NativeLayer, Norm, RmsNorm, gated_silu, normed
 from decoder.forward.families.native import NativeModel
 from decoder.forward.linear import Linear
 from decoder.system.device import multiprocessors_of
 
 MOST_ROWS = 64
-"""Largest number of rows for which the kernel is used: a program keeps its sums for all rows in registers."""
+"""A program keeps its sums for all rows in registers."""
 COLUMNS, MOST_COLUMNS = 32, 128
-"""Least and largest number of columns of the weights that one program multiplies."""
+"""Of the weights, for one program."""
 DEPTH, DEPTH_OF_MANY_COLUMNS, DEPTH_OF_FLOAT32 = 128, 64, 32
 """Number of a row's values that a program multiplies at once; `DEPTH` is for `COLUMNS` columns."""
 DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
@@ -129,10 +119,10 @@ def _depth(columns: int, dtype: torch.dtype) -> int:
 
 
 def normed_product(
-    multiprocessors: int, rows: Float[Tensor, "N X"], norm: Normalise, linear: Linear, activation: Activation | None
+    multiprocessors: int, rows: Float[Tensor, "N X"], norm: Norm, linear: Linear, activation: Activation | None
 ) -> Float[Tensor, "N Y"]:
-    """`normed` by the kernel, or by the plain function for many rows. The product must be in the rows'
-    dtype. The only activation is `gated_silu`, after an `RmsNorm`. `multiprocessors` is the device's number of them.
+    """`normed` by the kernel, or by the plain function for many rows. The product must be in the rows' dtype. The only
+    activation is `gated_silu`, after an `RmsNorm`.
     """
     count, size = rows.shape
     if count > MOST_ROWS:
@@ -151,7 +141,7 @@ def normed_product(
         count,
         size=size,
         width=width,
-        epsilon=cast(LayerNorm | RmsNorm, norm).epsilon,
+        epsilon=norm.epsilon,
         centred=isinstance(norm, LayerNorm),
         gated=gated,
         biased=bias is not None,
@@ -164,17 +154,13 @@ def normed_product(
 
 
 def with_kernels(form: NativeModel) -> NativeModel:
-    """The same model, whose layers use the kernel where it can compute their products; it shares the weights."""
+    """The same model, whose layers use the kernel where it can compute their products."""
     product = partial(normed_product, multiprocessors_of(form.device).count)
     return form.with_layers(lambda layer: replace(layer, normed=product) if _computable(layer) else layer)
 
 
-def _computable(layer: Layer) -> TypeGuard[Parallel | Sequential]:
-    if isinstance(layer, Sequential):
-        products = [layer.inward, layer.up]
-        known = isinstance(layer.norm, RmsNorm) and layer.activation.in_place is gated_silu
-    elif isinstance(layer, Parallel):
-        products, known = [layer.inward], isinstance(layer.norm, LayerNorm | RmsNorm)
-    else:
+def _computable(layer: Layer) -> TypeGuard[NativeLayer]:
+    if not isinstance(layer, NativeLayer) or layer.inward.weight.dtype not in DTYPES:
         return False
-    return known and all(each.weight.dtype in DTYPES for each in products)
+    gated = isinstance(layer.norm, RmsNorm) and layer.activation.in_place is gated_silu
+    return layer.up is None or (gated and layer.up.weight.dtype in DTYPES)

@@ -16,7 +16,6 @@ Triton is installed.
 import math
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
 import torch
 import triton
@@ -24,14 +23,14 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.families.model import Heads, Layer, Parallel, Pass, Sequential, attended, gelu
-from decoder.forward.families.native import LayerSlots, NativeModel
+from decoder.forward.families.model import Heads, Layer, NativeLayer, Pass, attended, gelu
+from decoder.forward.families.native import NativeModel
 from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 
 MOST_ROWS = 256
-"""Largest number of rows for which the kernels are used; prompts have more rows."""
+"""Prompts have more rows."""
 LEAST_TILE, TILE, TILE_OF_FLOAT32 = 16, 64, 32
-"""Least and largest number of queries of one program."""
+"""Numbers of queries of one program."""
 STEP, SCORES_OF_FLOAT32 = 64, 512
 """Number of keys that a program multiplies at once; in float32, the number of scores that it computes at once. With
 these, no program for heads of 128 dimensions spills registers.
@@ -41,7 +40,6 @@ LEAST_PART = 4
 part, which is written and read in float32, has at most half as many bytes as the part's keys and values.
 """
 MOST_PARTS = 64
-"""Largest number of parts whose results are merged."""
 PROGRAMS = 4
 """Number of programs per multiprocessor up to which slots are divided into more parts. A multiprocessor of an H100 has
 registers and shared memory for 4 programs of the smallest tile in half precision, and for 2 of the others.
@@ -51,7 +49,7 @@ REGISTERS = 128
 registers of a multiprocessor.
 """
 STAGES = 2
-"""Number of pipeline stages of the loop over the keys before the pass's own."""
+"""Of the loop over the keys before the pass's own."""
 COLUMNS = 1024
 """Number of the MLP's columns that one program activates."""
 MERGE = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
@@ -242,10 +240,7 @@ def merge_and_activate(
 
 @dataclass(frozen=True)
 class Division:
-    """How the attention of a layer is divided among programs."""
-
     tile: int
-    """Number of queries of one program."""
     step: int
     """Number of keys before the pass's own that a program multiplies at once."""
     blocks: int
@@ -262,7 +257,6 @@ class Division:
 
 
 def division(heads: Heads, rows: int, visible: int, multiprocessors: int, dtype: torch.dtype) -> Division:
-    """Division of the attention of `rows` rows to `visible` slots on a GPU with this number of multiprocessors."""
     float32, queries = dtype is torch.float32, rows * heads.groups
     tile = min(TILE_OF_FLOAT32 if float32 else TILE, max(LEAST_TILE, triton.next_power_of_2(queries)))
     blocks = triton.cdiv(queries, tile)
@@ -303,7 +297,7 @@ def attend(
     Every row must see a slot. A slot that a row sees must be one of the pass's own or come before all of these, which
     is so in texts, drafts and trees: a row sees only what was written before it or with it.
     """
-    place, bias = cast(LayerSlots, given.new[index]), given.biases[index]
+    place, bias = given.new[index], given.biases[index]
     # If all rows have one position, there is one rotation for all of them.
     store, turns = place.rows, torch.view_as_real(given.rotation.expand(len(product), -1, -1, -1))
     count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
@@ -362,10 +356,10 @@ def attend(
 
 @dataclass(frozen=True)
 class TreeAttention:
-    """The attention of a layer (`Attended`) by kernels, or by the plain function for many rows."""
+    """A layer's attention by kernels, or by the plain function for many rows."""
 
     approximate: str | None
-    """Approximation of the GELU that is applied to the MLP's columns too; None: no activation."""
+    """GELU that is applied to the MLP's columns too; None: no activation."""
     processors: Multiprocessors
 
     def __call__(self, product: Tensor, first: int, heads: Heads, given: Pass, index: int) -> None:
@@ -378,18 +372,17 @@ class TreeAttention:
 
 
 def with_kernels(form: NativeModel) -> NativeModel:
-    """The same model, whose layers use the kernels; it shares the weights."""
     return form.with_layers(partial(_with_kernels, multiprocessors_of(form.device)))
 
 
 def _with_kernels(processors: Multiprocessors, layer: Layer) -> Layer:
-    if isinstance(layer, Parallel):
-        approximate = layer.activation.approximate
-        activation = layer.activation if approximate is None else replace(layer.activation, in_place=_same)
-        return replace(layer, attended=TreeAttention(approximate, processors), activation=activation)
-    return replace(layer, attended=TreeAttention(None, processors)) if isinstance(layer, Sequential) else layer
+    if not isinstance(layer, NativeLayer):
+        return layer
+    approximate = layer.activation.approximate if layer.inner else None
+    activation = layer.activation if approximate is None else replace(layer.activation, in_place=_same)
+    return replace(layer, attended=TreeAttention(approximate, processors), activation=activation)
 
 
 def _same(columns: Tensor) -> Tensor:
-    """Activation of columns to which the kernels have applied it."""
+    """The kernels have applied the activation."""
     return columns

@@ -1,6 +1,7 @@
 """Losslessness: with any drafts, the text is that of plain greedy decoding of the target."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ PROMPTS = {
     "several sentences": "A small model guesses; a large model reads every guess at once. The tree grows.",
     "no ASCII": "Äöü — 木が育つ 🌳",
     "spaces and line ends": " \n\n  The\ttree ",
+    "nothing": "",
 }
 PAPER = DynaTree()
 TREES = {
@@ -69,41 +71,28 @@ def assert_all_write(played: Played, expected: Sequence[int], methods: Sequence[
     assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
 
 
-def assert_all_end(played: Played, reason: str) -> None:
-    assert {method: played.end(method).reason for method in METHODS} == dict.fromkeys(METHODS, reason)
+def assert_all_end(played: Played, reason: str, methods: Sequence[str] = METHODS) -> None:
+    assert {method: played.end(method).reason for method in methods} == dict.fromkeys(methods, reason)
 
 
-@pytest.mark.parametrize("limit", [1, 2, 64])
-def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, limit: int) -> None:
-    pair = tiny_models.pair("neox")
-    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, limit, dynatree=PAPER))
-    expected = tiny_models.generate(pair, "float32", PROMPT, limit)
+@pytest.mark.parametrize(
+    ("family", "limit"), [*(("neox", limit) for limit in (1, 2, 64)), *product(("llama", "qwen3", "gpt2"), (1, 2))]
+)
+def test_the_text_is_exactly_as_long_as_asked(tiny_models: TinyModels, family: str, limit: int) -> None:
+    pair, methods, dtype = tiny_models.pair(family), methods_of(family), "float32" if family == "neox" else "float64"
+    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods, limit, dynatree=PAPER))
+    expected = tiny_models.generate(pair, dtype, PROMPT, limit)
     assert len(expected) == limit
-    assert_all_write(played, expected)
-    assert_all_end(played, "length")
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
-@pytest.mark.parametrize("limit", [1, 2])
-def test_the_shortest_texts_are_exact_in_every_family(tiny_models: TinyModels, limit: int, family: str) -> None:
-    pair = tiny_models.pair(family)
-    methods = methods_of(family)
-    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(methods, limit, dynatree=PAPER))
-    assert_all_write(played, tiny_models.generate(pair, "float64", PROMPT, limit), methods)
+    assert_all_write(played, expected, methods)
+    assert_all_end(played, "length", methods)
 
 
 @pytest.mark.parametrize("prompt", PROMPTS.values(), ids=PROMPTS)
 def test_any_prompt_is_continued_exactly(tiny_models: TinyModels, prompt: str) -> None:
-    pair = tiny_models.pair("neox")
+    """An empty one where the tokenizer begins every text."""
+    pair = tiny_models.pair("neox" if prompt else "begin")
     played = tiny_models.play(pair, "float32", prompt, RunConfig(METHODS, 20, dynatree=PAPER))
     assert_all_write(played, tiny_models.generate(pair, "float32", prompt, 20))
-
-
-def test_an_empty_prompt_is_continued_where_the_tokenizer_begins_every_text(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("begin")
-    assert tiny_models.prompt_tokens(pair, "") == [0]
-    played = tiny_models.play(pair, "float32", "", RunConfig(METHODS, 20, dynatree=PAPER))
-    assert_all_write(played, tiny_models.generate(pair, "float32", "", 20))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -135,30 +124,27 @@ def test_the_shape_of_the_tree_does_not_change_the_text(tiny_models: TinyModels,
     assert_all_write(played, tiny_models.generate(pair, "float32", PROMPT, config.max_new_tokens), config.methods)
 
 
-@pytest.mark.parametrize("at", [0, 1, 2, 3, 6, 11])
-def test_the_text_ends_with_its_first_end_token(tiny_models: TinyModels, at: int) -> None:
-    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
-    pair = tiny_models.ending("neox", eos_token_id=free[at])
-    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER))
+ENDS = (0, 1, 2, 3, 6, 11)
+
+
+@pytest.mark.parametrize(
+    ("family", "at"), [*(("neox", at) for at in ENDS), *((family, 8) for family in ("llama", "qwen3", "gpt2"))]
+)
+def test_the_text_ends_with_its_first_end_token(tiny_models: TinyModels, family: str, at: int) -> None:
+    methods, dtype, most = methods_of(family), *(("float32", 40) if family == "neox" else ("float64", 24))
+    free = tiny_models.generate(tiny_models.pair(family), dtype, PROMPT, most)
+    pair = tiny_models.ending(family, eos_token_id=free[at])
+    played = tiny_models.play(pair, dtype, PROMPT, RunConfig(methods, most, dynatree=PAPER))
     expected = free[: free.index(free[at]) + 1]
-    assert tiny_models.generate(pair, "float32", PROMPT, 40, [free[at]]) == expected
-    assert_all_write(played, expected)
-    assert_all_end(played, "eos")
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
-def test_end_tokens_are_found_in_every_family(tiny_models: TinyModels, family: str) -> None:
-    free = tiny_models.generate(tiny_models.pair(family), "float64", PROMPT, 24)
-    pair = tiny_models.ending(family, eos_token_id=free[8])
-    methods = methods_of(family)
-    played = tiny_models.play(pair, "float64", PROMPT, RunConfig(methods, 24, dynatree=PAPER))
-    assert_all_write(played, free[: free.index(free[8]) + 1], methods)
+    assert tiny_models.generate(pair, dtype, PROMPT, most, [free[at]]) == expected
+    assert_all_write(played, expected, methods)
+    assert_all_end(played, "eos", methods)
 
 
 def test_end_tokens_were_met_inside_a_burst(tiny_models: TinyModels) -> None:
     """Otherwise the tests above would not test that a burst is cut at an end token."""
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
-    endings = [tiny_models.ending("neox", eos_token_id=free[at]) for at in (0, 1, 2, 3, 6, 11)]
+    endings = [tiny_models.ending("neox", eos_token_id=free[at]) for at in ENDS]
     played = [tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, 40, dynatree=PAPER)) for pair in endings]
     last = [run.rounds(method)[-1] for run in played for method in ("dynatree", "fixed", "linear", "alg1")]
     assert any(ends_with_a_drafted_token(event) for event in last)
@@ -179,21 +165,16 @@ def test_all_end_tokens_of_the_generation_config_count(tiny_models: TinyModels) 
     assert_all_write(played, free[: min(free.index(free[30]), free.index(free[9])) + 1])
 
 
-def test_an_end_token_at_the_limit_is_an_end_of_text(tiny_models: TinyModels) -> None:
+@pytest.mark.parametrize("past", [0, 1])
+def test_an_end_token_at_the_limit_ends_the_text_and_one_past_it_is_not_written(
+    tiny_models: TinyModels, past: int
+) -> None:
     free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
     at = next(index for index in range(5, 40) if free[index] not in free[:index])
     pair = tiny_models.ending("neox", eos_token_id=free[at])
-    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at + 1, dynatree=PAPER))
-    assert_all_write(played, free[: at + 1])
-
-
-def test_an_end_token_past_the_limit_is_not_written(tiny_models: TinyModels) -> None:
-    free = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 40)
-    at = next(index for index in range(5, 40) if free[index] not in free[:index])
-    pair = tiny_models.ending("neox", eos_token_id=free[at])
-    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at, dynatree=PAPER))
-    assert_all_write(played, free[:at])
-    assert_all_end(played, "length")
+    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(METHODS, at + 1 - past, dynatree=PAPER))
+    assert_all_write(played, free[: at + 1 - past])
+    assert_all_end(played, "length" if past else "eos")
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -28,6 +28,7 @@ from decoder.forward.batch_invariant.pass_sizes import (
     padded,
     parts,
 )
+from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
@@ -283,14 +284,25 @@ def found_sizes(*, cuda: bool = False, **about: Any) -> tuple[int, ...]:
     return exactly(Calculated(**about), 500, cuda=cuda).sizes
 
 
-def test_where_every_number_of_rows_agrees_nothing_is_padded() -> None:
-    assert found_sizes() == tuple(range(1, UNPADDED_ROWS + 1))
+ALL = tuple(range(1, UNPADDED_ROWS + 1))
+SIZES: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
+    "nothing is padded where every number of rows agrees": ({}, ALL),
+    "one row differs": ({"quirk": lambda rows, _place, _first: float(rows == 1)}, ALL[1:]),
+    "most numbers differ": ({"quirk": lambda rows, _place, _first: float(rows % 4)}, (4, 8, 12, 16)),
+    "all numbers differ": ({"quirk": lambda rows, _place, _first: float(rows)}, (UNPADDED_ROWS,)),
+    "one row agreed by chance": ({"quirk": lambda rows, _, first: float(rows == 1 and first > 3)}, (UNPADDED_ROWS,)),
+    "some places matter": ({"quirk": lambda _rows, place, _first: float(place > 5)}, (1, 2, 3, 4)),
+    "every place matters": ({"quirk": lambda _rows, place, _first: float(place)}, (1,)),
+    "bfloat16 hides differences": ({"digits": torch.bfloat16}, (PADDED_ROWS,)),
+    "float16 hides differences": ({"digits": torch.float16}, (PADDED_ROWS,)),
+    "a GPU computes as many rows as cost nothing": ({"cuda": True}, (CUDA_ROWS,)),
+    "a GPU in float16": ({"cuda": True, "digits": torch.float16}, (CUDA_ROWS,)),
+}
 
 
-def test_a_number_of_rows_that_differs_is_left_out() -> None:
-    assert found_sizes(quirk=lambda rows, _place, _first: float(rows == 1)) == tuple(range(2, UNPADDED_ROWS + 1))
-    assert found_sizes(quirk=lambda rows, _place, _first: float(rows % 4)) == (4, 8, 12, 16)
-    assert found_sizes(quirk=lambda rows, _place, _first: float(rows)) == (UNPADDED_ROWS,)
+@pytest.mark.parametrize(("about", "sizes"), SIZES.values(), ids=SIZES)
+def test_a_pass_has_a_number_of_rows_that_agrees(about: dict[str, Any], sizes: tuple[int, ...]) -> None:
+    assert found_sizes(**about) == sizes
 
 
 def test_a_number_of_rows_that_differs_for_some_tokens_alone_is_left_out() -> None:
@@ -301,14 +313,7 @@ def test_a_number_of_rows_that_differs_for_some_tokens_alone_is_left_out() -> No
             widest.append(token)
         return float(rows == 5 and token == widest[-1])
 
-    assert found_sizes(touchy=touchy) == tuple(rows for rows in range(1, UNPADDED_ROWS + 1) if rows != 5)
-
-
-def test_where_passes_agreed_by_chance_alone_all_get_one_size() -> None:
-    def later(rows: int, _place: int, first: int) -> float:
-        return float(rows == 1 and first > 3)
-
-    assert found_sizes(quirk=later) == (UNPADDED_ROWS,)
+    assert found_sizes(touchy=touchy) == tuple(rows for rows in ALL if rows != 5)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -319,20 +324,6 @@ def test_a_model_whose_widths_fill_no_register_is_exact_too(dtype: str) -> None:
     model = LanguageModel.of_module(module, "narrow").exact()
     for seed, (text, nodes) in enumerate(SHAPES):
         assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
-
-
-def test_passes_are_no_wider_than_a_row_s_place_does_not_matter() -> None:
-    assert found_sizes(quirk=lambda _rows, place, _first: float(place > 5)) == (1, 2, 3, 4)
-    assert found_sizes(quirk=lambda _rows, place, _first: float(place)) == (1,)
-
-
-def test_half_precision_hides_differences_so_that_all_passes_get_one_size() -> None:
-    assert found_sizes(digits=torch.bfloat16) == (PADDED_ROWS,)
-    assert found_sizes(digits=torch.float16) == (PADDED_ROWS,)
-
-
-def test_a_gpu_always_computes_as_many_rows_as_cost_it_nothing() -> None:
-    assert found_sizes(cuda=True) == found_sizes(cuda=True, digits=torch.float16) == (CUDA_ROWS,)
 
 
 def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
@@ -573,3 +564,23 @@ def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> 
     ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), "The tree grows")
     first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
     assert torch.equal(first.kept["linear"], last.kept["linear"])
+
+
+@pytest.mark.parametrize("twin", [Engine.batch_invariant, Engine.fastest])
+def test_a_twin_begins_with_no_costs(tiny_models: TinyModels, twin: Callable[[Engine], Engine]) -> None:
+    known: Any = {512: "costs"}
+    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16"), costs=known)
+    made = twin(pair)
+    assert not made.costs
+    assert (made.acceptance, made.threads) == (pair.acceptance, pair.threads)
+
+
+def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
+    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def doubled(*parts: Any) -> Tensor:
+        return 2 * attend(*parts)
+
+    monkeypatch.setattr("decoder.forward.batch_invariant.attention.attend", doubled)
+    with pytest.raises(PairError, match="computes different logits for a draft tree"):
+        tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").batch_invariant()

@@ -1,9 +1,12 @@
-"""Compiled passes have the logits of torch in float64, and a row has the same bits in every pass."""
+"""Compiled passes have the logits of torch in float64, and a row the same bits in every pass, whatever helps."""
 
+import ctypes
 import os
 import random
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,8 +21,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.compiled import model as passes
-from decoder.forward.compiled.library import library
-from decoder.forward.compiled.model import CompiledModel, Helper, Team
+from decoder.forward.compiled import model as team
+from decoder.forward.compiled.library import Pass, library
+from decoder.forward.compiled.model import CompiledModel, Helper, Team, leave_cpu
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache
@@ -32,12 +36,16 @@ TEXT = np.random.default_rng(3).integers(3, 90, 70).tolist()
 EACH = pytest.mark.parametrize("name", MODELS | COMPILED)
 
 
+def packed(module: Any) -> CompiledModel:
+    source, found = source_of(module), library()
+    assert source
+    assert found
+    return compiled_model(source, found)
+
+
 @cache
 def compiled(name: str, dtype: torch.dtype = torch.float32) -> CompiledModel:
-    source, found = source_of(made(name, dtype)), library()
-    assert source is not None
-    assert found is not None
-    return compiled_model(source, found)
+    return packed(made(name, dtype))
 
 
 @cache
@@ -153,10 +161,7 @@ def test_rows_that_would_lie_outside_memory_are_refused(tokens: list[int], start
 def test_a_weight_that_is_not_a_number_makes_logits_that_are_not_numbers() -> None:
     module = made("llama")
     module.model.embed_tokens.weight.data[7] = torch.nan
-    source, found = source_of(module), library()
-    assert source is not None
-    assert found is not None
-    model = compiled_model(source, found)
+    model = packed(module)
     logits = model.forward(model.new_cache(2), [5, 7], [0, 1], np.tri(2, dtype=np.bool_))
     assert logits.isnan().all(1).tolist() == [False, True]
     assert not logits[0].isnan().any()
@@ -189,11 +194,7 @@ def test_passes_of_two_threads_do_not_disturb_each_other(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_weights_in_half_precision_are_stored_so_and_give_the_logits_of_float32(name: str, dtype: torch.dtype) -> None:
-    half = compiled(name, dtype)
-    source, found = source_of(made(name, dtype).float()), library()
-    assert source is not None
-    assert found is not None
-    single, tree = compiled_model(source, found), Tree.at_random(4, 6)
+    half, single, tree = compiled(name, dtype), packed(made(name, dtype).float()), Tree.at_random(4, 6)
     assert torch.equal(logits_of(half, tree), logits_of(single, tree))
     right = logits_of(native_of(made(name, dtype).double()), tree)
     assert (logits_of(half, tree).double() - right).abs().max() < 2e-4
@@ -240,3 +241,73 @@ def test_the_passes_of_lower_levels_of_the_instruction_set_are_right_too(capabil
         pytest.skip("this CPU has no such levels")
     environment = os.environ | {"ATEN_CPU_CAPABILITY": capability, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", LEVEL.format(machine=machine)], env=environment, check=True)
+
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a thread choose its CPUs")
+
+
+def in_a_thread(work: list[set[int]], cpu: int) -> None:
+    def run() -> None:
+        leave_cpu(cpu)
+        work.append(os.sched_getaffinity(0))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+@on_linux
+def test_a_thread_leaves_a_cpu_for_the_others_of_the_process() -> None:
+    allowed, found = os.sched_getaffinity(os.getpid()), list[set[int]]()
+    cpu = min(allowed)
+    in_a_thread(found, cpu)
+    assert found == [allowed - {cpu} or allowed]
+
+
+@on_linux
+def test_a_process_with_one_cpu_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = os.sched_getaffinity(0)
+    cpu = min(allowed)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "sched_getaffinity", lambda _: {cpu})
+        leave_cpu(cpu)
+    assert os.sched_getaffinity(0) == allowed
+
+
+class Functions:
+    """Functions of the library in a helper that runs on CPU `cpu`."""
+
+    def __init__(self, cpu: int) -> None:
+        self.dynatui_cpu = lambda: cpu
+        self.helped = threading.Event()
+
+    def dynatui_help(self, _address: int, _number: int) -> None:
+        self.helped.set()
+
+
+@pytest.mark.parametrize(
+    ("cpu", "caller", "left"), [(3, 3, [3]), (3, 2, []), (-1, -1, [])], ids=["same", "another", "unknown"]
+)
+def test_a_helper_leaves_the_callers_cpu_before_it_helps(
+    monkeypatch: pytest.MonkeyPatch, cpu: int, caller: int, left: list[int]
+) -> None:
+    moved: list[int] = []
+    monkeypatch.setattr(team, "leave_cpu", moved.append)
+    functions: Any = Functions(cpu)
+    helper = Helper(functions, 1)
+    helper.start()
+    limit = time.monotonic() + 10
+    while not helper.asleep and time.monotonic() < limit:
+        time.sleep(0.001)
+    helper.wake(Pass(), caller)
+    assert functions.helped.wait(10)
+    assert moved == left
+
+
+@on_linux
+def test_the_library_knows_the_cpu_of_a_thread() -> None:
+    found = library()
+    if not found:
+        pytest.skip("there is no library for this CPU")
+    assert isinstance(found.functions, ctypes.CDLL)
+    assert found.functions.dynatui_cpu() in os.sched_getaffinity(0)

@@ -3,17 +3,15 @@
 import sys
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 from decoder.forward.recurrent.forward import RecurrentForward
 from decoder.forward.recurrent.owners import FIELD, at_most
 from tests.decoder.any_family import CONTEXT, PROMPT
+from tests.decoder.fixed_tree import FORK, FORKED, PLACES
 from tests.decoder.recurrent_families import target_of
 
-FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
-"""Mask of a root, two children, and a child of the first: paths have at most three rows."""
 SCANS = {
     "qwen3_next": "torch_chunk_gated_delta_rule",
     "kimi_linear": "chunk_kimi_delta_attention",
@@ -43,7 +41,7 @@ def test_a_scan_of_a_path_is_not_padded(family: str, monkeypatch: pytest.MonkeyP
     form.read(cache, PROMPT)
     assert not form.stepwise  # determined by additional passes, which must not be counted below
     sizes = sizes_of_chunks(module, SCANS[family], monkeypatch)
-    form.forward(cache, [5, 6, 7, 8], [20, 21, 21, 22], FORK)
+    form.forward(cache, FORKED, PLACES, FORK)
     assert set(sizes) == {3}
     sizes.clear()
     cache.keep([20, 21])

@@ -7,18 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.errors import ConfigError, PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.recurrent.states import StateCache
 from decoder.forward.static.hf import ModuleStatic
 from decoder.run import decoding_path
-from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
+from tests.decoder.any_family import CONTEXT, PROMPT
+from tests.decoder.fixed_tree import FORK, FORKED, PLACES
 from tests.decoder.recurrent_families import config_of, target_of
 from tests.decoder.tensor_parallel.started_ranks import require_spreadable
-
-FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
-"""Mask of a root, two children, and a child of the first."""
 
 
 @pytest.fixture(params=["lfm2", "mamba2", "qwen3_5_text"])
@@ -50,7 +47,7 @@ def same(one: dict[Any, Tensor], other: dict[Any, Tensor]) -> bool:
 @torch.inference_mode()
 def test_drafted_rows_do_not_enter_the_states(model: LanguageModel) -> None:
     cache = begun(model)
-    model.forward(cache, [5, 6, 7, 8], [20, 21, 21, 22], FORK)
+    model.forward(cache, FORKED, PLACES, FORK)
     assert same(cache.states, after(model, PROMPT))
     cache.keep([])
     assert same(cache.states, after(model, PROMPT))
@@ -68,10 +65,10 @@ def test_a_single_drafted_row_does_not_enter_the_states(model: LanguageModel) ->
 @pytest.mark.parametrize("path", [[0], [0, 1], [0, 2], [0, 1, 3]])
 def test_an_accepted_path_enters_the_states(model: LanguageModel, path: list[int]) -> None:
     """Paths end at an inner node, at a leaf whose path is padded, or at the deepest leaf."""
-    cache, tokens = begun(model), [5, 6, 7, 8]
-    model.forward(cache, tokens, [20, 21, 21, 22], FORK)
+    cache = begun(model)
+    model.forward(cache, FORKED, PLACES, FORK)
     cache.keep([20 + node for node in path])
-    assert same(cache.states, after(model, [*PROMPT, *(tokens[node] for node in path)]))
+    assert same(cache.states, after(model, [*PROMPT, *(FORKED[node] for node in path)]))
 
 
 def test_states_cannot_go_back(model: LanguageModel) -> None:
@@ -87,31 +84,15 @@ def test_a_cache_counts_the_bytes_of_its_states(model: LanguageModel) -> None:
     assert cache.nbytes >= sum(state.nbytes for state in cache.states.values()) > 0
 
 
-def test_costs_are_measured_after_a_text_of_any_length(model: LanguageModel) -> None:
-    class Clock:
-        seconds = 0.0
-
-        def now(self) -> float:
-            self.seconds += 0.1
-            return self.seconds
-
-    costs = measure_costs(engine_of(model.hf.module).pair, 20, Clock())
-    assert costs.plain.seconds(1) == pytest.approx(0.1)
-
-
-def test_exact_decoding_refuses_states(model: LanguageModel) -> None:
+def test_what_needs_rows_refuses_states(model: LanguageModel) -> None:
     with pytest.raises(PairError, match=r"keeps states.*leave out --exact"):
         model.exact()
-
-
-def test_streaming_refuses_states(model: LanguageModel) -> None:
     with pytest.raises(PairError, match=r"keeps states.*leave out streaming"):
         model.streaming(2, 8)
-
-
-def test_cuda_graphs_refuse_states(model: LanguageModel) -> None:
     with pytest.raises(PairError, match="layers with states need the host"):
         ModuleStatic(model.hf.module)
+    with pytest.raises(ConfigError, match=r"keeps states.*start one process"):
+        require_spreadable(config_of("qwen3_next"))
 
 
 def test_rounds_on_a_device_with_graphs_are_expected_to_be_the_host_s(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,8 +101,3 @@ def test_rounds_on_a_device_with_graphs_are_expected_to_be_the_host_s(monkeypatc
     path = decoding_path.expected_path(configs, torch.device("cuda"), exact=False)
     assert path.name == decoding_path.HOST
     assert "layers with states" in path.reason
-
-
-def test_tensor_parallel_targets_refuse_states() -> None:
-    with pytest.raises(ConfigError, match=r"keeps states.*start one process"):
-        require_spreadable(config_of("qwen3_next"))

@@ -6,27 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import static_forward
 from decoder.forward.taps import LayerStates
 from decoder.session.cuda_graph.draft import Side
 from decoder.session.cuda_graph.heads import TappedTarget
 from decoder.session.cuda_graph.slots import BEYOND, read
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests import tiny
+from tests.decoder.family_models import static_of
 from tests.eagle3_checkpoints import target
 
 LAYERS = (0, 2, 7)
 TEXT, DRAFTED = [5, 99, 7, 250, 12], [41, 60, 41, 7]
 PARENTS = [0, 0, 0, 1]
 SLOTS = 256
-
-
-def form(module: Any, name: str) -> NativeModel:
-    made = static_forward(LanguageModel.of_module(module, name))
-    assert isinstance(made, NativeModel)
-    return made
 
 
 def tree_logits(side: Side) -> torch.Tensor:
@@ -54,7 +47,7 @@ def ordinary(module: Any, name: str) -> torch.Tensor:
 @torch.no_grad()
 def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> None:
     module = target(family)
-    forward = form(module, family)
+    forward = static_of(module)
     tapped = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
     plain = Side(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
     found, expected = ((read(side, TEXT), tree_logits(side), side.store) for side in (tapped, plain))
@@ -66,7 +59,7 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
 
 @torch.no_grad()
 def test_an_accepted_path_moves_with_its_states() -> None:
-    forward = form(target("llama"), "llama")
+    forward = static_of(target("llama"))
     side = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
     read(side, TEXT)
     tree_logits(side)
@@ -82,7 +75,7 @@ def test_an_accepted_path_moves_with_its_states() -> None:
 def test_a_static_form_that_the_host_drives_writes_layer_states_too() -> None:
     """Rounds whose trees are too large for fixed shapes need the head's states as well."""
     module, states = target("llama"), LayerStates(LAYERS)
-    tapped = form(module, "llama").tapped(states)
+    tapped = static_of(module).tapped(states)
     tapped.read(tapped.new_cache(32), TEXT)
     expected = ordinary(module, "llama")[: len(TEXT)]
     torch.testing.assert_close(states.take(range(len(TEXT))), expected, rtol=0, atol=1e-4)

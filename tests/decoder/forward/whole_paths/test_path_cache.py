@@ -1,7 +1,7 @@
 """The module's own cache in the form for whole paths: accepted rows enter it once, rejected rows never."""
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,14 +12,12 @@ from torch import Tensor
 
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.forward.whole_paths import PathCache, PathForward
+from tests.decoder import recurrent_families
 from tests.decoder.any_family import CONTEXT, PROMPT, engine_of
-from tests.decoder.fixed_tree import plain
+from tests.decoder.fixed_tree import FORK, FORKED, PLACES, plain
 from tests.decoder.path_families import STATEFUL
 from tests.decoder.path_families import target_of as new_target
 
-FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
-"""Mask of a root, two children, and a child of the first."""
-TOKENS, PLACES = [5, 6, 7, 8], [20, 21, 21, 22]
 target_of = functools.cache(new_target)
 
 
@@ -59,9 +57,9 @@ def test_a_kept_path_enters_the_cache_and_nothing_else_does(family: str, path: l
     module = target_of(family)
     form = PathForward(module)
     cache = begun(form)
-    form.forward(cache, TOKENS, PLACES, FORK)
+    form.forward(cache, FORKED, PLACES, FORK)
     cache.keep([20 + node for node in path])
-    assert goes_on(module, form, cache, [*PROMPT, *(TOKENS[node] for node in path)])
+    assert goes_on(module, form, cache, [*PROMPT, *(FORKED[node] for node in path)])
 
 
 @torch.inference_mode()
@@ -69,8 +67,8 @@ def test_a_path_of_an_earlier_pass_may_be_kept(family: str) -> None:
     module = target_of(family)
     form = PathForward(module)
     cache = begun(form)
-    form.forward(cache, TOKENS[:3], PLACES[:3], FORK[:3, :3])
-    form.forward(cache, TOKENS[3:], PLACES[3:], FORK[3:])
+    form.forward(cache, FORKED[:3], PLACES[:3], FORK[:3, :3])
+    form.forward(cache, FORKED[3:], PLACES[3:], FORK[3:])
     cache.keep([20, 22])
     assert goes_on(module, form, cache, [*PROMPT, 5, 7])
 
@@ -90,7 +88,7 @@ def test_an_accepted_path_is_read_again_only_where_the_cache_cannot_be_shortened
     module = target_of(family)
     form = PathForward(module)
     cache = begun(form)
-    form.forward(cache, TOKENS, PLACES, FORK)
+    form.forward(cache, FORKED, PLACES, FORK)
     cache.keep([20, 22])
     with calls(module) as passes:
         form.forward(cache, [9], [22], np.ones((1, 1), dtype=np.bool_))
@@ -102,7 +100,7 @@ def test_a_whole_path_is_never_read_again(family: str) -> None:
     module = target_of(family)
     form = PathForward(module)
     cache = begun(form)
-    form.forward(cache, TOKENS, PLACES, FORK)
+    form.forward(cache, FORKED, PLACES, FORK)
     cache.keep([20, 21, 23])
     with calls(module) as passes:
         form.forward(cache, [9], [23], np.ones((1, 1), dtype=np.bool_))
@@ -116,7 +114,8 @@ def test_a_cache_counts_the_bytes_of_the_modules_own_one(family: str) -> None:
     assert begun(form).nbytes > 0
 
 
-def test_costs_are_measured_after_a_text_of_any_length(family: str) -> None:
+@pytest.mark.parametrize("made", [new_target, recurrent_families.target_of])
+def test_costs_are_measured_after_a_text_of_any_length(made: Callable[[str], Any]) -> None:
     class Clock:
         seconds = 0.0
 
@@ -124,5 +123,6 @@ def test_costs_are_measured_after_a_text_of_any_length(family: str) -> None:
             self.seconds += 0.1
             return self.seconds
 
-    costs = measure_costs(engine_of(target_of(family)).pair, 20, Clock())
+    module = made("bloom" if made is new_target else "lfm2")
+    costs = measure_costs(engine_of(module).pair, 20, Clock())
     assert costs.plain.seconds(1) == pytest.approx(0.1)

@@ -10,10 +10,9 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.native import NativeModel
-from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.static_forward import static_forward, visibility
+from decoder.forward.static.static_forward import visibility
 from decoder.session.cuda_graph.kernel_trial import layer_kernels
-from tests.decoder.family_models import made
+from tests.decoder.family_models import made, static_of
 from tests.triton_tools import interpreted
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
@@ -60,8 +59,7 @@ def passes(form: NativeModel) -> Iterator[tuple[Tensor, Tensor]]:
 def test_text_and_tree_have_the_logits_and_the_store_of_the_plain_layers(
     parts: list[str], name: str, dtype: torch.dtype
 ) -> None:
-    form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeModel)
+    form = static_of(made(name, dtype))
     other = reduce(lambda before, part: layer_kernels()[part](before), parts, form)
     assert other is not form
     with interpreted():

@@ -11,12 +11,9 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated_silu, normed
-from decoder.forward.families.native import NativeModel
-from decoder.forward.language_model import LanguageModel
 from decoder.forward.linear import Linear
 from decoder.forward.static.kernels import normed_product
-from decoder.forward.static.static_forward import static_forward
-from tests.decoder.family_models import made
+from tests.decoder.family_models import made, static_of
 from tests.triton_tools import Figures, Launch, assert_within, interpreted, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
@@ -49,11 +46,7 @@ def drawn(
 
 
 def check(
-    rows: Tensor,
-    norm: LayerNorm | RmsNorm,
-    linear: Linear,
-    activation: Activation | None,
-    multiprocessors: int = H200,
+    rows: Tensor, norm: LayerNorm | RmsNorm, linear: Linear, activation: Activation | None, multiprocessors: int = H200
 ) -> None:
     """Kernel and plain functions give the same columns, and neither changes the rows."""
     before = rows.clone()
@@ -158,8 +151,7 @@ def test_many_rows_are_computed_by_the_plain_functions() -> None:
     ids=str,
 )
 def test_a_model_whose_products_the_kernel_cannot_compute_keeps_its_form(name: str, dtype: torch.dtype) -> None:
-    form = static_forward(LanguageModel.of_module(made(name, dtype), name))
-    assert isinstance(form, NativeModel)
+    form = static_of(made(name, dtype))
     assert normed_product.with_kernels(form) is form
 
 

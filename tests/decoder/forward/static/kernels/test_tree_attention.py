@@ -12,8 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 
 from triton.runtime.interpreter import InterpreterBuilder
 
-from decoder.forward.families.model import Heads, Pass, attended, gelu
-from decoder.forward.families.native import LayerSlots
+from decoder.forward.families.model import Heads, LayerSlots, Pass, attended, gelu
 from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
 from decoder.forward.static.static_forward import visibility
