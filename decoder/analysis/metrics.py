@@ -25,13 +25,11 @@ from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
 Levels: TypeAlias = tuple[tuple[int, int], ...]
-"""Numbers of (drafted, accepted) nodes at depth 1, 2, ..."""
+"""(drafted, accepted) nodes at depth 1, 2, ..."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Name and explanation of a figure."""
-
     key: str
     label: str
     formula: str
@@ -117,7 +115,7 @@ FIGURES = (
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Running totals of one method; `figures` computes the figures from them."""
+    """Running totals of one method."""
 
     prefill_s: float | None = None
     first_round_s: float | None = None
@@ -126,9 +124,8 @@ class Tally(msgspec.Struct, frozen=True):
     accepted: int = 0
     depth_shares: float = 0.0
     levels: int = 0
-    """Sum of the depths of the verified trees."""
     timed_tokens: int = 0
-    """Number of committed tokens, without tokens committed at t = 0, which belong to the prefill."""
+    """Without tokens committed at t = 0, which belong to the prefill."""
     target_forwards: int | None = 0
     draft_forwards: int | None = 0
     decode_s: float = 0.0
@@ -137,7 +134,7 @@ class Tally(msgspec.Struct, frozen=True):
     commit_s: float | None = 0.0
     stalls: Stalls = Stalls()
     left_out_from: int = 0
-    """Rounds of this stall level and all higher levels are left out of rates. All methods of a run use this level."""
+    """Rounds of this stall level and above are left out of rates; the same for all methods of a run."""
     by_depth: Levels = ()
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)
@@ -146,18 +143,15 @@ class Tally(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Committed tokens."""
         return self.log.tokens
 
     @property
     def rated(self) -> Times:
-        """Times of the rounds that rates include."""
         every = Times(self.rounds, self.timed_tokens, self.decode_s, self.draft_s, self.verify_s, self.commit_s)
         return every.without(self.stalls.from_level(self.left_out_from))
 
 
 def tally_round(tally: Tally, event: Round) -> Tally:
-    """The totals with one more round."""
     levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
     return structs.replace(
         tally,
@@ -182,7 +176,6 @@ def tally_round(tally: Tally, event: Round) -> Tally:
 
 
 def times(event: Round, round_s: float) -> Times:
-    """Times of one round."""
     timed = len(event.committed) if round_s > 0 else 0
     return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 
@@ -219,11 +212,8 @@ def _joined(one: Tally, other: Tally) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
-    """All figures of a method; if `ar` is given, also the figures that compare the method with `ar`.
-
-    `near_tie` and `first_difference_gap` stay None, since they need models. The first `same_until` tokens of the text
-    must equal the tokens of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not
-    compared.
+    """`near_tie` and `first_difference_gap` need models and stay None. The first `same_until` tokens must equal those
+    of `ar`; None: the texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -264,7 +254,6 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
 
 
 def with_speedup(entry: Figures, found: Speedup) -> Figures:
-    """The figures of a method with this speed-up."""
     return structs.replace(
         entry,
         speedup=found.value,
@@ -275,26 +264,19 @@ def with_speedup(entry: Figures, found: Speedup) -> Figures:
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """How many tokens at the start of a method's text must equal the tokens of `ar`; None if the texts cannot be
-    compared.
-
-    Args:
-        run: The run, with the parameters of its methods.
-        method: One of the run's methods.
-        sampled: Whether any token was sampled.
-    """
+    """How many first tokens of a text must equal those of `ar`; None if the texts cannot be compared."""
     if sampled and draws_alone(method):
         return None
     return same_until(method, run.methods.get(method, {}), len(run.prompt_tokens))
 
 
 def differs_by_design(entry: Figures) -> bool:
-    """Whether a method's text differs from the text of `ar` only in tokens that may differ by the method's design."""
+    """Whether only tokens differ from `ar` that may differ by the method's design."""
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
 def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """A line for each reason why methods of a run have no speed-up, with the methods where others have one."""
+    """A line for each reason why methods of a run have no speed-up."""
     reasons = dict.fromkeys(entry.speedup_reason for entry in figures.values() if entry.speedup_reason)
     lines = list[str]()
     for reason in reasons:
@@ -305,7 +287,7 @@ def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
-    """Index of the first token that differs, within the common length; None if no token differs."""
+    """Index within the common length; None if no token differs."""
     common = min(len(tokens), len(reference))
     # Nearly all compared texts are equal, and comparing tuples is faster than comparing tokens one by one.
     if tuple(tokens[:common]) == tuple(reference[:common]):
@@ -320,16 +302,15 @@ class Race:
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
-    """Whether any token was sampled."""
     turns: Mapping[str, Turns] = field(default_factory=dict)
-    """Turns of each method and of `ar`; no turn ends any more once one of the two has finished its text."""
+    """No turn ends any more once the method or `ar` has finished its text."""
     plain: Decoded = field(default_factory=Decoded)
-    """All rounds of `ar` that have not stalled."""
+    """Rounds of `ar` that have not stalled."""
     waited_s: float = 0.0
-    """Seconds that threads waited for a processor, in all rounds that have not stalled."""
+    """Of all rounds that have not stalled, summed over threads."""
 
     def apply(self, event: Event) -> "Race":
-        """The state after one more event; a `Run` event starts a new state."""
+        """A `Run` starts a new state."""
         match event:
             case Run():
                 return Race(event, {name: Tally() for name in event.methods}, event.temperature > 0)
@@ -348,7 +329,6 @@ class Race:
                 return self
 
     def figures(self) -> dict[str, Figures]:
-        """Figures of every method so far."""
         return dict(self._figures)
 
     def judged(self, summary: Mapping[str, Figures]) -> dict[str, Figures]:
@@ -384,7 +364,6 @@ class Race:
 
     @property
     def _ran_s(self) -> float:
-        """Seconds of all rounds that have not stalled."""
         return sum(tally.decode_s - tally.stalls.from_level(0).decode_s for tally in self.tallies.values())
 
     def _with_round(self, method: str, event: Round) -> "Race":
@@ -413,7 +392,6 @@ class Race:
 
 
 def fold(events: Iterable[Event]) -> Race:
-    """The state after all events; if the events contain several runs, the state of the last run."""
     race = Race()
     for event in events:
         race = race.apply(event)
@@ -421,10 +399,7 @@ def fold(events: Iterable[Event]) -> Race:
 
 
 def by_depth(event: Round) -> Levels:
-    """Numbers of (drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
-
-    Depth 1 is the first drafted level: the root's children, or the root itself if it is drafted.
-    """
+    """(drafted, accepted) at depth 1, 2, ...; depth 1 is the root's children, or the root itself if it is drafted."""
     first = not root_is_drafted(event.method)
     levels = depths(event.parents)
     drafted = [0] * (max(levels) + 1)
@@ -437,12 +412,10 @@ def by_depth(event: Round) -> Levels:
 
 
 def drafted_nodes(event: Round) -> int:
-    """Number of drafted nodes that this round verified."""
     return len(event.tokens) - (not root_is_drafted(event.method))
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:
-    """Sums of two lists, depth by depth; the shorter list counts as 0 beyond its end."""
     pairs = zip_longest(totals, levels, fillvalue=(0, 0))
     return tuple(
         (drafted + more_drafted, accepted + more_accepted)

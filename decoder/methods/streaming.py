@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 MOST_SINKS = 64
-"""Largest number of attention sinks; limited because each token of a round needs its own copy of the sinks."""
+"""Limited because each token of a round needs its own copy of the sinks."""
 
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """Parameters: `sinks` and `window` are the numbers of first and latest tokens to attend to; `k` is the length of
-    the chain.
-    """
+    """Attends to the `sinks` first and the `window` latest tokens, and drafts chains of `k`."""
 
     sinks: int = 4
     window: int = 1020
@@ -47,15 +45,12 @@ class Streaming(Rules):
 
     @property
     def chain(self) -> Linear:
-        """Parameters of the drafted chain."""
         return Linear(self.k)
 
     def rule(self) -> TreeRule:
-        """The growth rule of a chain."""
         return self.chain.rule()
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that ends a chain: the length `k`."""
         return self.chain.limit(depth, probability)
 
 
@@ -65,9 +60,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1. At positions below sinks +
-    window, attention reaches all earlier tokens; at later positions, it reaches only some of them.
-    """
+    """Token i has position prompt_tokens + i - 1. Below sinks + window, attention reaches all earlier tokens."""
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
             return max(0, sinks + window - prompt_tokens + 1)
