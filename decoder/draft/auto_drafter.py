@@ -15,7 +15,7 @@ from functools import partial
 from decoder.draft.growth import Children, grow, may_grow
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import LevelDrafter
-from decoder.draft.proposer import Proposal
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
@@ -29,7 +29,7 @@ them.
 """
 
 
-class AutoDrafter:
+class AutoDrafter(Proposer):
     """Without a draft model, all guesses come from suffix lookup."""
 
     def __init__(

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS
 from decoder.draft.growth import Children
-from decoder.draft.model_drafter import best_children, proposed
-from decoder.draft.proposer import Proposal
+from decoder.draft.model_drafter import LevelDrafter, best_children
 from decoder.draft.retokenized import CONTEXT_CHARACTERS, Following, GrowingTokens, common_prefix
 from decoder.draft.translated_chain import TranslatedChain
 from decoder.draft.translated_choice import TokenChoice
@@ -28,7 +27,7 @@ from decoder.models.text import TextStream
 from decoder.models.translation import Translation
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.tree import TokenTree
-from decoder.tree_rules import Growth, TreeRule
+from decoder.tree_rules import Growth
 
 DRAFTED_A_TOKEN = 8
 """Maximum number of draft tokens per target token of a chain; a draft whose tokens are single bytes may need many."""
@@ -81,7 +80,7 @@ class OwnPasses:
         return logits[:, : self._vocabulary]
 
 
-class TranslatedDrafter:
+class TranslatedDrafter(LevelDrafter):
     """A `Proposer` of one text; its trees are chains."""
 
     def __init__(
@@ -123,22 +122,10 @@ class TranslatedDrafter:
             self.passes.after(self._own.tokens)
             self.passes.count = 0
 
-    def reserve(self, rows: int) -> None:
-        """See `Proposer`; does nothing, since `rows` counts target tokens, and `OwnPasses` reserves its rows itself."""
-
-    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        return proposed(self, text, rule, room)
-
     def record_choices(self, burst: Sequence[int]) -> None:
         if self._chain:
             self._known += common_prefix(burst, self._chain.tokens)
             self._chain = None
-
-    def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`; does nothing, since the next pass keeps the rows of tokens that are in the text."""
-
-    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; does nothing, since this drafter does not learn from times."""
 
     @property
     def count(self) -> int:
@@ -152,9 +139,6 @@ class TranslatedDrafter:
         """See `LevelDrafter`; counts target tokens, since a round without drafting does not translate them."""
         unread = len(text) - self._known
         return max(1, unread) if self.passes.has_room(len(self._own.tokens) + unread) else 0
-
-    def begin_tree(self) -> None:
-        """See `LevelDrafter`; `catch_up` begins the chain."""
 
     def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
         """See `LevelDrafter`; returns one token, or none if the draft's text cannot be translated."""
@@ -180,9 +164,6 @@ class TranslatedDrafter:
         """See `LevelDrafter`; returns one token after the chain's last node, and none after other nodes."""
         del growth
         return [self._after(tree, node) for node in nodes]
-
-    def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        return tree if len(kept) == len(tree) else tree.subtree(kept)
 
     def _begun(self, growth: Growth[float]) -> TranslatedChain:
         """Begins the round's chain after the text."""

@@ -61,4 +61,4 @@ def test_no_cache_row_of_a_tree_is_kept(tiny_models: TinyModels, pair: str) -> N
         passes = session.proposer.passes
         assert isinstance(passes, Eagle3Passes)
         assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes.unread)

@@ -181,7 +181,7 @@ def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels) -> None:
     session.prefill()
     assert isinstance(session.proposer, ModelDrafter)
     assert isinstance(session.proposer.passes, Eagle3Passes)
-    for rows in session.proposer.passes._text.unread:
+    for rows in session.proposer.passes.unread:
         assert rows.untyped_storage().nbytes() == rows.nbytes
 
 

@@ -107,7 +107,7 @@ def test_nothing_is_kept_of_mask_rows(tiny_models: TinyModels) -> None:
         passes = session.proposer.passes
         assert isinstance(passes, ParallelPasses)
         assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes.unread)
 
 
 @torch.inference_mode()
