@@ -281,7 +281,7 @@ def test_a_run_that_nobody_holds_builds_no_stage(tiny_models: TinyModels, monkey
     def never(*_: Any) -> None:
         raise AssertionError
 
-    monkeypatch.setattr("decoder.run.race.Stage", never)
+    monkeypatch.setattr("decoder.run.pace.Stage", never)
     assert isinstance(Bench(tiny_models).run(("dynatree", "alg1")).events[-1], Summary)
 
 
