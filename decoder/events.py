@@ -291,38 +291,94 @@ class End(Base, tag="end", frozen=True, kw_only=True):
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All figures of one method in one run, as defined in `decoder.analysis.metrics`; an unknown figure is None."""
 
-    rounds: int = 0
-    drafted: int | None = 0
-    accepted: int | None = 0
-    committed: int = 0
-    target_forwards: int | None = 0
-    draft_forwards: int | None = 0
-    tokens_per_round: float | None = None
-    path_length: float | None = None
-    acceptance_rate: float | None = None
-    depth_acceptance: float | None = None
-    decode_s: float = 0.0
-    tokens_per_second: float | None = None
-    prefill_s: float | None = None
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    draft_s: float | None = 0.0
-    verify_s: float | None = 0.0
-    commit_s: float | None = 0.0
-    host_s: float | None = 0.0
-    speedup: float | None = None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-    speedup_reason: Reason | None = None
-    stalled_rounds: int = 0
-    left_out_rounds: int = 0
-    left_out_s: float = 0.0
-    identical_to_ar: bool | None = None
-    first_difference: int | None = None
-    near_tie: bool | None = None
-    first_difference_gap: float | None = None
-    peak_bytes: int | None = None
-    distinct_8grams: float | None = None
+    # Each type is followed by the figure's label, its formula in words, and its names in other engines.
+
+    rounds: Annotated[int, "rounds", "target verifications", "num_drafts (vLLM)"] = 0
+    drafted: Annotated[
+        int | None, "drafted", "drafted nodes that were verified", "num_draft_tokens (vLLM), draft_n (llama.cpp)"
+    ] = 0
+    accepted: Annotated[
+        int | None,
+        "accepted",
+        "drafted nodes that were accepted",
+        "num_accepted_tokens (vLLM), draft_n_accepted (llama.cpp)",
+    ] = 0
+    committed: Annotated[int, "committed", "tokens that became text"] = 0
+    target_forwards: Annotated[int | None, "target forwards", "forward passes of the target, prompt excluded"] = 0
+    draft_forwards: Annotated[int | None, "draft forwards", "forward passes of the draft, prompt excluded"] = 0
+    tokens_per_round: Annotated[
+        float | None,
+        "L-bar",
+        "committed / rounds",
+        "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
+    ] = None
+    path_length: Annotated[float | None, "l-bar", "accepted / rounds, without the bonus token"] = None
+    acceptance_rate: Annotated[
+        float | None, "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"
+    ] = None
+    depth_acceptance: Annotated[
+        float | None, "depth acceptance", "accepted depth / depth of the tree, averaged over rounds"
+    ] = None
+    decode_s: Annotated[float, "decode s", "time this method spent decoding, prompt excluded"] = 0.0
+    tokens_per_second: Annotated[float | None, "tokens/s", "committed / decode_s, stalled rounds left out"] = None
+    prefill_s: Annotated[float | None, "prefill s", "time to read the prompt"] = None
+    ttft_s: Annotated[float | None, "TTFT s", "prefill_s + first round", "time to first token"] = None
+    tpot_s: Annotated[
+        float | None, "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"
+    ] = None
+    draft_s: Annotated[float | None, "draft s", "time spent drafting"] = 0.0
+    verify_s: Annotated[float | None, "verify s", "time spent in passes of the target"] = 0.0
+    commit_s: Annotated[float | None, "commit s", "time spent accepting nodes and moving keys and values"] = 0.0
+    host_s: Annotated[float | None, "host s", "decode_s - draft_s - verify_s - commit_s"] = 0.0
+    speedup: Annotated[
+        float | None,
+        "speed-up",
+        "tokens_per_second / tokens_per_second of ar while both decode, stalled rounds left out",
+    ] = None
+    speedup_low: Annotated[
+        float | None,
+        "speed-up, low",
+        "lower end of the 95 % interval of the speed-up, from the turns of the run",
+    ] = None
+    speedup_high: Annotated[float | None, "speed-up, high", "upper end of the 95 % interval of the speed-up"] = None
+    speedup_reason: Annotated[
+        Reason | None,
+        "no speed-up",
+        "machine busy: threads waited for a processor in more than a tenth of the time, too many rounds stalled to "
+        "leave them out, or times of equal passes differ much; warming up: fewer than 30 tokens; too few rounds: the "
+        "interval is still wide before 20 turns",
+    ] = None
+    stalled_rounds: Annotated[
+        int,
+        "stalled rounds",
+        "rounds that lost at least 30 ms, and at least a third of their time, while waiting for a processor or stopped",
+    ] = 0
+    left_out_rounds: Annotated[
+        int,
+        "left out",
+        "stalled rounds excluded from rates; if many rounds stalled, only those that lost the most time are excluded",
+    ] = 0
+    left_out_s: Annotated[float, "left out s", "time of the rounds left out"] = 0.0
+    identical_to_ar: Annotated[
+        bool | None, "same as ar", "whether tokens equal those of ar up to the end of the shorter text"
+    ] = None
+    first_difference: Annotated[int | None, "first difference", "index of the first token that differs from ar"] = None
+    near_tie: Annotated[
+        bool | None,
+        "near tie",
+        "whether the float32 logits of the two tokens at the first difference differ by at most twice the logit error",
+    ] = None
+    first_difference_gap: Annotated[
+        float | None,
+        "logit gap",
+        "float32 logits of the two tokens at the first difference: the higher minus the lower",
+    ] = None
+    peak_bytes: Annotated[int | None, "peak bytes", "largest memory in use"] = None
+    distinct_8grams: Annotated[
+        float | None,
+        "distinct 8-grams",
+        "share of the text's 8-grams that are distinct; if a text repeats itself, this share is low and L-bar is high",
+    ] = None
 
 
 class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):

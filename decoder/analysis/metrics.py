@@ -1,4 +1,4 @@
-"""Definition of every figure, and computation of the figures by a pure fold over events.
+"""Computation of the figures (`decoder.events.Figures`) by a pure fold over events.
 
 This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
 (`decoder.analysis.stalls`).
@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.speedup import ENOUGH, WARM_UP_TOKENS, Decoded, Speedup, Turns, speedup
-from decoder.analysis.stalls import LEVELS_S, Stalls, Times, left_out_from
+from decoder.analysis.speedup import WARM_UP_TOKENS, Decoded, Speedup, Turns, speedup
+from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 from decoder.methods import WHOLE, draws_alone, root_is_drafted, same_until
@@ -28,8 +28,7 @@ Levels: TypeAlias = tuple[tuple[int, int], ...]
 """(drafted, accepted) nodes at depth 1, 2, ..."""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     key: str
     label: str
     formula: str
@@ -37,81 +36,7 @@ class Figure:
     """Names of the same figure in other engines."""
 
 
-FIGURES = (
-    Figure("rounds", "rounds", "target verifications", "num_drafts (vLLM)"),
-    Figure("drafted", "drafted", "drafted nodes that were verified", "num_draft_tokens (vLLM), draft_n (llama.cpp)"),
-    Figure(
-        "accepted",
-        "accepted",
-        "drafted nodes that were accepted",
-        "num_accepted_tokens (vLLM), draft_n_accepted (llama.cpp)",
-    ),
-    Figure("committed", "committed", "tokens that became text"),
-    Figure("target_forwards", "target forwards", "forward passes of the target, prompt excluded"),
-    Figure("draft_forwards", "draft forwards", "forward passes of the draft, prompt excluded"),
-    Figure(
-        "tokens_per_round",
-        "L-bar",
-        "committed / rounds",
-        "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
-    ),
-    Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
-    Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
-    Figure("depth_acceptance", "depth acceptance", "accepted depth / depth of the tree, averaged over rounds"),
-    Figure("decode_s", "decode s", "time this method spent decoding, prompt excluded"),
-    Figure("tokens_per_second", "tokens/s", "committed / decode_s, stalled rounds left out"),
-    Figure("prefill_s", "prefill s", "time to read the prompt"),
-    Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
-    Figure("tpot_s", "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"),
-    Figure("draft_s", "draft s", "time spent drafting"),
-    Figure("verify_s", "verify s", "time spent in passes of the target"),
-    Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
-    Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
-    Figure(
-        "speedup",
-        "speed-up",
-        "tokens_per_second / tokens_per_second of ar while both decode, stalled rounds left out",
-    ),
-    Figure("speedup_low", "speed-up, low", "lower end of the 95 % interval of the speed-up, from the turns of the run"),
-    Figure("speedup_high", "speed-up, high", "upper end of the 95 % interval of the speed-up"),
-    Figure(
-        "speedup_reason",
-        "no speed-up",
-        "machine busy: threads waited for a processor in more than a tenth of the time, too many rounds stalled to "
-        f"leave them out, or times of equal passes differ much; warming up: fewer than {WARM_UP_TOKENS} tokens; too "
-        f"few rounds: the interval is still wide before {ENOUGH} turns",
-    ),
-    Figure(
-        "stalled_rounds",
-        "stalled rounds",
-        f"rounds that lost at least {1000 * LEVELS_S[0]:.0f} ms, and at least a third of their time, while waiting for "
-        "a processor or stopped",
-    ),
-    Figure(
-        "left_out_rounds",
-        "left out",
-        "stalled rounds excluded from rates; if many rounds stalled, only those that lost the most time are excluded",
-    ),
-    Figure("left_out_s", "left out s", "time of the rounds left out"),
-    Figure("identical_to_ar", "same as ar", "whether tokens equal those of ar up to the end of the shorter text"),
-    Figure("first_difference", "first difference", "index of the first token that differs from ar"),
-    Figure(
-        "near_tie",
-        "near tie",
-        "whether the float32 logits of the two tokens at the first difference differ by at most twice the logit error",
-    ),
-    Figure(
-        "first_difference_gap",
-        "logit gap",
-        "float32 logits of the two tokens at the first difference: the higher minus the lower",
-    ),
-    Figure("peak_bytes", "peak bytes", "largest memory in use"),
-    Figure(
-        "distinct_8grams",
-        "distinct 8-grams",
-        "share of the text's 8-grams that are distinct; if a text repeats itself, this share is low and L-bar is high",
-    ),
-)
+FIGURES = tuple(Figure(key, *hint.__metadata__) for key, hint in get_type_hints(Figures, include_extras=True).items())
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -151,23 +76,34 @@ class Tally(msgspec.Struct, frozen=True):
         return every.without(self.stalls.from_level(self.left_out_from))
 
 
+_SUMS = (
+    *("rounds", "drafted", "accepted", "depth_shares", "levels", "timed_tokens", "target_forwards", "draft_forwards"),
+    *("decode_s", "draft_s", "verify_s", "commit_s"),
+)
+"""Totals that are sums over texts."""
+
+
 def tally_round(tally: Tally, event: Round) -> Tally:
     levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
+    added = {
+        "rounds": 1,
+        "drafted": drafted_nodes(event),
+        "accepted": len(event.accepted),
+        "depth_shares": len(event.accepted) / len(levels) if levels else 0.0,
+        "levels": len(levels),
+        "timed_tokens": round_times.timed_tokens,
+        "target_forwards": event.target_forwards,
+        "draft_forwards": event.draft_forwards,
+        "draft_s": event.draft_s,
+        "verify_s": event.verify_s,
+        "commit_s": event.commit_s,
+    }
+    totals: dict[str, Any] = {name: _plus(getattr(tally, name), part) for name, part in added.items()}
     return structs.replace(
         tally,
-        first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
-        rounds=tally.rounds + 1,
-        drafted=tally.drafted + drafted_nodes(event),
-        accepted=tally.accepted + len(event.accepted),
-        depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
-        levels=tally.levels + len(levels),
-        timed_tokens=tally.timed_tokens + round_times.timed_tokens,
-        target_forwards=_plus(tally.target_forwards, event.target_forwards),
-        draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
+        **totals,
         decode_s=event.t,
-        draft_s=_plus(tally.draft_s, event.draft_s),
-        verify_s=_plus(tally.verify_s, event.verify_s),
-        commit_s=_plus(tally.commit_s, event.commit_s),
+        first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
         stalls=tally.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else tally.stalls,
         by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
@@ -186,21 +122,11 @@ def together(tallies: Iterable[Tally]) -> Tally:
 
 
 def _joined(one: Tally, other: Tally) -> Tally:
+    totals: dict[str, Any] = {name: _plus(getattr(one, name), getattr(other, name)) for name in _SUMS}
     return Tally(
+        **totals,
         prefill_s=_plus(one.prefill_s or 0.0, other.prefill_s),
         first_round_s=_plus(one.first_round_s or 0.0, other.first_round_s),
-        rounds=one.rounds + other.rounds,
-        drafted=one.drafted + other.drafted,
-        accepted=one.accepted + other.accepted,
-        depth_shares=one.depth_shares + other.depth_shares,
-        levels=one.levels + other.levels,
-        timed_tokens=one.timed_tokens + other.timed_tokens,
-        target_forwards=_plus(one.target_forwards, other.target_forwards),
-        draft_forwards=_plus(one.draft_forwards, other.draft_forwards),
-        decode_s=one.decode_s + other.decode_s,
-        draft_s=_plus(one.draft_s, other.draft_s),
-        verify_s=_plus(one.verify_s, other.verify_s),
-        commit_s=_plus(one.commit_s, other.commit_s),
         stalls=one.stalls.plus(other.stalls),
         left_out_from=max(one.left_out_from, other.left_out_from),
         by_depth=level_by_level(one.by_depth, other.by_depth),

@@ -7,8 +7,10 @@ others are left out.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import zip_longest
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -110,15 +112,8 @@ def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
 
 
 def _combined(one: Times, other: Times, sign: int) -> Times:
-    return Times(
-        rounds=one.rounds + sign * other.rounds,
-        timed_tokens=one.timed_tokens + sign * other.timed_tokens,
-        decode_s=one.decode_s + sign * other.decode_s,
-        draft_s=_sum_if_known(one.draft_s, other.draft_s, sign),
-        verify_s=_sum_if_known(one.verify_s, other.verify_s, sign),
-        commit_s=_sum_if_known(one.commit_s, other.commit_s, sign),
-    )
+    return Times(*map(partial(_sum_if_known, sign), msgspec.structs.astuple(one), msgspec.structs.astuple(other)))
 
 
-def _sum_if_known(one: float | None, other: float | None, sign: int) -> float | None:
+def _sum_if_known(sign: int, one: float | None, other: float | None) -> Any:
     return None if one is None or other is None else one + sign * other
