@@ -1,8 +1,5 @@
-"""Append-only sequences, shared by successive states.
-
-A state is computed from the previous state and an event. If every state copied the sequence, a run would take quadratic
-time. So each state has only a view: a reference to a shared list, and a length. This module knows nothing about the
-items.
+"""Append-only sequences, shared by successive states: each has only a reference to a shared list and a length, since
+copies would make a run quadratic.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
-"""Engine: a pair of models, with the costs and acceptance probabilities that were measured for this pair. All texts
-share these measurements.
-
-Only this module knows whether rounds are driven by the host or by CUDA graphs.
+"""A pair of models, with the costs and acceptance probabilities that all its texts share. Only this module knows
+whether rounds are driven by the host or by CUDA graphs.
 """
 
 import functools

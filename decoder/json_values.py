@@ -1,7 +1,4 @@
-"""The numbers and texts in decoded JSON, for checks of what files hold beside the fields that have a type of their own.
-
-JSON limits neither the digits of a number nor the length of a text. Knows no file and no format.
-"""
+"""Numbers and texts in decoded JSON, which limits neither digits nor lengths."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values.
-
-This module does not know the parameters of methods, since each parameter set defines its own knobs.
-"""
+"""Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -1,8 +1,5 @@
-"""The draft tree as parallel arrays, and the queries that many modules need.
-
-This module knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, and within a level in
-the order of their parents. Siblings are numbered by descending draft probability or, in a sampled tree, in the order of
-sampling. A parent's number is always lower than its children's.
+"""The draft tree as parallel arrays. Node 0 is the root. Nodes are numbered level by level, within a level by parent,
+and among siblings by descending draft probability or, in a sampled tree, by the order of sampling.
 """
 
 import math

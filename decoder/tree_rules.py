@@ -1,9 +1,6 @@
-"""Growth rule of draft trees, and the history rule, which adjusts two parameters of the growth rule from the results of
-past rounds.
-
-The same code works on Python numbers (decoding on the host), on numpy arrays (replays of recordings) and on tensors
-(CUDA graphs). Chains and fixed trees are special cases of the growth rule. This module knows no methods and no models.
-Sources: DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+"""Growth rule of draft trees and history rule (DynaTree paper, sections 3.2 breadth, 3.3 depth, 3.4 history). The same
+code works on Python numbers, on numpy arrays (replays) and on tensors (CUDA graphs). Chains and fixed trees are special
+cases.
 """
 
 import math

@@ -1,7 +1,5 @@
-"""Bottleneck of a method, from its figures: how much faster the method could be without one of its costs or losses.
-
-Each bound assumes that one cost is removed and that all other costs stay as measured. So a bound is an upper limit and
-not a forecast. The bounds of two costs must not be multiplied. This module knows neither models nor screens.
+"""How much faster a method could be without one of its costs or losses, all others staying as measured: upper limits,
+not forecasts, and not to be multiplied.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

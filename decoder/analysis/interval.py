@@ -55,10 +55,9 @@ def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def students_t(freedom: float, coverage: float = COVERAGE) -> float:
-    """Half the width of a confidence interval in standard errors, by Student's t with `freedom` degrees of freedom.
-
-    With t = sqrt(freedom) tan(angle), the density is proportional to cos(angle)^(freedom - 1), which is integrated by
-    the midpoint rule. Computed here, since the import of scipy takes half a second, which a screen would show.
+    """Half the width of a confidence interval in standard errors, by Student's t. With t = sqrt(freedom) tan(angle),
+    the density is proportional to cos(angle)^(freedom - 1), integrated by the midpoint rule; scipy's import takes half
+    a second.
     """
     angles = (np.arange(_ANGLES) + 0.5) * (math.pi / 2 / _ANGLES)
     below = np.cumsum(np.cos(angles) ** (freedom - 1))

@@ -1,8 +1,6 @@
-"""Statistical check of sampled texts: whether the texts follow the target's distribution.
-
-Sums over tokens or rounds are tested. With a lossless decoder, each term of a sum has mean 0 given all earlier terms (a
-martingale), so z, which is the sum divided by the square root of the terms' total variance, is approximately standard
-normal. This module knows neither models nor screens.
+"""Whether sampled texts follow the target's distribution. With a lossless decoder, each term of the tested sums has
+mean 0 given all earlier terms (a martingale), so z, the sum over the root of the terms' variance, is about standard
+normal.
 """
 
 import math

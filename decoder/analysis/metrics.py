@@ -1,7 +1,5 @@
-"""Computation of the figures (`decoder.events.Figures`) by a pure fold over events.
-
-This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
-(`decoder.analysis.stalls`).
+"""Computation of the figures (`decoder.events.Figures`) by a pure fold over events. Rates are ratios of totals over the
+run, without stalled rounds (`decoder.analysis.stalls`).
 """
 
 import functools

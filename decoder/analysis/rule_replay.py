@@ -1,9 +1,6 @@
-"""Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
-
-The replay computes how many tokens each round would have accepted, committed and drafted under another rule. If the
-record does not determine a number, a lower bound is given. In rounds of `auto`, nodes that were left out because of
-their costs are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them.
-This module knows only arrays.
+"""Replay of another growth rule on recorded trees, for all nodes of many rounds at once; what the record does not
+determine has a lower bound. What costs left out in rounds of `auto` stays out, and lookup guesses stay, since no growth
+rule affects them.
 """
 
 import math

@@ -1,9 +1,7 @@
-"""How many times as fast as plain decoding a method of a race is, with its interval, or the reason why this is unknown.
-
-The load of a machine changes within a run, so rates of different seconds are not comparable. Two methods are therefore
-compared turn by turn: a turn is the shortest part of the race in which both have decoded, and the last turn ends before
-the end of either text. All passes of plain decoding do the same work, so differences between their times measure the
-load of the machine; if it is too uneven, there is no figure. This module knows neither models nor screens.
+"""How many times as fast as plain decoding a method of a race is, or why this is unknown. The machine's load changes
+within a run, so two methods are compared turn by turn: a turn is the shortest part in which both have decoded. All
+plain passes do the same work, so that differences between their times measure the load; if it is too uneven, there is
+no figure.
 """
 
 import math

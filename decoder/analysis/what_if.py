@@ -1,14 +1,7 @@
 """What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of tau_h,
-tau_l and D0.
-
-A recorded tree contains the draft's probabilities of the drafted tokens only. So if a rule drafts fewer nodes than were
-recorded, the result is fully known. If a rule drafts more nodes, only the recorded part of its tree is known, and the
-result is a lower bound. At the end of the accepted path the target chose a token that was not drafted; the record does
-not say whether a wider or deeper tree would have contained this token.
-
-The tables are estimates for another reason too: every round is replayed from the position where it began, but under
-other rules, rounds would begin at other positions. The history rule is not replayed. This module knows neither models
-nor screens.
+tau_l and D0. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the
+recorded part is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had
+the target's token. Also, every round is replayed from where it began, and the history rule is not.
 """
 
 from collections.abc import Sequence

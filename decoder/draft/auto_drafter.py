@@ -1,10 +1,6 @@
-"""The proposer of the method `auto`. Its trees combine a draft model's guesses with lookup guesses; the size of a tree
-is chosen to maximise tokens per second.
-
-Both sources grow one tree, level by level; a token that both sources guess becomes one node, which counts as the
-model's guess. In rounds in which lookups alone promise more tokens per second, the draft model does not run; it reads
-the tokens of these rounds later. This module knows neither the target nor times: the tree size controller decides what
-is drafted.
+"""The proposer of `auto`: a draft model's guesses and lookup guesses grow one tree, whose size the tree size controller
+chooses. A token that both guess counts as the model's. In rounds in which lookups alone promise more tokens per second,
+the model does not run, and reads the tokens later.
 """
 
 import math

@@ -1,8 +1,6 @@
-"""Passes of a DFlash head: one pass for all levels of a tree.
-
-Row i of the KV cache belongs to token i of the text and is computed from the target's layer states at this token. After
-the text, a single pass predicts the tokens of all levels. All nodes of a level have the same row of logits, unless the
-head corrects the row for the token of each node.
+"""Passes of a DFlash head: one pass predicts the tokens of all levels. Row i of the KV cache is computed from the
+target's layer states at token i. All nodes of a level have the same logits, unless the head corrects them for the token
+of each node.
 """
 
 from collections.abc import Sequence

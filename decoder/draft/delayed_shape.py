@@ -1,7 +1,5 @@
-"""The shape of a delayed tree: one path, then independent rollouts from its end (the paper, section 5).
-
-This module imports no torch, since parsing command-line options needs shapes. "The paper" is the paper cited in
-`decoder.verify.lossless`.
+"""The shape of a delayed tree (section 5 of the paper cited in `decoder.verify.lossless`); without torch, since parsing
+options needs it.
 """
 
 from dataclasses import dataclass

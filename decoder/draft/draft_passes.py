@@ -1,6 +1,4 @@
-"""Forward passes of a draft over one text, and level by level over the draft trees at the end of the text; here also
-those of a draft model. They do not know what the logits are used for.
-"""
+"""Forward passes of a draft over one text and over the draft trees at its end, and those of a draft model."""
 
 import sys
 from abc import ABC, abstractmethod

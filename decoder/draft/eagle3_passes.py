@@ -1,9 +1,6 @@
-"""Passes of an EAGLE-3 head or MTP layer over one text, and level by level over the draft trees at the end of the text
-(EAGLE-3, section 3.1).
-
-`HeadText` computes the rows of the text. The row of a drafted node combines the node's token with the head's own output
-at the node's parent. Keys and values of drafted rows are dropped after each round. The rows of accepted nodes are then
-computed again, from the target's states at these nodes.
+"""Passes of an EAGLE-3 head or MTP layer, level by level (EAGLE-3, section 3.1). A drafted node's row combines its
+token with the head's own output at its parent, and is dropped after the round; the rows of accepted nodes are computed
+again, from the target's states.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,4 @@
-"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens.
-
-This module knows no models, texts or costs.
-"""
+"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens."""
 
 import math
 from collections.abc import Callable, Sequence

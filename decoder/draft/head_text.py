@@ -1,7 +1,5 @@
-"""One text as read by a head that drafts from the target's states.
-
-Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last token
-as soon as the target has read all tokens before it. No cache row of a tree is kept after a round.
+"""One text as read by a head. Row i combines token i + 1 with the target's states after token i, so that the last token
+can be read once the target has read those before it. No row of a tree is kept after a round.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
-"""Suffix lookup: the tokens that followed earlier occurrences of a text's suffix.
-
-Prompt lookup decoding copies one continuation; SuffixDecoding (arXiv:2411.04975) weights continuations by frequency.
-The index holds the positions of each pair of tokens; longer matches are found by comparison with the text. A suffix
-tree or automaton with frequency counts is not used: every new token would update the counts of all suffixes, which
-takes quadratic time in a text such as "aaaa". This module knows token ids, but neither models nor trees.
+"""Suffix lookup: the tokens that followed earlier occurrences of a text's suffix, weighted by frequency
+(SuffixDecoding, arXiv:2411.04975). The index holds the positions of each pair of tokens, from which longer matches are
+found by comparison: a tree or automaton with counts would update those of all suffixes with every token, which is
+quadratic in a text such as "aaaa".
 """
 
 from collections import Counter, defaultdict

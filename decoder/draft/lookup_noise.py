@@ -1,6 +1,5 @@
-"""Ranking of lookup guesses for coupled sampling. Guesses are ranked by log(share) + the target's sampling noise for
-the token, since the target chooses the token with the largest sum of log-probability and noise. This module knows
-neither models nor trees.
+"""Ranking of lookup guesses for coupled sampling, by log(share) + the target's noise, since the target chooses the
+token with the largest sum of log-probability and noise.
 """
 
 import math

@@ -1,6 +1,4 @@
-"""A draft model as a proposer: it reads the unread end of the text, then grows a tree level by level.
-
-This module knows nothing of the target. One forward pass computes the next-token distributions of a whole level
+"""A draft model as a proposer: it reads the unread end of the text, then grows a tree, with one pass for a whole level
 (DynaTree paper, section 3.1).
 """
 

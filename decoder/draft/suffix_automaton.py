@@ -1,9 +1,6 @@
-"""Repetition in a text: a suffix automaton finds the length of the text's longest suffix that also occurs earlier.
-
-A guess that continues a repetition is more likely to be accepted than its draft probability suggests; the longer the
-repetition, the larger this effect. A suffix automaton (Blumer and others, 1985) finds the length of the repetition for
-the text and for every path of a tree, in time independent of the text's length. This module knows token ids, but
-neither models nor trees.
+"""Repetition in a text: a guess that continues one is more likely to be accepted than its draft probability suggests,
+the more so the longer it is. A suffix automaton (Blumer and others, 1985) finds the length for the text and for every
+path of a tree, in time independent of the text's length.
 """
 
 from collections.abc import Iterable

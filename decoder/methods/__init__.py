@@ -1,7 +1,4 @@
-"""Registry of decoding methods by name. The race, command line, settings, screen and documentation read it.
-
-Each method is one file of this folder. Importing the registry does not import torch.
-"""
+"""Registry of decoding methods, each a file of this folder, for everything outside; imports no torch."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,8 +1,6 @@
-"""Parameters of adaptive trees and their knobs, shared by `dynatree` and `auto`.
-
-Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no extra switches:
-adaptive breadth is off if the three branchings are equal, adaptive depth is off if `rho_stop` and `rho_deep` are 0, and
-the history rule is off if `history` is False.
+"""Parameters of adaptive trees and their knobs, named as in the DynaTree paper (section 3 and appendix A). Its
+ablations need no switches: adaptive breadth is off with three equal branchings, adaptive depth with `rho_stop` and
+`rho_deep` 0, the history rule without `history`.
 """
 
 import math

@@ -1,8 +1,5 @@
-"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
-
-The sum of path probabilities is the expected number of accepted nodes. So, by the draft's own probabilities, no other
-tree with the same number of nodes and levels has a larger expected number of accepted nodes. Nodes are drafted with one
-draft pass per level, not one by one.
+"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. Their sum is
+the expected number of accepted nodes, which by the draft's probabilities no other tree of this size exceeds.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
-"""delayed: trees sampled from the draft, for independent sampling with a lossless verifier.
-
-The options --verifier and --drafting apply to all methods of a run: with drafting `tree`, no trees are sampled, and the
-verifier checks the deterministic trees of the other methods. Source: section 5 of the paper cited in
-`decoder.verify.lossless`.
+"""delayed: trees sampled from the draft, with a lossless verifier (section 5 of the paper cited in
+`decoder.verify.lossless`). The options --verifier and --drafting apply to all methods: with drafting `tree`, the
+verifier checks the deterministic trees of the others.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Definition of a decoding method: name, title, parameters, options and session.
-
-The race, command line, settings and screen know a method only by this definition. This module names no method.
-"""
+"""Definition of a decoding method, by which alone race, command line, settings and screen know it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

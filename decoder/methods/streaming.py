@@ -1,9 +1,6 @@
-"""streaming: a chain of drafted tokens with StreamingLLM's KV cache, which holds attention sinks and a rolling window.
-
-Target and draft both attend to the first tokens of a text (sinks) and to its latest tokens (window), with positions
-counted within the cache. The tokens to which a position attends do not depend on the chain. So the method writes the
-same text as plain decoding with the same cache. If the text is no longer than sinks and window together, `ar` writes
-the same text too. Rounds are driven by the host.
+"""streaming: a chain of drafted tokens with StreamingLLM's KV cache: attention sinks and a rolling window, with
+positions counted within the cache. What a position attends to does not depend on the chain, so the text is that of
+plain decoding with the same cache, and up to sinks and window together that of `ar`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,4 @@
-"""Configuration of a run: methods, length, seed, and the parameters of every method.
-
-The parameter classes, with their checks and defaults, are in `decoder.methods`; this module names no method.
-"""
+"""Configuration of a run; its parameter classes, with checks and defaults, are in `decoder.methods`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

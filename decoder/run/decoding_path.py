@@ -1,10 +1,6 @@
-"""Decoding path of a pair's rounds (CUDA graphs or the host) and the reason for it, for headers, reports and
-recordings.
-
-This module only describes the path: `decoder.run.loading` chooses it, and `decoder.methods` applies it. A single method
-uses another path in four cases: its trees may exceed the fixed shapes of the CUDA graphs, costs choose the sizes of
-trees that suffix lookup drafts (`auto` without a draft model, which the host drives), its attention sees only a part of
-the text (streaming, which the host drives too), or the library transformers generates its tokens (method `hf`).
+"""Decoding path of a pair's rounds and the reason for it, in words; `decoder.run.loading` chooses it. A single method
+has another path if its trees may exceed the fixed shapes of CUDA graphs, if costs size lookup trees (`auto` without a
+draft model), with a window (streaming), or with transformers (`hf`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
-"""Expected times of the models' passes on this machine, for the roofline of `decoder.analysis.roofline`.
-
-A model's work comes from its configuration, or from the loaded model; the speed of a CPU is measured, and the bandwidth
-of a GPU is given by the caller, since drivers are asked elsewhere. What is unknown is None, and never guessed.
+"""Expected times of the models' passes on this machine, for `decoder.analysis.roofline`. What is unknown is None, and
+never guessed.
 """
 
 from collections.abc import Callable

@@ -182,8 +182,8 @@ def _draw_counts(tree: TokenTree) -> list[int]:
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """The limit that kept the most probable leaf of a tree from having children; of several, the one that must be
-    relaxed first to have an effect. `room` is the number of levels that fit in the context.
+    """The limit that kept a tree's most probable leaf from having children; of several, the one to relax first. `room`
+    is the number of levels that fit in the context.
     """
     if tree.lost:
         return LOST

@@ -1,7 +1,5 @@
-"""Work of a model's forward pass, from its architecture, its module or the metadata of its file; reads no weights.
-
-A pass reads every weight once, whatever its number of rows, except embeddings, of which it reads a row per token. An
-output head that shares the weights of the input embedding is read whole. Knows neither devices nor times.
+"""Work of a model's forward pass, from its architecture, module or file; reads no weights. A pass reads every weight
+once, except embeddings, of which it reads a row per token; an output head that shares them is read whole.
 """
 
 import math

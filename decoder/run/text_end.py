@@ -1,8 +1,5 @@
-"""Cuts the last round of a text (tree, accepted path and committed tokens) at the end of the text.
-
-The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Without the cut, the last
-round would count drafted and accepted tokens beyond the end of the text. This module has pure functions, and knows
-neither models nor sessions.
+"""Cuts the last round of a text at its end. The engine drafts as if texts never ended, so that no round depends on
+`max_new_tokens`; without the cut, the last round would count tokens beyond the end.
 """
 
 import math

@@ -1,10 +1,7 @@
-"""Acceptance model of a pair, shared by all texts: how probably the target accepts each of the draft's best tokens.
-
-Two parameters turn the draft's probabilities into acceptance probabilities. One is an exponent that sharpens or
-flattens the probabilities, since greedy verification accepts only the target's most probable token. The other is the
-total weight of all tokens that were not drafted. Both parameters start from a prior, are updated by Newton steps, and
-forget old observations exponentially. If a token continues a repetition in the text, its weight is multiplied by a
-factor, which is learnt for each familiarity class. This module knows neither trees nor models.
+"""How probably the target accepts each of the draft's best tokens, in all texts of a pair. The draft's probabilities
+have an exponent, since greedy verification accepts only the most probable token, and all tokens that were not drafted
+have one weight. Both start from a prior, are updated by Newton steps, and forget exponentially. A token that continues
+a repetition has a factor on its weight, learnt for each familiarity class.
 """
 
 import math

@@ -1,10 +1,6 @@
-"""Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
-
-Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted if its
-expected number of accepted tokens exceeds the price of its time, and the same rule decides which nodes are kept. The
-text's credit (`loss_limit`) limits how many tokens a round may lose. Guesses come from a draft model and from suffix
-lookup (`lookup_guess`), which needs no draft pass. The draft model's tree also stays within DynaTree's growth rule.
-This module knows probabilities and costs, but neither models nor clocks.
+"""Tree size of `auto`: how much each round drafts, and from which source, to maximise tokens per second. Time has a
+price: the tokens that the run commits in it. A level is drafted, and a node kept, if its expected tokens exceed the
+price of its time, within the credit of `loss_limit` and DynaTree's growth rule.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,5 @@
-"""Cost model of a round on this machine: how many seconds a draft level or a verification takes, given its number of
-rows.
-
-The model starts from measurements at a few sizes and is updated with the times of rounds. Each update scales the whole
-curve of seconds over rows, so the curve adapts quickly if the text grows or the machine slows down. The shape of the
-curve changes slowly. This module knows no models and reads no clock.
+"""Seconds of a draft level or a verification by its rows. Starts from measurements at a few sizes; each round scales
+the whole curve, which adapts quickly if the text grows or the machine slows down, while its shape changes slowly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,5 @@
-"""Cost profile: measured times of draft and target passes, which alternate as in a round.
-
-Passes alternate because a draft pass directly after a target pass is slower than a draft pass that follows another
-draft pass. A profile takes less than two seconds; the times of sizes that are too slow to measure are extrapolated from
-the times of smaller sizes.
+"""Measured times of draft and target passes, which alternate as in a round: a draft pass is slower after a target pass
+than after another draft pass. Takes less than two seconds; larger sizes than fit are extrapolated.
 """
 
 from collections import defaultdict

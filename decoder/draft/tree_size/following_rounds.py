@@ -1,8 +1,6 @@
-"""Rounds that follow a decision of `auto`: their trees grow within limits on path probabilities that stand for the
-decision's prices.
-
-A decision by expected tokens and costs, and what is learnt from its round, take a notable part of a small model's
-round. While lookups pause, therefore, only one round in a few is decided. This module knows neither texts nor trees.
+"""Rounds of `auto` that follow a decision, within limits on path probabilities that stand for its prices. A decision
+and what is learnt from its round take a notable part of a small model's round, so while lookups pause, only one round
+in a few is decided.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,5 @@
-"""Lookup guesses with acceptance probabilities, and the decision whether a draft model would add enough tokens to pay
-for its time.
-
-The longer the repeated suffix that a guess continues, the more probable the guess; the size of this effect is learnt
-from the target's choices. This module knows neither trees nor models.
+"""Lookup guesses with acceptance probabilities, which grow with the length of the repeated suffix, and whether a draft
+model would pay beside them.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""Pauses of suffix lookup: a text that does not repeat itself is searched in few rounds, since each search takes time.
-
-This module knows neither texts nor trees.
-"""
+"""Pauses of suffix lookup: a text that does not repeat itself is rarely searched, since a search takes time."""
 
 SEARCH_S = 0.00015
 """About the seconds of a search and its decision; lookups pause while they add fewer tokens than the text commits in

@@ -1,9 +1,6 @@
-"""Loss limit: the price of one second in tokens, the credit for drafting at a loss, and the schedule of probes.
-
-A text starts with a credit in tokens. A round's gain or loss, compared with plain decoding, is added to the credit.
-Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
-measure acceptance, decides whether credit is granted again. This module knows probabilities and costs, but neither
-trees nor clocks.
+"""The price of a second in tokens, the credit for drafting at a loss, and probes. A text starts with a credit, to which
+each round's gain over plain decoding is added. Without credit, or after poor guesses, rounds are plain; an occasional
+probe, which drafts to measure acceptance, decides whether credit is granted again.
 """
 
 from itertools import islice

@@ -1,9 +1,6 @@
-"""Planned sizes of rounds, chosen before drafting, and the expected number of accepted tokens for each size.
-
-One CUDA graph drafts a tree of a fixed depth, and another graph verifies a fixed number of the tree's most probable
-nodes. The depth and the number of nodes come from a small grid, since each further size would need further graphs. Each
-round also shows how many tokens every smaller size would have accepted. For a larger size, the estimate is slightly
-above the estimate for the observed size. This module knows neither times nor models.
+"""Sizes of rounds that are planned before drafting, from a small grid, since each needs its own CUDA graphs, and their
+expected tokens. Each round also shows what every smaller size would have accepted; a larger one is estimated slightly
+higher.
 """
 
 from bisect import bisect_right

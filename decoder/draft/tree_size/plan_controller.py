@@ -1,8 +1,5 @@
-"""Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
-
-A graph drafts all levels at once, so each round's size is chosen in advance from a grid. The choice depends on the
-times and accepted tokens of earlier rounds. A probe is one or two rounds with a small draft. The size of a round is
-chosen before the result of the previous round is known.
+"""Tree size of `auto` with CUDA graphs, which draft all levels at once: chosen before drafting, and before the previous
+round's result is known. A probe is one or two rounds with a small draft.
 """
 
 from collections.abc import Sequence
