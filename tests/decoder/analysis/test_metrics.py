@@ -177,7 +177,13 @@ def test_a_method_that_never_drafts_has_no_acceptance() -> None:
 
 def test_what_a_method_cannot_know_stays_unknown() -> None:
     run = msgspec.structs.replace(RUN, methods={"hf": {}})
-    unknown = {"draft_s": None, "verify_s": None, "commit_s": None, "target_forwards": None, "draft_forwards": None}
+    unknown: dict[str, Any] = {
+        "draft_s": None,
+        "verify_s": None,
+        "commit_s": None,
+        "target_forwards": None,
+        "draft_forwards": None,
+    }
     found = fold([run, a_round("hf", committed=[1, 2], **unknown)]).figures()["hf"]
     keys = ("drafted", "accepted", "path_length", "acceptance_rate", "depth_acceptance", "target_forwards")
     assert {key: getattr(found, key) for key in (*keys, "draft_s", "host_s")} == dict.fromkeys(

@@ -64,7 +64,7 @@ class Bench:
 def bench(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A paused run with the fake clock."""
     made = Bench(tiny_models)
-    for module in ("system.device", "run.race", "session.steering"):
+    for module in ("system.device", "run.race", "run.lane", "run.pace", "session.steering"):
         monkeypatch.setattr(f"decoder.{module}.time", made)
     made.steering.paused = True
     return made
