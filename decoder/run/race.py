@@ -25,8 +25,7 @@ from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from decoder.run.fitting import Fed, encoded
 from decoder.run.lane import Clock, Lane
-from decoder.run.pace import Pace
-from decoder.run.resampling import Resampling
+from decoder.run.steered import Pace, Resampling
 from decoder.sampling.settings import Schedule
 from decoder.session.steering import Steering
 from decoder.system.cpu_threads import quick_switches

@@ -18,6 +18,7 @@ from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
+from decoder.methods.streaming import Streaming
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 
@@ -320,6 +321,12 @@ REFUSED: dict[str, Callable[[], object]] = {
     "tau is 1.1; give": lambda: Fixed(tau=1.1),
     "n_max is 0; give 1 or more": lambda: Fixed(n_max=0),
     "K is 0; give 1 or more": lambda: Linear(0),
+    "the best-first tree's depth is 0; give 1 or more": lambda: BestFirst(8, 0),
+    "n_max is 5000; give 4096 or less": lambda: BestFirst(5000, 5),
+    "streaming has -1 sinks; give 0 to 64": lambda: Streaming(sinks=-1),
+    "streaming has 65 sinks; give 0 to 64": lambda: Streaming(sinks=65),
+    "streaming's window is 32 tokens; give 33 or more": lambda: Streaming(window=32),
+    "streaming's window is 40 tokens; give 41 or more": lambda: Streaming(window=40, k=40),
     "no method was named": lambda: RunConfig(()),
     "methods contains ar more than once": lambda: RunConfig(("ar", "dynatree", "ar")),
     "max_new_tokens is 0; give 1 or more": lambda: RunConfig(max_new_tokens=0),

@@ -169,7 +169,7 @@ def test_a_checkpoint_that_is_broken_is_refused_in_one_sentence(
     pair = tiny_models.pair(family)
     broken = shutil.copytree(pair.target, tmp_path / "broken")
     change(broken)
-    with pytest.raises(ModelError, match=why) as refusal:
+    with pytest.raises(ModelError, match=why or None) as refusal:
         load(broken, pair.draft)
     assert one_sentence(refusal)
     assert refusal.value.exit_code == 3

@@ -16,7 +16,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.text import Pieces, TextStream
 from decoder.run.lane import Clock, Lane
-from decoder.run.pace import Pace
+from decoder.run.steered import Pace
 from decoder.session.cuda_graph import capture_guard as capturable
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph import verify
