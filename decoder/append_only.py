@@ -1,8 +1,5 @@
-"""Append-only sequences, shared by successive states.
-
-A state is computed from the previous state and an event. If every state copied the sequence, a run would take quadratic
-time. So each state has only a view: a reference to a shared list, and a length. This module knows nothing about the
-items.
+"""Append-only sequences, shared by successive states: each has only a reference to a shared list and a length, since
+copies would make a run quadratic.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,7 +9,7 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """A view of the first items of a shared list. The list may have more items, which other views have appended."""
+    """The shared list may have more items, which other views have appended."""
 
     __slots__ = ("_items", "_length")
 
@@ -21,9 +18,7 @@ class SharedList(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def plus(self, more: Iterable[T]) -> "SharedList[T]":
-        """This sequence with the items `more` at its end. The list is copied only if another view has already extended
-        it.
-        """
+        """With `more` at its end; the list is copied only if another view has already extended it."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
         longer: SharedList[T] = SharedList.__new__(SharedList)
@@ -31,13 +26,12 @@ class SharedList(Sequence[T], Generic[T]):
         return longer
 
     def begins_with(self, other: "SharedList[T]") -> bool:
-        """Whether this sequence begins with the other one; no items are compared if both are views of the same list."""
+        """No items are compared if both are views of the same list."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
 
     def continues(self, other: "SharedList[T]") -> bool:
-        """Whether this sequence and the other one are views of the same list."""
         return self._items is other._items  # noqa: SLF001 - another instance of the same class
 
     def __len__(self) -> int:
@@ -70,7 +64,7 @@ class SharedList(Sequence[T], Generic[T]):
 
 
 class TokenLog:
-    """Tokens of a text, and the number of distinct 8-grams in the text, counted incrementally."""
+    """Tokens of a text, and its number of distinct 8-grams, counted incrementally."""
 
     __slots__ = ("_first_at", "distinct", "tokens")
 
@@ -80,15 +74,14 @@ class TokenLog:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         self._first_at: dict[tuple[int, ...], int] = {}
-        """Position of the first occurrence of each 8-gram. Longer texts that begin with this text use the same dict."""
+        """Of each 8-gram; longer texts that begin with this one use the same dict."""
 
     @property
     def runs(self) -> int:
-        """Number of 8-grams, repeated ones included."""
+        """With repeated ones."""
         return max(0, len(self.tokens) - self.RUN + 1)
 
     def plus(self, more: Sequence[int]) -> "TokenLog":
-        """This text with the tokens `more` at its end."""
         longer = TokenLog()
         longer.tokens = self.tokens.plus(more)
         branched = not longer.tokens.continues(self.tokens)

@@ -1,7 +1,5 @@
-"""Engine: a pair of models, with the costs and acceptance probabilities that were measured for this pair. All texts
-share these measurements.
-
-Only this module knows whether rounds are driven by the host or by CUDA graphs.
+"""A pair of models, with the costs and acceptance probabilities that all its texts share. Only this module knows
+whether rounds are driven by the host or by CUDA graphs.
 """
 
 import functools
@@ -41,44 +39,33 @@ class Engine:
 
     pair: Pair
     exact: bool = False
-    """Whether the target is batch-invariant, so that every method generates exactly the text of `ar`."""
+    """Whether the target is batch-invariant, so that every method writes exactly the text of `ar`."""
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
-    """Slots (caches and CUDA graphs) for texts whose rounds run on the device; None if the device has no CUDA
-    graphs.
-    """
+    """Caches and CUDA graphs for texts whose rounds run on the device; None without CUDA graphs."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """Measured costs of rounds, by length of the text. Each key n is a power of two; the entry's costs are for texts of
-    n / 2 to n - 1 tokens.
-    """
+    """By a power of two n: costs in texts of n / 2 to n - 1 tokens."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """Acceptance model of drafted tokens for greedy decoding."""
+    """Greedy decoding."""
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance model for sampling if the draft knows the target's sampling noise."""
+    """Sampling with a draft that knows the target's noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Acceptance model for sampling if the draft does not know the target's sampling noise."""
+    """Sampling with a draft that does not."""
     scorer: Scorer = field(default_factory=Scorer, compare=False, repr=False)
-    """Copy of the target's module that judges near ties, kept between texts while memory has room."""
+    """Judges near ties; kept between texts while memory has room."""
     draft_knows_noise: bool = True
-    """Whether the growth of draft trees uses probabilities that include the target's sampling noise; False for verifier
-    `nss`.
-    """
+    """False for verifier `nss`."""
     seed: int = 0
-    """Seed of the sampling noise."""
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
-    """Sampling settings for each position of a text."""
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Largest number of torch threads that `settle_threads` may choose; by default torch's number of threads when the
-    engine is created.
-    """
+    """Largest number that `settle_threads` may choose."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Opens a session that decodes with draft trees grown by the rule of `knobs`, or token by token if `knobs` is
-        None. A session with CUDA graphs calls this method too: if its knobs no longer fit the graphs' fixed shapes, it
-        opens another session for the rest of the text.
+        """Without knobs, decodes token by token. A session with CUDA graphs opens another one here if its knobs no
+        longer fit the graphs' shapes.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -103,16 +90,13 @@ class Engine:
         return TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids, pauses)
 
     def prepare(self) -> str:
-        """Does a small part of the work that loading has left for idle time; returns the progress in words, or nothing
-        if nothing is left. Only called while no session is open, by the thread that decodes.
-
-        Raises:
-            LostDeviceError: The device has failed.
+        """Does a part of the work that loading has left for idle time, while no session is open; returns the progress
+        in words, or nothing. Raises LostDeviceError.
         """
         return next(self.slots.pending, "") if self.slots else ""
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
-        """Slots for a text with these knobs; None if the host must drive the text's rounds."""
+        """None if the host must drive the text's rounds."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
@@ -124,15 +108,12 @@ class Engine:
         return self.slots if runs_on_device(self.pair, knobs.rule if knobs else None) else None
 
     def sampled(self, seed: int, sampling: Schedule, *, draft_knows_noise: bool = True) -> "Engine":
-        """The same engine with this seed and these sampling settings."""
         return replace(self, seed=seed, sampling=sampling, draft_knows_noise=draft_knows_noise)
 
     def draft_probabilities(self, noise: GumbelNoise) -> DraftProbabilities:
-        """Probabilities that the growth of draft trees uses, for a text with this sampling noise."""
         return noise if self.draft_knows_noise else DraftProbabilities(self.sampling)
 
     def gumbel_noise(self) -> GumbelNoise:
-        """Sampling noise of a new text."""
         return GumbelNoise(self.seed, self.sampling, self.pair.vocabulary, self.pair.target.device)
 
     @property
@@ -142,18 +123,15 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """Costs of rounds in a text of about `rows` tokens. All lengths between two successive powers of two share one
-        measurement.
-        """
+        """All lengths between two powers of two share one measurement."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measure_costs(self.pair, rows)
         return self.costs[size]
 
     def settle_threads(self) -> None:
-        """Chooses torch's number of threads on a CPU, by a trial under the machine's current load.
-
-        With batch-invariant passes, the number of threads is not changed, since the sizes of these passes depend on it.
+        """On a CPU, by a trial under the machine's present load; not for batch-invariant passes, whose sizes depend on
+        it.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -162,11 +140,8 @@ class Engine:
             self.costs.clear()
 
     def batch_invariant(self) -> "Engine":
-        """The same engine with a batch-invariant target (`--exact`); the costs of rounds are measured again.
-
-        Raises:
-            ConfigError: The target's dtype is float64.
-            PairError: The target has no batch-invariant form.
+        """For `--exact`; costs are measured again. Raises ConfigError for float64, PairError if the target has no such
+        form.
         """
         refuse_float64(self.pair.target.dtype)
         target = self.pair.target.exact()
@@ -174,11 +149,11 @@ class Engine:
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":
-        """The same engine with the fastest form of its target; the costs of rounds are measured again."""
+        """With the fastest form of its target; costs are measured again."""
         return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
 
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """Runs one forward pass, which the caller times. It has about as many rows as the verification of a small tree."""
+    """A pass of about as many rows as the verification of a small tree, which the caller times."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Number of characters above which a value in an error line is shortened."""
+"""Characters above which a value in an error line is shortened."""
 LONGEST_REASON = 400
-"""Number of characters above which the reason that another library gives is shortened."""
+"""The same for the reason that another library gives."""
 LONGEST_MESSAGE = 2000
-"""Number of characters above which a whole message is shortened, whatever it quotes."""
+"""The same for a whole message."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 _UNFINISHED = re.compile(r"([:,;]|\b(or|and|of|to|from|with))$")
@@ -20,12 +20,12 @@ _UNFINISHED = re.compile(r"([:,;]|\b(or|and|of|to|from|with))$")
 
 
 class DecoderError(Exception):
-    """An error whose message is one line for the user: the given value, the reason for the failure and a remedy."""
+    """One line for the user: the given value, the reason for the failure and a remedy."""
 
     exit_code: ClassVar[int] = 2
 
     def __init__(self, message: str, *about: str) -> None:
-        """Stores the message, and the names of the options that the message concerns, such as draft_dtype."""
+        """`about` names the options that the message concerns, such as draft_dtype."""
         super().__init__(_cut(message, LONGEST_MESSAGE))
         self.about = about
 
@@ -65,7 +65,7 @@ _REMEDIES = {
 
 
 def of_system(error: BaseException) -> DecoderError | None:
-    """A limit of the system that any part of the program may meet, with its remedy; None for any other error."""
+    """A limit of the system that any part of the program may meet, with its remedy."""
     if not isinstance(error, OSError) or error.errno not in _REMEDIES:
         return None
     return ConfigError(_REMEDIES[error.errno].format(error.strerror))
@@ -75,13 +75,13 @@ class LogitsError(ModelError):
     """The target has computed logits from which no token can be chosen: NaN, plus infinity, or no finite logit."""
 
     def __init__(self, when: str = "", precision: str = "") -> None:
-        """Names the round, for example round 3, and the dtype; without arguments, they are not known yet."""
+        """The round, for example round 3, and the dtype; both may not be known yet."""
         where, computed = f" in {when}" * bool(when), f", computed in {precision}" * bool(precision)
         super().__init__(f"the target's logits{where} are NaN or infinite{computed}; {_wider(precision)}")
 
 
 def _wider(precision: str) -> str:
-    """Remedy for logits that are not finite in this dtype."""
+    """Remedy for logits that are not finite."""
     if precision == "float16":
         return "choose --dtype bfloat16 or float32, whose range is larger"
     if precision == "bfloat16":
@@ -104,7 +104,7 @@ class LostRankError(DeviceError):
 
 
 def not_importable(error: ImportError | OSError) -> ModelError:
-    """Error to raise in place of an import error: a package is missing or broken, or cannot run on this machine."""
+    """In place of an import error: a package is missing or broken, or cannot run on this machine."""
     why, remedy = with_short_quotes(str(error)), "reinstall dynatui, or run dynatui doctor"
     if lacks_temporary_folder(error):
         why, remedy = "no folder for temporary files is writable", "set TMPDIR to a writable folder"
@@ -117,14 +117,14 @@ def lacks_temporary_folder(error: Exception) -> bool:
 
 
 def shortened(value: object) -> str:
-    """Text of a user's value for an error line. A long text is cut in the middle, so that the remedy stays visible."""
+    """Cut in the middle, so that the remedy stays visible."""
     if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # Python refuses to format very large numbers
         return f"a number of {math.ceil(value.bit_length() * math.log10(2))} digits"
     return _cut(str(value), LONGEST_QUOTE)
 
 
 def quoted(value: object) -> str:
-    """The shortened `repr` of a user's value; text is in quotes, so that it cannot be mistaken for a number."""
+    """Text is in quotes, so that it cannot be mistaken for a number."""
     if isinstance(value, int):
         return shortened(value)
     try:
@@ -134,14 +134,12 @@ def quoted(value: object) -> str:
 
 
 def with_short_quotes(message: str) -> str:
-    """Another library's message, in which long quotations and long words are shortened."""
+    """Of another library: long quotations and long words are shortened."""
     return _LONG_QUOTE.sub(lambda match: shortened(match[0]), message)
 
 
 def first_line(error: BaseException) -> str:
-    """First line of an error's message. Where a line ends within a sentence, the next one is appended. A final full
-    stop, colon or comma is removed.
-    """
+    """With the next line where it ends within a sentence, and without a final full stop, colon or comma."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     complete = next((place for place, line in enumerate(lines, 1) if not _UNFINISHED.search(line)), len(lines))
     reason = with_short_quotes(" ".join(lines[:complete]).rstrip(".:,;"))
@@ -149,29 +147,24 @@ def first_line(error: BaseException) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """An error's message in one line. Each run of spaces and line ends becomes one space, since the message may quote
-    names from a file, and these may contain line ends; for the same reason, a long message is shortened.
-    """
+    """Without line ends, which names quoted from a file may contain; shortened if it is long."""
     return _cut(with_short_quotes(" ".join(str(error).split())), LONGEST_REASON)
 
 
 def _cut(text: str, most: int) -> str:
-    """A text; if it has more than `most` characters, its middle is left out."""
     half = most // 2
     return text if len(text) <= most else f"{text[:half]}…{text[-half:]}"
 
 
 def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError if `holds` is False; the error has this message and concerns the options `about`."""
+    """Raises ConfigError, which concerns the options `about`."""
     if not holds:
         raise ConfigError(message, *about)
 
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Context manager that adds the names `options` to a `DecoderError` raised inside it, unless the error already
-    names options.
-    """
+    """Adds the names `options` to a `DecoderError` that names none."""
     try:
         yield
     except DecoderError as error:

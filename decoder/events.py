@@ -18,21 +18,17 @@ from decoder.knobs import KnobName
 SCHEMA = 3
 
 Limit: TypeAlias = str
-"""Name of what limited a tree's growth: the name of a knob, or one of `OTHER_LIMITS`."""
+"""Name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
-"""The limit `max_new_tokens`: another level of the tree would exceed the text's maximum length."""
+"""Another level would exceed `max_new_tokens`."""
 LOST: Limit = "draft's NaN"
-"""The draft's logits after a node are NaN or infinite, so the draft could propose no child of the node."""
+"""The draft's logits after a node are not finite, so that it has no children."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH, LOST))
-"""Limits other than knobs: the cost of further nodes, the models' context length, the text's maximum length, and logits
-of the draft that are not finite.
-"""
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""Origin of a node: the text (root), the draft model, or suffix lookup in the text."""
+"""The text, the draft model, or suffix lookup in the text."""
 
 Reason: TypeAlias = Literal["machine busy", "warming up", "too few rounds"]
-"""Why there is no speed-up."""
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0)]
@@ -40,11 +36,9 @@ SomeSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 
 
 TRANSLATED = "draft translated through text"
-"""Part of `Run.path_reason` in runs whose draft does not share the target's tokenizer."""
+"""Part of `Run.path_reason` if the draft does not share the target's tokenizer."""
 MOST_NAMED = 2
-"""Largest number of devices that are listed one by one. If there are more, only the first and the last device are
-written, as a range, since torchrun numbers a machine's devices without gaps.
-"""
+"""Of more devices only the first and the last are written, since torchrun numbers a machine's devices without gaps."""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -57,11 +51,11 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     target_read_s: SomeSeconds
-    """Seconds that a pass of the target needs to read the weights, and the keys and values of the prompt."""
+    """To read the weights, and the keys and values of the prompt."""
     target_row_s: Seconds = 0.0
-    """Seconds that the target's arithmetic for one row needs; 0 if the device's peak rate is unknown."""
+    """Arithmetic for one row; 0 if the device's peak rate is unknown."""
     draft_pass_s: Seconds = 0.0
-    """Seconds of a draft pass of one row; 0 if no model drafts, or if its size is unknown."""
+    """Of one row; 0 if no model drafts, or if its size is unknown."""
 
 
 class Run(Base, tag="run", frozen=True, kw_only=True):
@@ -70,77 +64,67 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     schema: int = SCHEMA
     version: str
     started_at: str
-    """Start time, UTC, ISO 8601."""
+    """UTC, ISO 8601."""
     target: str
     draft: str
     device: str
     dtype: str
-    """Dtype of the target."""
     draft_dtype: str = ""
-    """Dtype of the draft; empty in older recordings, in which the draft has the target's dtype."""
+    """Empty in older recordings: the target's."""
     exact: bool = False
-    """Whether decoding is batch-invariant, so that a token's logits are bit-identical in all methods except `hf`."""
+    """Whether a token's logits are bit-identical in all methods except `hf`."""
     path: str = ""
-    """Decoding path of rounds: cuda graphs, static module or host (see `decoder.run.decoding_path`); empty in older
-    recordings.
-    """
+    """As in `decoder.run.decoding_path`; empty in older recordings."""
     path_reason: str = ""
-    """Reason why no faster decoding path was possible. If `path` is the fastest path, this text describes instead how
-    each model's forward passes are computed.
-    """
+    """Why no faster path was possible; for the fastest, how each model's passes are computed."""
     ranks: list[str] = []
-    """Device of each tensor-parallel process of the target; empty if the target runs in a single process."""
+    """Device of each tensor-parallel process of the target, if there are several."""
     seed: int
     temperature: float = 0.0
-    """Sampling temperature; 0 is greedy."""
+    """Zero is greedy."""
     top_k: Count = 0
-    """Number of most probable tokens from which a token is sampled; 0 stands for all tokens."""
+    """Zero stands for all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
-    """Name of the verifier, which decides which drafted tokens are accepted."""
     drafting: str = "tree"
-    """How trees are drafted; see `decoder.verify.names.Drafting`."""
+    """See `decoder.verify.names.Drafting`."""
     prompt: str
     category: str | msgspec.UnsetType = msgspec.UNSET
-    """Category of the prompt in its file; absent if it has none."""
+    """Of the prompt in its file."""
     prompt_tokens: list[Count]
     repeated_start: str | msgspec.UnsetType = msgspec.UNSET
-    """Special tokens, usually BOS, as text, that the prompt itself begins with and that were therefore not added again;
-    absent if there are none.
-    """
+    """Special tokens, usually BOS, that the prompt itself begins with and that were therefore not added again."""
     prompt_number: Count = 0
-    """Number of the prompt in its session, from 1; 0 if unknown."""
+    """In its session, from 1; 0 if unknown."""
     prompt_count: Count = 0
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
-    """All parameters of each method; keys are the names of the methods, in the order of the race."""
+    """All parameters of each method, in the order of the race."""
     expected: Expected | msgspec.UnsetType = msgspec.UNSET
-    """Lower bounds of the times of passes; absent if unknown, and in runs without a screen."""
+    """Absent if unknown, and in runs without a screen."""
 
     @property
     def start_words(self) -> str:
-        """Sentence about special tokens that were not added to the prompt; empty if there are none."""
+        """About special tokens that were not added to the prompt; empty if there are none."""
         start = self.repeated_start
         return f"the prompt itself begins with {start}, which is read once" if start else ""
 
     @property
     def place(self) -> str:
-        """Device of the target in words; for a tensor-parallel target, the number of processes and their devices."""
         return place(self.device, self.ranks)
 
     @property
     def translated(self) -> bool:
-        """Whether the draft's guesses are translated through text, since target and draft have different tokenizers."""
         return TRANSLATED in self.path_reason
 
     @property
     def arithmetic(self) -> str:
-        """Dtype of the target, the word "exact" if decoding is batch-invariant, and the draft's dtype if it differs."""
+        """For example: float32 exact, draft bfloat16."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """Device of a target in words; for a tensor-parallel target, the number of its processes and their devices."""
+    """For a tensor-parallel target, the number of its processes and their devices."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -149,7 +133,6 @@ def place(device: str, ranks: Sequence[str]) -> str:
 
 
 def arithmetic(dtype: str, draft_dtype: str, *, exact: bool = False) -> str:
-    """Dtypes of a pair in words, for example: float32 exact, draft bfloat16."""
     own = f", draft {draft_dtype}" if draft_dtype not in ("", dtype) else ""
     return f"{dtype}{' exact' * exact}{own}"
 
@@ -173,17 +156,14 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Statistics of the tokens sampled after one node that the verification reached."""
 
     count: Count
-    """Number of sampled tokens, including repeated ones."""
+    """With repeated ones."""
     accepted: bool
-    """Whether one of the sampled tokens was accepted, so that the accepted path continues."""
     l1: float
-    """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
+    """Between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Probability that the run's verifier accepts one of `count` sampled tokens, averaged over all possible samples;
-    None for verifiers that accept or reject whole paths.
-    """
+    """Of one of `count` sampled tokens, over all possible samples; None for verifiers of whole paths."""
     bound: float
-    """alpha*: upper bound on the acceptance probability of every lossless verifier."""
+    """The bound alpha* of every lossless verifier."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -199,16 +179,15 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     surprise_variance: float
     """Sum of the variances of -ln p(y)."""
     top1: float
-    """Sum of [y is the most probable token] - max p, where [...] is 1 if the statement is true, and 0 otherwise."""
+    """Sum of [y is the most probable token] - max p."""
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Sampled trees: expected number of committed tokens, given the tree; None if an end-of-text token cut the round.
-    """
+    """Sampled trees: given the tree; None if an end-of-text token cut the round."""
     reach: list[float] = []
-    """Sampled trees: acceptance probability of each node, given the tree; 1 for the root."""
+    """Sampled trees: acceptance probability of each node, given the tree."""
     path: list[Draws] = []
-    """Sampled trees: statistics for the root and each accepted node after which tokens were sampled, in path order."""
+    """Sampled trees: the root and each accepted node after which tokens were sampled."""
 
 
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
@@ -221,13 +200,13 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
 
     method: str
     round: Count
-    """Number of the round in its method, from 0."""
+    """In its method, from 0."""
     position: Count
-    """Number of tokens that the method had generated before this round."""
+    """Tokens that the method had generated before."""
     t: Seconds
-    """Decode time of this method at the end of the round, in seconds, without prefill."""
+    """Decode time of this method at the end of the round, without prefill."""
     wall_s: Seconds
-    """Seconds since the event `run`, pauses included."""
+    """Since the event `run`, pauses included."""
     draft_s: float | None
     verify_s: float | None
     commit_s: float | None
@@ -237,43 +216,36 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Log-probability of each node, as used by the growth rule; 0.0 for a root that is already committed. In greedy
-    decoding it is the draft's log q(token | path to its parent), sharpened by the exponent `sharpness` of adaptive
-    trees. In sampling it is the estimated log-probability that the target chooses the token, given the position's
-    sampling noise. The method `auto` uses its learnt acceptance probability in both.
+    """Of each node, as used by the growth rule; 0.0 for a committed root. Greedy: the draft's log q(token | path),
+    sharpened by the exponent `sharpness` of adaptive trees. Sampling: the estimated log-probability that the target
+    chooses the token, given the position's noise. The method `auto` uses its learnt acceptance probability in both.
     """
     draft_logprobs: list[float] = []
-    """The draft's log q(token | path to its parent), without exponent, temperature and noise; empty if `logprobs` are
-    equal to it.
-    """
+    """The draft's log q(token | path) as it is; empty if equal to `logprobs`."""
     pieces: list[str]
     accepted: list[Count]
-    """Accepted drafted nodes in path order."""
+    """In path order."""
     committed: list[Count]
-    """Committed tokens: the tokens of the accepted nodes, then the bonus token. If end-of-text or the length limit cuts
-    the committed tokens, tree and accepted nodes are cut too (`decoder.run.text_end`). For method `hf`, all tokens that
-    transformers delivered at once."""
+    """The tokens of the accepted nodes, then the bonus token; cut at the end of the text, with the tree
+    (`decoder.run.text_end`). For method `hf`, all tokens that transformers delivered at once.
+    """
     text: str
-    """Text of the committed tokens; a character that consists of several tokens appears in the round that
-    completes it.
-    """
+    """A character of several tokens appears in the round that completes it."""
     shape: tuple[Count, Count, Count] | None = None
-    """Sampled trees: shape (K, L1, L2) of the tree: K rollouts of L2 tokens, which begin after a path of L1 tokens."""
+    """Sampled trees: K rollouts of L2 tokens, after a path of L1 tokens."""
     drawn: list[Count] = []
-    """Sampled trees: how many times each node was sampled; 1 for the root."""
+    """Sampled trees: how often each node was sampled; 1 for the root."""
     origins: list[Origin] = []
-    """Origin of each node, in trees of method `auto` with suffix lookup; empty if the draft proposed all nodes except
-    the root.
-    """
+    """In trees of `auto` with suffix lookup."""
     verification: Verification | None = None
-    """Statistics of a sampled round that the host drives; None for other rounds."""
+    """Of a sampled round that the host drives."""
     limited_by: Limit | None = None
-    """The limit that prevented children of the tree's most probable leaf; None for a method without a tree."""
+    """The limit of the tree's most probable leaf."""
     stalled_s: Seconds | None = None
-    """Seconds lost while threads waited for a processor or the process was stopped; None if negligible."""
+    """While threads waited for a processor or the process was stopped; None if negligible."""
     waited_s: Seconds | None = None
-    """Seconds that threads waited for a processor, summed over the threads, in this round and in rounds before it that
-    were too short for a reading; None if there was no wait or no reading.
+    """Of threads for a processor, summed over threads, with earlier rounds that were too short for a reading; None
+    without a wait or a reading.
     """
 
     def __post_init__(self) -> None:
@@ -302,9 +274,8 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Serial number of the user's knob change, counted from 1 in each run. If a change affects several methods, their
-    events have the same number. The number is 0 for changes by the history rule, and for all changes in older
-    recordings.
+    """Of the user's change, from 1 in each run, the same in all methods; 0 for changes by the history rule, and in
+    older recordings.
     """
 
 
@@ -320,38 +291,94 @@ class End(Base, tag="end", frozen=True, kw_only=True):
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All figures of one method in one run, as defined in `decoder.analysis.metrics`; an unknown figure is None."""
 
-    rounds: int = 0
-    drafted: int | None = 0
-    accepted: int | None = 0
-    committed: int = 0
-    target_forwards: int | None = 0
-    draft_forwards: int | None = 0
-    tokens_per_round: float | None = None
-    path_length: float | None = None
-    acceptance_rate: float | None = None
-    depth_acceptance: float | None = None
-    decode_s: float = 0.0
-    tokens_per_second: float | None = None
-    prefill_s: float | None = None
-    ttft_s: float | None = None
-    tpot_s: float | None = None
-    draft_s: float | None = 0.0
-    verify_s: float | None = 0.0
-    commit_s: float | None = 0.0
-    host_s: float | None = 0.0
-    speedup: float | None = None
-    speedup_low: float | None = None
-    speedup_high: float | None = None
-    speedup_reason: Reason | None = None
-    stalled_rounds: int = 0
-    left_out_rounds: int = 0
-    left_out_s: float = 0.0
-    identical_to_ar: bool | None = None
-    first_difference: int | None = None
-    near_tie: bool | None = None
-    first_difference_gap: float | None = None
-    peak_bytes: int | None = None
-    distinct_8grams: float | None = None
+    # Each type is followed by the figure's label, its formula in words, and its names in other engines.
+
+    rounds: Annotated[int, "rounds", "target verifications", "num_drafts (vLLM)"] = 0
+    drafted: Annotated[
+        int | None, "drafted", "drafted nodes that were verified", "num_draft_tokens (vLLM), draft_n (llama.cpp)"
+    ] = 0
+    accepted: Annotated[
+        int | None,
+        "accepted",
+        "drafted nodes that were accepted",
+        "num_accepted_tokens (vLLM), draft_n_accepted (llama.cpp)",
+    ] = 0
+    committed: Annotated[int, "committed", "tokens that became text"] = 0
+    target_forwards: Annotated[int | None, "target forwards", "forward passes of the target, prompt excluded"] = 0
+    draft_forwards: Annotated[int | None, "draft forwards", "forward passes of the draft, prompt excluded"] = 0
+    tokens_per_round: Annotated[
+        float | None,
+        "L-bar",
+        "committed / rounds",
+        "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
+    ] = None
+    path_length: Annotated[float | None, "l-bar", "accepted / rounds, without the bonus token"] = None
+    acceptance_rate: Annotated[
+        float | None, "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"
+    ] = None
+    depth_acceptance: Annotated[
+        float | None, "depth acceptance", "accepted depth / depth of the tree, averaged over rounds"
+    ] = None
+    decode_s: Annotated[float, "decode s", "time this method spent decoding, prompt excluded"] = 0.0
+    tokens_per_second: Annotated[float | None, "tokens/s", "committed / decode_s, stalled rounds left out"] = None
+    prefill_s: Annotated[float | None, "prefill s", "time to read the prompt"] = None
+    ttft_s: Annotated[float | None, "TTFT s", "prefill_s + first round", "time to first token"] = None
+    tpot_s: Annotated[
+        float | None, "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"
+    ] = None
+    draft_s: Annotated[float | None, "draft s", "time spent drafting"] = 0.0
+    verify_s: Annotated[float | None, "verify s", "time spent in passes of the target"] = 0.0
+    commit_s: Annotated[float | None, "commit s", "time spent accepting nodes and moving keys and values"] = 0.0
+    host_s: Annotated[float | None, "host s", "decode_s - draft_s - verify_s - commit_s"] = 0.0
+    speedup: Annotated[
+        float | None,
+        "speed-up",
+        "tokens_per_second / tokens_per_second of ar while both decode, stalled rounds left out",
+    ] = None
+    speedup_low: Annotated[
+        float | None,
+        "speed-up, low",
+        "lower end of the 95 % interval of the speed-up, from the turns of the run",
+    ] = None
+    speedup_high: Annotated[float | None, "speed-up, high", "upper end of the 95 % interval of the speed-up"] = None
+    speedup_reason: Annotated[
+        Reason | None,
+        "no speed-up",
+        "machine busy: threads waited for a processor in more than a tenth of the time, too many rounds stalled to "
+        "leave them out, or times of equal passes differ much; warming up: fewer than 30 tokens; too few rounds: the "
+        "interval is still wide before 20 turns",
+    ] = None
+    stalled_rounds: Annotated[
+        int,
+        "stalled rounds",
+        "rounds that lost at least 30 ms, and at least a third of their time, while waiting for a processor or stopped",
+    ] = 0
+    left_out_rounds: Annotated[
+        int,
+        "left out",
+        "stalled rounds excluded from rates; if many rounds stalled, only those that lost the most time are excluded",
+    ] = 0
+    left_out_s: Annotated[float, "left out s", "time of the rounds left out"] = 0.0
+    identical_to_ar: Annotated[
+        bool | None, "same as ar", "whether tokens equal those of ar up to the end of the shorter text"
+    ] = None
+    first_difference: Annotated[int | None, "first difference", "index of the first token that differs from ar"] = None
+    near_tie: Annotated[
+        bool | None,
+        "near tie",
+        "whether the float32 logits of the two tokens at the first difference differ by at most twice the logit error",
+    ] = None
+    first_difference_gap: Annotated[
+        float | None,
+        "logit gap",
+        "float32 logits of the two tokens at the first difference: the higher minus the lower",
+    ] = None
+    peak_bytes: Annotated[int | None, "peak bytes", "largest memory in use"] = None
+    distinct_8grams: Annotated[
+        float | None,
+        "distinct 8-grams",
+        "share of the text's 8-grams that are distinct; if a text repeats itself, this share is low and L-bar is high",
+    ] = None
 
 
 class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True):
@@ -359,9 +386,7 @@ class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []
-    """Peak memory so far of each tensor-parallel process of the target, in bytes; empty if the target runs in a single
-    process.
-    """
+    """So far, of each tensor-parallel process of the target, if there are several."""
 
 
 Event: TypeAlias = Run | Start | Round | Knob | End | Summary
@@ -381,11 +406,7 @@ _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 
 
 def encode(event: Base) -> bytes:
-    """Encodes an event as one line of JSON that is safe to print; the line ends with a newline.
-
-    Raises:
-        ValueError: A number is NaN or infinite, which JSON cannot say: what cannot be known must be None.
-    """
+    """One line, safe to print. Raises ValueError if a number is NaN or infinite: what is unknown must be None."""
     if not _is_finite(event):
         raise ValueError(f"an event has a number that is not finite: {event}")
     line = _encoder.encode(event).decode()
@@ -393,7 +414,7 @@ def encode(event: Base) -> bytes:
 
 
 def _is_finite(value: object) -> bool:
-    """Whether an event or a part of it has neither NaN nor infinity; a list has elements of one type."""
+    """A list has elements of one type."""
     match value:
         case float():
             return math.isfinite(value)
@@ -410,11 +431,7 @@ def _is_finite(value: object) -> bool:
 
 
 def decode_line(line: bytes, number: int) -> Event:
-    """Decodes the event on line `number`, counted from 1.
-
-    Raises:
-        RecordingError: The line is not an event of this schema; the message names the line number.
-    """
+    """Lines count from 1. Raises RecordingError, with the number, if the line is not an event of this schema."""
     try:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
@@ -431,7 +448,6 @@ def decode_line(line: bytes, number: int) -> Event:
 
 
 def json_schema() -> dict[str, Any]:
-    """JSON Schema of a line of a recording."""
     return msgspec.json.schema(Event)
 
 
@@ -447,10 +463,9 @@ class Upgrade:
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
-        """Current name of each renamed method; the key is the method's name in the recording."""
+        """Current names of renamed methods."""
 
     def event(self, event: Event) -> Event:
-        """Converts one event to the current schema."""
         if isinstance(event, Run):
             return self._run(event)
         if isinstance(event, Summary):
@@ -479,5 +494,5 @@ def _is_automatic(parameters: Mapping[str, Any]) -> bool:
 
 
 def _parameters(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Parameters of a method in the current schema, in which `auto` has no `n_max` and no `selection`."""
+    """In the current schema, `auto` has no `n_max` and no `selection`."""
     return {name: value for name, value in given.items() if method != "auto" or name not in ("n_max", "selection")}

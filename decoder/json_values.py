@@ -1,16 +1,13 @@
-"""The numbers and texts in decoded JSON, for checks of what files hold beside the fields that have a type of their own.
-
-JSON limits neither the digits of a number nor the length of a text. Knows no file and no format.
-"""
+"""Numbers and texts in decoded JSON, which limits neither digits nor lengths."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 LARGEST = 2**64
-"""Largest absolute value of a number in a file; sums and squares of such numbers stay finite."""
+"""Sums and squares of such numbers stay finite."""
 
 
 def leaves(value: object) -> Iterator[object]:
-    """All keys of tables, and all values that are neither list nor table, in no particular order."""
+    """Keys of tables, and values that are neither list nor table, in no particular order."""
     unread = [value]
     while unread:
         value = unread.pop()
@@ -23,6 +20,6 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def too_large(value: object) -> int | float | None:
-    """A number in decoded JSON whose absolute value is above `LARGEST`; None if there is none."""
+    """A number whose absolute value is above `LARGEST`."""
     numbers = (leaf for leaf in leaves(value) if isinstance(leaf, int | float))
     return next((number for number in numbers if not abs(number) <= LARGEST), None)

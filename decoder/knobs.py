@@ -1,7 +1,4 @@
-"""Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values.
-
-This module does not know the parameters of methods, since each parameter set defines its own knobs.
-"""
+"""Knobs: parameters that can be changed during a run, with their bounds, steps, names and formatted values."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -11,104 +8,88 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from decoder.errors import require
 
 KnobName: TypeAlias = str
-"""Name of a knob, as in events and recordings; methods with a knob of the same name share this knob."""
+"""As in events; methods with a knob of the same name share it."""
 RulesName: TypeAlias = str
-"""Name of a parameter set, which is the name of the method that defines the set. Other methods may use the set too."""
+"""Name of a parameter set: that of the method that defines it."""
 
 KNOB_DIGITS = 6
-"""Number of decimals to which values are rounded, so that adding steps does not give values such as
-.9500000000000001.
-"""
+"""Adding steps shall not give values such as .9500000000000001."""
 KNOB_GAP = 0.01
-"""Smallest difference between tau_h and tau_l that knobs allow; also the smallest value of tau_l."""
+"""Least difference between tau_h and tau_l, and least tau_l."""
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Upper bounds of knobs for depth, branching and number of nodes. If a run starts with a value above the bound, this
-value is the knob's bound. `HIGHEST_DEPTH` is also the bound of chain lengths.
+"""Bounds of knobs for nodes, depth (also of chains) and branching; a value above, with which a run starts, is the
+bound.
 """
 MOST = 1 << 12
-"""Upper limit of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
+"""Of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError if an integer in `given` is larger than `MOST`; the error message names the integer by its
-    key.
-    """
+    """Raises ConfigError for an integer above `MOST`, named by its key."""
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less")
 
 
 @dataclass(frozen=True)
 class KnobInfo:
-    """Description of one knob: its parameter, bounds, steps, and texts for the user."""
-
     name: KnobName
     symbol: str
-    """Symbol of the knob in the paper."""
+    """In the paper."""
     meaning: str
-    """Description in plain words, at most 40 characters."""
+    """At most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
-    """Kind of value. The slider of a probability always spans 0 to 1, even if the knob's bounds are narrower."""
+    """The slider of a probability always spans 0 to 1, even if the bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
-    """Function from a parameter set to the knob's lowest and highest value, which may depend on the set's other
-    parameters. The current value is in this range.
-    """
+    """Parameter set -> lowest and highest value; the current value is in this range."""
     step: float = 1
     coarse: float = 4
-    """Size of a large step, taken with the shift key."""
+    """Step with the shift key."""
     turns: str = ""
-    """Name of the knob's parameter, if it differs from the knob's name."""
+    """Name of the parameter, if it differs from the knob's."""
     part: int | None = None
-    """Index of the knob's value within the parameter, if the parameter is a tuple."""
+    """Index within a parameter that is a tuple."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Values of a switch's parameter; keys are the names of the values. The knob's value is an index into this mapping,
-    from 0. Empty for knobs of other kinds.
-    """
+    """Values of a switch's parameter by name; the knob's value is an index."""
     keys: str = ""
-    """The two default keys that lower and raise the value: `[]`, `{}`, `-=`, `()` or `,;`. Empty if the knob has no
-    keys.
-    """
+    """Keys that lower and raise the value: `[]`, `{}`, `-=`, `()` or `,;`; or none."""
     brief: str = ""
-    """Meaning in two words, shown next to the knob's slider."""
+    """In two words, beside the slider."""
     key_help: str = ""
-    """Description of the knob's keys in the key map."""
+    """In the key map."""
 
     @property
     def parameter(self) -> str:
-        """Name of the knob's parameter."""
         return self.turns or self.name
 
     @property
     def integer(self) -> bool:
-        """Whether the knob's values are integers."""
         return self.kind in ("whole", "switch")
 
     @property
     def digits(self) -> int:
-        """Number of decimals of formatted values, and of the values that keys and sliders can set."""
+        """Of formatted values, and of those that keys and sliders can set."""
         if self.integer:
             return 0
         return 2 if self.step >= 1 else 3
 
     def written(self, value: float) -> str:
-        """Formats a value, for example as 0.85, 5.3, 256 or on."""
+        """For example 0.85, 5.3, 256 or on."""
         if self.values:
             return list(self.values)[self._place(value)]
         text = f"{value:.{self.digits}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """The value nearest to `value` among those from `low` to `high` that keys and sliders can set. If they can set
-        no value in this range, the result is `value`, clamped to the range.
-        """
+        """The nearest value in the range that keys and sliders can set; if there is none, `value`, clamped."""
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
         return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
-        """The knob's value for a given value of its parameter; a parameter value from a recording may have any type."""
+        """A parameter from a recording may have any type."""
         if self.part is not None:
             several = isinstance(parameter, list | tuple) and len(parameter) > self.part
             return parameter[self.part] if several else None
@@ -116,9 +97,7 @@ class KnobInfo:
         return places.index(parameter) if parameter in places else parameter
 
     def put(self, value: float, parameter: Any) -> Any:
-        """New value of the knob's parameter after the knob is set to `value`; `parameter` is the parameter's current
-        value.
-        """
+        """The parameter, now `parameter`, after the knob is set to `value`."""
         changed: Any = math.floor(value + 0.5) if self.integer else value
         if self.values:
             return list(self.values.values())[self._place(value)]
@@ -132,56 +111,37 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """A parameter set. The parameters that have knobs can be changed during a run."""
+    """A parameter set; those with knobs can be changed during a run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """Lowest and highest value of each knob, given the other knobs' current values.
-
-        The current value is always within these bounds.
-        """
+        """By knob, given the others' current values; the current value is always within."""
         return {knob.name: knob.ends(self) for knob in self.knobs}
 
     def has(self, name: KnobName) -> bool:
-        """Whether this parameter set has a knob of this name."""
         return any(knob.name == name for knob in self.knobs)
 
     def knob(self, name: KnobName) -> float:
-        """The current value of one knob.
-
-        Raises:
-            ConfigError: No knob has this name.
-        """
+        """Raises ConfigError for an unknown name."""
         bounds(self, name)
         return next(float(knob.value_of(getattr(self, knob.parameter))) for knob in self.knobs if knob.name == name)
 
     def turned(self, name: KnobName, value: float) -> Self:
-        """A copy of these parameters with one knob set to `value`, clamped to the knob's bounds.
-
-        Raises:
-            ConfigError: No knob has this name, or `value` is NaN.
-        """
+        """A copy with `value`, clamped to the knob's bounds. Raises ConfigError for an unknown name or NaN."""
         require(not math.isnan(value), f"{name} cannot be set to NaN; give a number")
         low, high = bounds(self, name)
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The value nearest to `value` among those within the knob's bounds that keys and sliders can set. If they can
-        set no value within the bounds, the result is `value`, clamped to the bounds.
-
-        Raises:
-            ConfigError: No knob has this name.
+        """The nearest value within the bounds that keys and sliders can set; if there is none, `value`, clamped. Raises
+        ConfigError for an unknown name.
         """
         low, high = bounds(self, name)
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """A copy of these parameters with several knobs set at once, since some values are valid only in combination.
-
-        Raises:
-            ConfigError: The values are not valid together.
-        """
+        """At once, since some values are valid only together. Raises ConfigError if they are not."""
         changed: dict[str, Any] = {}
         for knob in self.knobs:
             if knob.name in values:

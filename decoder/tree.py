@@ -1,8 +1,5 @@
-"""The draft tree as parallel arrays, and the queries that many modules need.
-
-This module knows no text and no devices. Node 0 is the root. Nodes are numbered level by level, and within a level in
-the order of their parents. Siblings are numbered by descending draft probability or, in a sampled tree, in the order of
-sampling. A parent's number is always lower than its children's.
+"""The draft tree as parallel arrays. Node 0 is the root. Nodes are numbered level by level, within a level by parent,
+and among siblings by descending draft probability or, in a sampled tree, by the order of sampling.
 """
 
 import math
@@ -18,45 +15,40 @@ if TYPE_CHECKING:
 
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""Origin of a node: root (the text's last token), the draft model, or suffix lookup."""
+"""The text's last token, the draft model, or suffix lookup."""
 
 
 @dataclass
 class Draws:
-    """Tokens that were sampled after one node of a tree."""
+    """Tokens that were sampled after one node."""
 
     row: "Tensor"
-    """Distribution from which the tokens were sampled, shape (V,), on the draft's device."""
+    """Distribution from which they were sampled, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """Child node of each sampled token, in the order of sampling. If a token was sampled twice, its only node is listed
-    twice.
-    """
+    """In the order of sampling; the node of a token that was sampled twice is listed twice."""
 
 
 @dataclass
 class TokenTree:
-    """A draft tree as parallel arrays with one entry for each node."""
+    """Parallel arrays with one entry for each node."""
 
     tokens: list[int]
     parents: list[int] = field(default_factory=lambda: [-1])
-    """Index of each node's parent; -1 for the root."""
     logprobs: list[float] = field(default_factory=lambda: [0.0])
-    """The draft's log-probability of each node's token, given the path from the root to the node's parent."""
+    """Given the path to the node's parent."""
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
-    """Sum of `logprobs` from the root to the node."""
     draft_logprobs: list[float] | None = None
-    """The draft's own log-probabilities, if `logprobs` are estimates of the target's choice; otherwise None."""
+    """The draft's own, if `logprobs` are estimates of the target's choice."""
     draws: dict[int, Draws] | None = None
-    """The tokens sampled after each node of a sampled tree; keys are the nodes. None for a deterministic tree."""
+    """By node; None for a deterministic tree."""
     origins: list[Origin] | None = None
-    """Origin of each node; None if all nodes except the root have the same origin."""
+    """None if all nodes except the root have the same origin."""
     lost: bool = False
-    """Whether the draft's logits after a node were NaN or infinite, so that no child of this node could be drafted."""
+    """Whether a node has no children since the draft's logits were NaN or infinite."""
 
     @classmethod
     def of(cls, tokens: list[int], parents: list[int], logprobs: list[float]) -> "TokenTree":
-        """A tree of these nodes, the root included; see `TokenTree` for the fields."""
         path_logprobs = logprobs[:1]
         for parent, logprob in zip(parents[1:], logprobs[1:], strict=True):
             path_logprobs.append(path_logprobs[parent] + logprob)
@@ -66,13 +58,12 @@ class TokenTree:
         return len(self.tokens)
 
     def add(self, parent: int, token: int, logprob: float) -> int:
-        """Appends a child of a node; returns the child's index."""
         return self.grow(parent, [token], [logprob])[0]
 
     def grow(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], draft_logprobs: Sequence[float] = ()
     ) -> range:
-        """Appends children of a node; returns their indices. `draft_logprobs` are by default equal to `logprobs`."""
+        """`draft_logprobs` are by default equal to `logprobs`."""
         first, count, above = len(self.tokens), len(tokens), self.path_logprobs[parent]
         self.tokens += tokens
         self.parents += [parent] * count
@@ -86,18 +77,8 @@ class TokenTree:
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
-        """Records tokens sampled after a node, and appends a child for each token that is new; a token that was already
-        sampled after this node keeps its child.
-
-        Args:
-            parent: The node after which the tokens were sampled. A later call for the same parent adds tokens; it must
-                give the same row.
-            tokens: Sampled tokens, in the order of sampling.
-            logprobs: Log-probabilities of the tokens in `row`.
-            row: See `Draws`.
-
-        Returns:
-            The child node of each sampled token.
+        """Records tokens sampled after a node, with a child for each one that is new, and returns the child of each. A
+        later call for the same parent must give the same `row` (see `Draws`).
         """
         self.draws = self.draws or {}
         drawn = self.draws.setdefault(parent, Draws(row))
@@ -109,11 +90,10 @@ class TokenTree:
         return [node_of[token] for token in tokens]
 
     def path_probability(self, node: int) -> float:
-        """Product of the draft probabilities from the root to a node."""
         return math.exp(self.path_logprobs[node])
 
     def ancestors(self, node: int) -> list[int]:
-        """The node and its ancestors, deepest first."""
+        """Deepest first, the node itself included."""
         nodes = []
         while node >= 0:
             nodes.append(node)
@@ -121,9 +101,7 @@ class TokenTree:
         return nodes
 
     def visible(self) -> NDArray[np.bool_]:
-        """Attention mask of the tree, shape (N, N): row i marks the nodes to which node i attends, which are its
-        ancestors and the node itself.
-        """
+        """Attention mask, shape (N, N): each node sees its ancestors and itself."""
         # As in `visibility`, a bytearray is used, since numpy takes longer to set single entries.
         count = len(self)
         seen = bytearray(count * count)
@@ -135,22 +113,15 @@ class TokenTree:
         return np.frombuffer(seen, dtype=np.bool_).reshape(count, count)
 
     def most_probable(self, nodes: int) -> list[int]:
-        """The root and the drafted nodes with the highest path probabilities, as ascending node numbers.
-
-        A path is never more probable than its prefix, and the sort is stable, so the parent of a kept node is kept too.
-
-        Args:
-            nodes: Number of drafted nodes to choose.
+        """The root and the `nodes` most probable drafted nodes, ascending. A path is never more probable than its
+        prefix, and the sort is stable, so the parent of a kept node is kept too.
         """
         drafted = sorted(range(1, len(self)), key=lambda node: -self.path_logprobs[node])
         return sorted([0, *drafted[:nodes]])
 
     def subtree(self, kept: Sequence[int]) -> "TokenTree":
-        """A tree of the nodes `kept` only, renumbered in the order of `kept`. The parent of each kept node must be kept
-        too.
-
-        Raises:
-            ValueError: The tree is sampled and `kept` lacks a sampled node, without which the verifier would be biased.
+        """Renumbered in the order of `kept`, which must have the parent of each. Raises ValueError if a sampled node is
+        missing, without which the verifier would be biased.
         """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
@@ -186,7 +157,6 @@ def visibility(seen: Sequence[Sequence[int]], width: int) -> NDArray[np.bool_]:
 
 
 def depths(parents: Sequence[int]) -> list[int]:
-    """Depth of each node of a tree; the root has depth 0."""
     levels = [0] * len(parents)
     for node in range(1, len(parents)):
         levels[node] = levels[parents[node]] + 1
@@ -194,13 +164,8 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """Accepted nodes, and number of drafted levels. Nodes that suffix lookup added are not returned, and their levels
-    are not counted.
-
-    Args:
-        accepted: Accepted nodes of a tree.
-        depths: Depths of all nodes.
-        origins: Origins of all nodes; empty if all nodes except the root have the same origin.
+    """Accepted nodes and number of drafted levels, without those of suffix lookup; `origins` are empty if all are
+    alike.
     """
     if not origins:
         return list(accepted), max(depths, default=0)
@@ -210,7 +175,5 @@ def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence
 
 
 def share_of_depth(accepted: Sequence[int], levels: int) -> float:
-    """Depth acceptance of a tree: number of accepted nodes / number of drafted levels; 0 for a tree without drafted
-    levels.
-    """
+    """Depth acceptance: accepted nodes / drafted levels; 0 without levels."""
     return len(accepted) / levels if levels else 0.0

@@ -1,9 +1,6 @@
-"""Growth rule of draft trees, and the history rule, which adjusts two parameters of the growth rule from the results of
-past rounds.
-
-The same code works on Python numbers (decoding on the host), on numpy arrays (replays of recordings) and on tensors
-(CUDA graphs). Chains and fixed trees are special cases of the growth rule. This module knows no methods and no models.
-Sources: DynaTree paper, sections 3.2 (breadth), 3.3 (depth), 3.4 (history).
+"""Growth rule of draft trees and history rule (DynaTree paper, sections 3.2 breadth, 3.3 depth, 3.4 history). The same
+code works on Python numbers, on numpy arrays (replays) and on tensors (CUDA graphs). Chains and fixed trees are special
+cases.
 """
 
 import math
@@ -16,13 +13,11 @@ from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
-"""Maximum number of drafted nodes of a tree whose size is chosen by costs (`Budget.by_cost`)."""
+"""Of a tree whose size is chosen by costs (`Budget.by_cost`)."""
 
 
 class Arrays(Protocol):
-    """Elementwise operations that the rules need. numpy provides them for arrays, and `PLAIN` provides them for Python
-    numbers.
-    """
+    """Provided by numpy for arrays, and by `PLAIN` for Python numbers."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """Elementwise `yes` where the condition is true, else `no`."""
@@ -50,10 +45,8 @@ PLAIN: Arrays = _Plain()
 
 @dataclass(frozen=True)
 class Growth(Generic[N]):
-    """Growth rule of a tree: which nodes get children, and how many.
-
-    A node of depth d and path probability p gets children iff all of these conditions hold: d < deepest; p >= stop;
-    d < floor(d0 + 0.5) or p >= deep.
+    """A node of depth d and path probability p gets children iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or p
+    >= deep.
     """
 
     deepest: N
@@ -62,50 +55,43 @@ class Growth(Generic[N]):
     d0: N
     """Base depth, a real number; the history rule adjusts it."""
     tau_h: N
-    """Least draft confidence at which a node gets `narrow` children; the history rule adjusts it."""
+    """Least draft confidence for `narrow` children; the history rule adjusts it."""
     tau_l: N
-    """Draft confidence below which a node gets `wide` children."""
+    """Draft confidence below which there are `wide` children."""
     narrow: N
     middle: N
     wide: N
     sharpness: N
-    """Exponent on the draft's probabilities where decoding is greedy."""
+    """On the draft's probabilities where decoding is greedy."""
 
 
 @dataclass(frozen=True)
 class History(Generic[N]):
-    """Parameters of the history rule, which adjusts `d0` and `tau_h` from the results of past rounds."""
+    """The rule that adjusts `d0` and `tau_h` from the results of past rounds."""
 
     enabled: N
-    """1 if the history rule is on, 0 if it is off."""
+    """Either 1 or 0."""
     window: N
-    """Number of latest rounds whose mean depth acceptance is used."""
+    """Latest rounds whose mean depth acceptance is used."""
     target: N
-    """Target value of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus this target.
-    """
+    """Of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus this."""
     eta_d: N
-    """Change of `d0` per unit of mean depth acceptance above the target."""
     eta_h: N
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Node budget of a tree, the choice of nodes within the budget, and whether suffix lookup drafts nodes too."""
+    """Node budget, the choice of nodes within it, and whether suffix lookup drafts too."""
 
     n_max: int
-    """Maximum number of drafted nodes of a tree."""
     least: float = 0.0
     """Least path probability of a drafted node."""
     best: bool = False
-    """Whether a tree keeps its most probable nodes within the budget; otherwise it keeps the first nodes in
-    breadth-first order.
-    """
+    """Whether the most probable nodes are kept, not the first in breadth-first order."""
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Whether suffix lookup in the text so far also drafts tokens. It does so only in rounds in which the expected gain
-    of these tokens outweighs their time.
-    """
+    """Only in rounds in which the expected gain outweighs the time."""
 
 
 NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
@@ -113,15 +99,13 @@ NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)
 
 @dataclass(frozen=True)
 class TreeRule:
-    """Complete rule of a method's trees: growth rule, node budget and history rule."""
-
     growth: Growth[float]
     budget: Budget
     history: History[float] = NO_HISTORY
 
 
 def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
-    """Growth rule that gives `width` children to each node of depth < `deepest` and path probability >= `stop`."""
+    """`width` children for each node of depth < `deepest` and path probability >= `stop`."""
     return Growth(
         deepest=deepest,
         stop=stop,
@@ -138,11 +122,8 @@ def fixed_growth(deepest: int, stop: float, width: int) -> Growth[float]:
 
 @dataclass(frozen=True)
 class Rules(TunableParameters, ABC):
-    """Parameters that decide how a method's trees grow."""
-
     @abstractmethod
-    def rule(self) -> TreeRule:
-        """Tree rule of these parameters."""
+    def rule(self) -> TreeRule: ...
 
     @abstractmethod
     def limit(self, depth: int, probability: float) -> Limit:
@@ -150,19 +131,19 @@ class Rules(TunableParameters, ABC):
 
 
 def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
-    """Tree rule of these parameters; None for a method that drafts no tree."""
+    """None for a method that drafts no tree."""
     return parameters.rule() if isinstance(parameters, Rules) else None
 
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
-    """Least path probability at which nodes of a depth get children; infinite for depths >= `deepest`."""
+    """At which nodes of a depth get children; infinite from `deepest` on."""
     # The threshold is `stop` if depth < floor(d0 + 0.5). For integer depths and d0 >= 1, this means depth + 0.5 <= d0.
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth >= growth.deepest, math.inf, anywhere)
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Number of children of a node. `confidence` is the draft's largest next-token probability after the node."""
+    """Number of children, by the draft's largest next-token probability."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 
@@ -170,9 +151,7 @@ def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
 def adapted(
     growth: Growth[Any], history: History[Any], mean_depth_acceptance: Any, xp: Arrays = PLAIN
 ) -> tuple[Any, Any]:
-    """Values of (d0, tau_h) after one step of the history rule. The mean depth acceptance is taken over a full window
-    of rounds.
-    """
+    """(d0, tau_h) after one step of the history rule, from the mean over a full window."""
     excess = mean_depth_acceptance - history.target
     d0 = xp.minimum(xp.maximum(growth.d0 + history.eta_d * excess, 1.0), growth.deepest - 1)
     tau_h = xp.minimum(xp.maximum(growth.tau_h - history.eta_h * excess, growth.tau_l + KNOB_GAP), 1.0)
@@ -180,5 +159,4 @@ def adapted(
 
 
 def used_depth(d0: float) -> int:
-    """The base depth that growth uses: d0, rounded to an integer."""
     return math.floor(d0 + 0.5)

@@ -1,3 +1,1 @@
-"""Analysis of recorded rounds: figures, acceptance by tree level, bottlenecks, what-if tables. This package does not
-import torch.
-"""
+"""Figures of recorded rounds, bottlenecks and what-if tables; imports no torch."""

@@ -1,6 +1,5 @@
-"""Findings about the bottlenecks of many runs: each finding is stated once, with all cases to which it applies.
-
-A case is one method of one run. Cases are grouped by main limit. This module knows neither recordings nor output.
+"""Findings about the bottlenecks of many runs: each is stated once, with all cases (a method of a run) to which it
+applies.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -27,9 +26,7 @@ class Case:
     compared: bool
     """Whether the method's text was compared with the text of plain decoding."""
     difference: int | None
-    """Index of the first token that differs from plain decoding; None if no token differs, or if the texts were not
-    compared.
-    """
+    """Index of the first token that differs from plain decoding."""
     by_design: bool
     """Whether the difference is allowed by the method's design."""
     reason: Reason | None = None
@@ -68,9 +65,7 @@ def cases(race: Race, run: int) -> Iterator[Case]:
 
 
 def findings(cases: Iterable[Case]) -> Iterator[Finding]:
-    """A finding for each main limit, the most frequent limit first; then, if texts are repetitive, a finding about
-    these texts.
-    """
+    """One for each main limit, the most frequent first, and one about repetitive texts."""
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):

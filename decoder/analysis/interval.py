@@ -10,32 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 4000
-"""Number of bootstrap samples."""
 COVERAGE = 0.95
-"""Probability that a confidence interval contains the true value."""
 _ANGLES = 1 << 15
-"""Number of steps of the integral for Student's t."""
 
 Verdict: TypeAlias = Literal["holds", "does not hold", "cannot tell"]
 Statistic: TypeAlias = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float64]]
-"""(for each group, an array of sampled indices, shape (draws, group size)) -> the statistic of each bootstrap sample,
-shape (draws,).
-"""
+"""(for each group, sampled indices of shape (draws, group size)) -> statistic of each bootstrap sample."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A statistic with its confidence interval, whose coverage is `COVERAGE` by default."""
+    """`low` and `high` are None with too few values."""
 
     value: float = msgspec.field(name="mean")
     std: float | None = None
-    """Population standard deviation of the values; None if not computed."""
     low: float | None
-    """Lower end; None if there are too few values for an interval."""
     high: float | None
-    """Upper end; None if there are too few values for an interval."""
 
     def times(self, factor: float) -> "Interval":
-        """The interval in another unit: all numbers multiplied by a factor."""
         std, low, high = (None if number is None else number * factor for number in (self.std, self.low, self.high))
         return Interval(value=self.value * factor, std=std, low=low, high=high)
 
@@ -43,18 +34,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def bootstrap(
     statistic: Statistic, groups: Sequence[int], *, seed: int, draws: int = DRAWS, coverage: float = COVERAGE
 ) -> tuple[float, float]:
-    """Percentile confidence interval of a statistic by the bootstrap, resampling within each group.
-
-    Args:
-        statistic: Computes the statistic of every bootstrap sample from the indices of the sampled values.
-        groups: Number of values of each group.
-        seed: Seed of the random generator, which samples the groups in the order given.
-        draws: Number of bootstrap samples.
-        coverage: Coverage of the interval.
-
-    Returns:
-        Lower and upper end.
-    """
+    """Percentile interval, resampling within each group; `groups` are the numbers of values."""
     random = np.random.default_rng(seed)
     values = statistic([random.integers(size, size=(draws, size)) for size in groups])
     low, high = np.percentile(values, (50 - 50 * coverage, 50 + 50 * coverage)).tolist()
@@ -62,7 +42,7 @@ def bootstrap(
 
 
 def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
-    """Variance of the mean of an autocorrelated series, from overlapping batch means, and its degrees of freedom."""
+    """Variance of the mean of an autocorrelated series, by overlapping batch means, and its degrees of freedom."""
     count = len(series)
     block = max(1, round(math.sqrt(count)))
     sums = np.cumsum(np.concatenate([[0.0], series]))
@@ -75,10 +55,9 @@ def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def students_t(freedom: float, coverage: float = COVERAGE) -> float:
-    """Half the width of a confidence interval in standard errors, by Student's t with `freedom` degrees of freedom.
-
-    With t = sqrt(freedom) tan(angle), the density is proportional to cos(angle)^(freedom - 1), which is integrated by
-    the midpoint rule. Computed here, since the import of scipy takes half a second, which a screen would show.
+    """Half the width of a confidence interval in standard errors, by Student's t. With t = sqrt(freedom) tan(angle),
+    the density is proportional to cos(angle)^(freedom - 1), integrated by the midpoint rule; scipy's import takes half
+    a second.
     """
     angles = (np.arange(_ANGLES) + 0.5) * (math.pi / 2 / _ANGLES)
     below = np.cumsum(np.cos(angles) ** (freedom - 1))
@@ -87,9 +66,7 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
 
 
 def verdict(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """Whether a statistic is above a limit; with `below`, whether the statistic is below the limit. The verdict is
-    "cannot tell" if the interval is unknown or contains the limit.
-    """
+    """An unknown interval, or one that contains the limit, cannot tell."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"
     return "holds" if (interval.high < limit) is below else "does not hold"

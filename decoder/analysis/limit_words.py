@@ -1,7 +1,4 @@
-"""Wordings of the limits of a method's speed and of the remedies, from whole sentences to short labels.
-
-This module knows neither how limits are determined nor where they are shown.
-"""
+"""Wordings of the limits of a method's speed and of the remedies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ NO_LIMIT = "None of the known limits applies."
 
 
 class Span(tuple[float, ...]):
-    """Numbers that are formatted as the range from the least to the largest."""
+    """Formatted as the range from the least to the largest number."""
 
     __slots__ = ()
 
@@ -22,7 +19,7 @@ class Span(tuple[float, ...]):
 
 @dataclass(frozen=True)
 class Remedy:
-    """A remedy in wordings from the longest to the shortest."""
+    """Wordings from the longest to the shortest."""
 
     whole: str
     helps: str
@@ -31,16 +28,10 @@ class Remedy:
 
 @dataclass(frozen=True)
 class Words:
-    """Wordings of a limit."""
-
     clause: str
-    """The limit as a clause of a sentence."""
     assumption: str
-    """A clause that states the assumption of the bound, for example "if every guess held"."""
     line: str
-    """The limit in one line."""
     brief: str
-    """The limit as a short label."""
     remedy: Remedy
     settled: Remedy
     """The remedy if trees of another size would not be faster."""
@@ -106,7 +97,4 @@ WORDS: Mapping[Limit, Words] = {
         settled=_FASTER_PATH,
     ),
 }
-"""Wordings of each limit. Figures replace the names in braces: levels per round, rows per round, the share of accepted
-levels, the ratio of a verification's time to the time of one row, and the draft's and the host's share of a round's
-time.
-"""
+"""Names in braces are replaced by figures."""

@@ -1,7 +1,5 @@
-"""Definition of every figure, and computation of the figures by a pure fold over events.
-
-This module knows neither models nor screens. Rates are ratios of totals over the run, without stalled rounds
-(`decoder.analysis.stalls`).
+"""Computation of the figures (`decoder.events.Figures`) by a pure fold over events. Rates are ratios of totals over the
+run, without stalled rounds (`decoder.analysis.stalls`).
 """
 
 import functools
@@ -10,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.speedup import ENOUGH, WARM_UP_TOKENS, Decoded, Speedup, Turns, speedup
-from decoder.analysis.stalls import LEVELS_S, Stalls, Times, left_out_from
+from decoder.analysis.speedup import WARM_UP_TOKENS, Decoded, Speedup, Turns, speedup
+from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
 from decoder.methods import WHOLE, draws_alone, root_is_drafted, same_until
@@ -25,13 +23,10 @@ from decoder.tree import depths
 
 Count = TypeVar("Count", int, float)
 Levels: TypeAlias = tuple[tuple[int, int], ...]
-"""Numbers of (drafted, accepted) nodes at depth 1, 2, ..."""
+"""(drafted, accepted) nodes at depth 1, 2, ..."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """Name and explanation of a figure."""
-
+class Figure(NamedTuple):
     key: str
     label: str
     formula: str
@@ -39,85 +34,11 @@ class Figure:
     """Names of the same figure in other engines."""
 
 
-FIGURES = (
-    Figure("rounds", "rounds", "target verifications", "num_drafts (vLLM)"),
-    Figure("drafted", "drafted", "drafted nodes that were verified", "num_draft_tokens (vLLM), draft_n (llama.cpp)"),
-    Figure(
-        "accepted",
-        "accepted",
-        "drafted nodes that were accepted",
-        "num_accepted_tokens (vLLM), draft_n_accepted (llama.cpp)",
-    ),
-    Figure("committed", "committed", "tokens that became text"),
-    Figure("target_forwards", "target forwards", "forward passes of the target, prompt excluded"),
-    Figure("draft_forwards", "draft forwards", "forward passes of the draft, prompt excluded"),
-    Figure(
-        "tokens_per_round",
-        "L-bar",
-        "committed / rounds",
-        "block efficiency, mean acceptance length (vLLM), spec accept length (SGLang), MAT (Spec-Bench)",
-    ),
-    Figure("path_length", "l-bar", "accepted / rounds, without the bonus token"),
-    Figure("acceptance_rate", "acceptance rate", "accepted / drafted", "draft acceptance rate (vLLM)"),
-    Figure("depth_acceptance", "depth acceptance", "accepted depth / depth of the tree, averaged over rounds"),
-    Figure("decode_s", "decode s", "time this method spent decoding, prompt excluded"),
-    Figure("tokens_per_second", "tokens/s", "committed / decode_s, stalled rounds left out"),
-    Figure("prefill_s", "prefill s", "time to read the prompt"),
-    Figure("ttft_s", "TTFT s", "prefill_s + first round", "time to first token"),
-    Figure("tpot_s", "TPOT s", "decode_s / committed, stalled rounds left out", "time per output token"),
-    Figure("draft_s", "draft s", "time spent drafting"),
-    Figure("verify_s", "verify s", "time spent in passes of the target"),
-    Figure("commit_s", "commit s", "time spent accepting nodes and moving keys and values"),
-    Figure("host_s", "host s", "decode_s - draft_s - verify_s - commit_s"),
-    Figure(
-        "speedup",
-        "speed-up",
-        "tokens_per_second / tokens_per_second of ar while both decode, stalled rounds left out",
-    ),
-    Figure("speedup_low", "speed-up, low", "lower end of the 95 % interval of the speed-up, from the turns of the run"),
-    Figure("speedup_high", "speed-up, high", "upper end of the 95 % interval of the speed-up"),
-    Figure(
-        "speedup_reason",
-        "no speed-up",
-        "machine busy: threads waited for a processor in more than a tenth of the time, too many rounds stalled to "
-        f"leave them out, or times of equal passes differ much; warming up: fewer than {WARM_UP_TOKENS} tokens; too "
-        f"few rounds: the interval is still wide before {ENOUGH} turns",
-    ),
-    Figure(
-        "stalled_rounds",
-        "stalled rounds",
-        f"rounds that lost at least {1000 * LEVELS_S[0]:.0f} ms, and at least a third of their time, while waiting for "
-        "a processor or stopped",
-    ),
-    Figure(
-        "left_out_rounds",
-        "left out",
-        "stalled rounds excluded from rates; if many rounds stalled, only those that lost the most time are excluded",
-    ),
-    Figure("left_out_s", "left out s", "time of the rounds left out"),
-    Figure("identical_to_ar", "same as ar", "whether tokens equal those of ar up to the end of the shorter text"),
-    Figure("first_difference", "first difference", "index of the first token that differs from ar"),
-    Figure(
-        "near_tie",
-        "near tie",
-        "whether the float32 logits of the two tokens at the first difference differ by at most twice the logit error",
-    ),
-    Figure(
-        "first_difference_gap",
-        "logit gap",
-        "float32 logits of the two tokens at the first difference: the higher minus the lower",
-    ),
-    Figure("peak_bytes", "peak bytes", "largest memory in use"),
-    Figure(
-        "distinct_8grams",
-        "distinct 8-grams",
-        "share of the text's 8-grams that are distinct; if a text repeats itself, this share is low and L-bar is high",
-    ),
-)
+FIGURES = tuple(Figure(key, *hint.__metadata__) for key, hint in get_type_hints(Figures, include_extras=True).items())
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """Running totals of one method; `figures` computes the figures from them."""
+    """Running totals of one method."""
 
     prefill_s: float | None = None
     first_round_s: float | None = None
@@ -126,9 +47,8 @@ class Tally(msgspec.Struct, frozen=True):
     accepted: int = 0
     depth_shares: float = 0.0
     levels: int = 0
-    """Sum of the depths of the verified trees."""
     timed_tokens: int = 0
-    """Number of committed tokens, without tokens committed at t = 0, which belong to the prefill."""
+    """Without tokens committed at t = 0, which belong to the prefill."""
     target_forwards: int | None = 0
     draft_forwards: int | None = 0
     decode_s: float = 0.0
@@ -137,7 +57,7 @@ class Tally(msgspec.Struct, frozen=True):
     commit_s: float | None = 0.0
     stalls: Stalls = Stalls()
     left_out_from: int = 0
-    """Rounds of this stall level and all higher levels are left out of rates. All methods of a run use this level."""
+    """Rounds of this stall level and above are left out of rates; the same for all methods of a run."""
     by_depth: Levels = ()
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)
@@ -146,34 +66,42 @@ class Tally(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Committed tokens."""
         return self.log.tokens
 
     @property
     def rated(self) -> Times:
-        """Times of the rounds that rates include."""
         every = Times(self.rounds, self.timed_tokens, self.decode_s, self.draft_s, self.verify_s, self.commit_s)
         return every.without(self.stalls.from_level(self.left_out_from))
 
 
+_SUMS = (
+    *("rounds", "drafted", "accepted", "depth_shares", "levels", "timed_tokens", "target_forwards", "draft_forwards"),
+    *("decode_s", "draft_s", "verify_s", "commit_s"),
+)
+"""Totals that are sums over texts."""
+
+
 def tally_round(tally: Tally, event: Round) -> Tally:
-    """The totals with one more round."""
     levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
+    added = {
+        "rounds": 1,
+        "drafted": drafted_nodes(event),
+        "accepted": len(event.accepted),
+        "depth_shares": len(event.accepted) / len(levels) if levels else 0.0,
+        "levels": len(levels),
+        "timed_tokens": round_times.timed_tokens,
+        "target_forwards": event.target_forwards,
+        "draft_forwards": event.draft_forwards,
+        "draft_s": event.draft_s,
+        "verify_s": event.verify_s,
+        "commit_s": event.commit_s,
+    }
+    totals: dict[str, Any] = {name: _plus(getattr(tally, name), part) for name, part in added.items()}
     return structs.replace(
         tally,
-        first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
-        rounds=tally.rounds + 1,
-        drafted=tally.drafted + drafted_nodes(event),
-        accepted=tally.accepted + len(event.accepted),
-        depth_shares=tally.depth_shares + (len(event.accepted) / len(levels) if levels else 0.0),
-        levels=tally.levels + len(levels),
-        timed_tokens=tally.timed_tokens + round_times.timed_tokens,
-        target_forwards=_plus(tally.target_forwards, event.target_forwards),
-        draft_forwards=_plus(tally.draft_forwards, event.draft_forwards),
+        **totals,
         decode_s=event.t,
-        draft_s=_plus(tally.draft_s, event.draft_s),
-        verify_s=_plus(tally.verify_s, event.verify_s),
-        commit_s=_plus(tally.commit_s, event.commit_s),
+        first_round_s=event.t if tally.first_round_s is None else tally.first_round_s,
         stalls=tally.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else tally.stalls,
         by_depth=level_by_level(tally.by_depth, levels),
         knows_tree=tally.knows_tree and event.draft_forwards is not None,
@@ -182,7 +110,6 @@ def tally_round(tally: Tally, event: Round) -> Tally:
 
 
 def times(event: Round, round_s: float) -> Times:
-    """Times of one round."""
     timed = len(event.committed) if round_s > 0 else 0
     return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 
@@ -193,21 +120,11 @@ def together(tallies: Iterable[Tally]) -> Tally:
 
 
 def _joined(one: Tally, other: Tally) -> Tally:
+    totals: dict[str, Any] = {name: _plus(getattr(one, name), getattr(other, name)) for name in _SUMS}
     return Tally(
+        **totals,
         prefill_s=_plus(one.prefill_s or 0.0, other.prefill_s),
         first_round_s=_plus(one.first_round_s or 0.0, other.first_round_s),
-        rounds=one.rounds + other.rounds,
-        drafted=one.drafted + other.drafted,
-        accepted=one.accepted + other.accepted,
-        depth_shares=one.depth_shares + other.depth_shares,
-        levels=one.levels + other.levels,
-        timed_tokens=one.timed_tokens + other.timed_tokens,
-        target_forwards=_plus(one.target_forwards, other.target_forwards),
-        draft_forwards=_plus(one.draft_forwards, other.draft_forwards),
-        decode_s=one.decode_s + other.decode_s,
-        draft_s=_plus(one.draft_s, other.draft_s),
-        verify_s=_plus(one.verify_s, other.verify_s),
-        commit_s=_plus(one.commit_s, other.commit_s),
         stalls=one.stalls.plus(other.stalls),
         left_out_from=max(one.left_out_from, other.left_out_from),
         by_depth=level_by_level(one.by_depth, other.by_depth),
@@ -219,11 +136,8 @@ def _joined(one: Tally, other: Tally) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
-    """All figures of a method; if `ar` is given, also the figures that compare the method with `ar`.
-
-    `near_tie` and `first_difference_gap` stay None, since they need models. The first `same_until` tokens of the text
-    must equal the tokens of `ar`; later tokens may differ by design. If `same_until` is None, the texts are not
-    compared.
+    """`near_tie` and `first_difference_gap` need models and stay None. The first `same_until` tokens must equal those
+    of `ar`; None: the texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -264,7 +178,6 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
 
 
 def with_speedup(entry: Figures, found: Speedup) -> Figures:
-    """The figures of a method with this speed-up."""
     return structs.replace(
         entry,
         speedup=found.value,
@@ -275,26 +188,19 @@ def with_speedup(entry: Figures, found: Speedup) -> Figures:
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """How many tokens at the start of a method's text must equal the tokens of `ar`; None if the texts cannot be
-    compared.
-
-    Args:
-        run: The run, with the parameters of its methods.
-        method: One of the run's methods.
-        sampled: Whether any token was sampled.
-    """
+    """How many first tokens of a text must equal those of `ar`; None if the texts cannot be compared."""
     if sampled and draws_alone(method):
         return None
     return same_until(method, run.methods.get(method, {}), len(run.prompt_tokens))
 
 
 def differs_by_design(entry: Figures) -> bool:
-    """Whether a method's text differs from the text of `ar` only in tokens that may differ by the method's design."""
+    """Whether only tokens differ from `ar` that may differ by the method's design."""
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
 def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """A line for each reason why methods of a run have no speed-up, with the methods where others have one."""
+    """A line for each reason why methods of a run have no speed-up."""
     reasons = dict.fromkeys(entry.speedup_reason for entry in figures.values() if entry.speedup_reason)
     lines = list[str]()
     for reason in reasons:
@@ -305,7 +211,7 @@ def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
-    """Index of the first token that differs, within the common length; None if no token differs."""
+    """Index within the common length; None if no token differs."""
     common = min(len(tokens), len(reference))
     # Nearly all compared texts are equal, and comparing tuples is faster than comparing tokens one by one.
     if tuple(tokens[:common]) == tuple(reference[:common]):
@@ -320,16 +226,15 @@ class Race:
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
-    """Whether any token was sampled."""
     turns: Mapping[str, Turns] = field(default_factory=dict)
-    """Turns of each method and of `ar`; no turn ends any more once one of the two has finished its text."""
+    """No turn ends any more once the method or `ar` has finished its text."""
     plain: Decoded = field(default_factory=Decoded)
-    """All rounds of `ar` that have not stalled."""
+    """Rounds of `ar` that have not stalled."""
     waited_s: float = 0.0
-    """Seconds that threads waited for a processor, in all rounds that have not stalled."""
+    """Of all rounds that have not stalled, summed over threads."""
 
     def apply(self, event: Event) -> "Race":
-        """The state after one more event; a `Run` event starts a new state."""
+        """A `Run` starts a new state."""
         match event:
             case Run():
                 return Race(event, {name: Tally() for name in event.methods}, event.temperature > 0)
@@ -348,7 +253,6 @@ class Race:
                 return self
 
     def figures(self) -> dict[str, Figures]:
-        """Figures of every method so far."""
         return dict(self._figures)
 
     def judged(self, summary: Mapping[str, Figures]) -> dict[str, Figures]:
@@ -384,7 +288,6 @@ class Race:
 
     @property
     def _ran_s(self) -> float:
-        """Seconds of all rounds that have not stalled."""
         return sum(tally.decode_s - tally.stalls.from_level(0).decode_s for tally in self.tallies.values())
 
     def _with_round(self, method: str, event: Round) -> "Race":
@@ -413,7 +316,6 @@ class Race:
 
 
 def fold(events: Iterable[Event]) -> Race:
-    """The state after all events; if the events contain several runs, the state of the last run."""
     race = Race()
     for event in events:
         race = race.apply(event)
@@ -421,10 +323,7 @@ def fold(events: Iterable[Event]) -> Race:
 
 
 def by_depth(event: Round) -> Levels:
-    """Numbers of (drafted, accepted) nodes of a round at depth 1, 2, ..., down to the deepest drafted level.
-
-    Depth 1 is the first drafted level: the root's children, or the root itself if it is drafted.
-    """
+    """(drafted, accepted) at depth 1, 2, ...; depth 1 is the root's children, or the root itself if it is drafted."""
     first = not root_is_drafted(event.method)
     levels = depths(event.parents)
     drafted = [0] * (max(levels) + 1)
@@ -437,12 +336,10 @@ def by_depth(event: Round) -> Levels:
 
 
 def drafted_nodes(event: Round) -> int:
-    """Number of drafted nodes that this round verified."""
     return len(event.tokens) - (not root_is_drafted(event.method))
 
 
 def level_by_level(totals: Levels, levels: Levels) -> Levels:
-    """Sums of two lists, depth by depth; the shorter list counts as 0 beyond its end."""
     pairs = zip_longest(totals, levels, fillvalue=(0, 0))
     return tuple(
         (drafted + more_drafted, accepted + more_accepted)

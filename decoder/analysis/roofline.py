@@ -18,35 +18,28 @@ from dataclasses import dataclass
 from decoder.events import Expected
 
 SIZES: tuple[tuple[int, int], ...] = ((1, 2), (4, 16), (8, 64))
-"""Sizes of rounds for which times are printed: (levels that the draft drafts, rows that the target verifies, of which
-one is the root).
-"""
+"""(levels that the draft drafts, rows that the target verifies) of the rounds whose times are printed."""
 FLOPS = 2
-"""Floating-point operations of one weight and one row: a multiplication and an addition."""
+"""A multiplication and an addition."""
 
 
 @dataclass(frozen=True)
 class PassWork:
-    """What a forward pass of a model reads and computes."""
-
     weights_bytes: int
-    """Bytes of weights that a pass of one row reads."""
+    """Read by a pass of one row."""
     weights: int = 0
-    """Number of weights by which each row is multiplied; 0 if unknown."""
+    """Weights by which each row is multiplied; 0 if unknown."""
     cached_bytes: Callable[[int], int] = lambda _: 0
-    """Function from the length of the text in tokens to the bytes of keys and values that a pass reads."""
+    """Length of the text -> bytes of keys and values that a pass reads."""
     sparse: bool = False
-    """Whether rows choose different experts, so that further rows read further weights, which are not counted here."""
+    """Whether rows choose different experts, so that further rows read further weights, which are not counted."""
 
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """Speed of a device."""
-
     bytes_per_s: float
-    """Bandwidth of the memory, in bytes per second."""
     flops_per_s: float | None = None
-    """Floating-point operations per second; None if unknown, and then arithmetic is not counted."""
+    """None if unknown; arithmetic is then not counted."""
 
 
 def expected_times(
@@ -57,15 +50,8 @@ def expected_times(
     *,
     text: int = 0,
 ) -> Expected:
-    """Lower bounds of the times of passes.
-
-    Args:
-        target: Work of a pass of the target.
-        on: Speed of the target's device.
-        draft: Work of a pass of the draft; None if no model drafts, or if its work is unknown.
-        draft_on: Speed of the device for the draft, if it differs from that for the target: a small model may be read
-            from the processor's cache.
-        text: Length of the text in tokens.
+    """`draft` is None if no model drafts or its work is unknown; `draft_on` is its device's speed if it differs, as
+    with a small model in the processor's cache.
     """
     speed = draft_on or on
     return Expected(
@@ -84,25 +70,18 @@ def _row_s(work: PassWork, speed: DeviceSpeed) -> float:
 
 
 def verify_s(expected: Expected, rows: float) -> float:
-    """Least seconds of a pass of the target with this number of rows."""
     return max(expected.target_read_s, rows * expected.target_row_s)
 
 
 def step_s(expected: Expected) -> float:
-    """Least seconds of a step of plain decoding, which decodes one token."""
     return verify_s(expected, 1)
 
 
 def round_s(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Least seconds of a round with this number of draft passes, one for each level, and of rows to verify.
-
-    The bound is convex in both numbers, so that for mean numbers it is also a bound of the mean time of rounds.
-    """
+    """Convex in both numbers, so that for mean numbers it also bounds the mean time."""
     return draft_passes * expected.draft_pass_s + verify_s(expected, rows)
 
 
 def break_even(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Tokens per round, the target's own token included, from which on such rounds are faster than plain decoding, if
-    rounds and steps reach their bounds.
-    """
+    """Tokens per round, the target's own included, from which such rounds beat steps, if both reach their bounds."""
     return round_s(expected, draft_passes, rows) / step_s(expected)

@@ -15,30 +15,22 @@ from decoder.events import Round
 from decoder.tree import depths
 
 LEAST_ROUNDS = 5
-"""Least number of rounds with a tree for an estimate."""
 
 
 @dataclass(frozen=True)
 class RoundCosts:
-    """Parts of the time of a round, in seconds."""
-
     fixed_s: float
     """Verification of a single row, commit and the rest of a round."""
     level_s: float
-    """Drafting of one level."""
     row_s: float
-    """Verification of one more row."""
 
     def seconds(self, levels: float, drafted: float) -> float:
-        """Estimated seconds of a round whose tree has this number of levels and of drafted nodes."""
         return self.fixed_s + self.level_s * levels + self.row_s * drafted
 
 
 def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | None:
-    """Costs of rounds; `plain_pass_s` is the time of a verification of one row, or None if it is unknown.
-
-    Returns:
-        None if too few rounds have a tree and report their times, or if they are too alike to tell what a row costs.
+    """`plain_pass_s`: time of a verification of one row, if known. None if too few rounds have a tree and times, or if
+    they are too alike to tell what a row costs.
     """
     timed = [
         (event.t - before.t, event.draft_s, event.verify_s, max(depths(event.parents)), drafted_nodes(event) or 0)
@@ -57,7 +49,7 @@ def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | 
 
 
 def _row_s(verified: Sequence[tuple[int, float]], plain_pass_s: float | None) -> float | None:
-    """Seconds of one more row: from the time of one row if it is known, else from the different sizes of the trees."""
+    """From the time of one row if it is known, else from the different sizes of the trees."""
     if plain_pass_s is not None:
         return max(0.0, median((verify_s - plain_pass_s) / drafted for drafted, verify_s in verified))
     if len({drafted for drafted, _ in verified}) < 2:

@@ -1,9 +1,6 @@
-"""Replay of a growth rule on recorded trees, for all nodes of many rounds at once.
-
-The replay computes how many tokens each round would have accepted, committed and drafted under another rule. If the
-record does not determine a number, a lower bound is given. In rounds of `auto`, nodes that were left out because of
-their costs are also left out under the other rule. Lookup guesses stay unchanged, since no growth rule affects them.
-This module knows only arrays.
+"""Replay of another growth rule on recorded trees, for all nodes of many rounds at once; what the record does not
+determine has a lower bound. What costs left out in rounds of `auto` stays out, and lookup guesses stay, since no growth
+rule affects them.
 """
 
 import math
@@ -21,28 +18,21 @@ Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 Bools: TypeAlias = NDArray[np.bool_]
 _SLACK = 1 + 1e-9
-"""Tolerance factor for rounding of products of probabilities."""
 _FLOAT32 = 1e-6
-"""Tolerance of sums of float32 probabilities."""
 
 
 class TreeRecord:
-    """Arrays over all nodes of recorded rounds, one round after the other."""
-
     def __init__(self, rounds: Sequence[Round]) -> None:
         sizes = np.array([len(event.tokens) for event in rounds])
         self.starts: Ints = np.cumsum(sizes) - sizes
-        """Index of each round's root."""
         self.round: Ints = np.repeat(np.arange(len(rounds)), sizes)
-        """Index of the round of each node."""
         local = np.concatenate([event.parents for event in rounds])
         self.parent: Ints = np.maximum(local, 0) + self.starts[self.round]
-        """Index of the parent of each node; a root is its own parent."""
+        """A root is its own parent."""
         logprobs = np.minimum(np.concatenate([event.logprobs for event in rounds]).astype(float), 0.0)
         self.levels: list[Ints] = []
-        """Indices of all nodes below the roots, one array for each level."""
+        """Nodes below the roots, an array per level."""
         self.depth: Ints = np.zeros(len(logprobs), dtype=np.int64)
-        """Depth of each node; 0 for roots."""
         path = np.zeros(len(logprobs))
         is_root = np.zeros(len(logprobs), dtype=np.bool_)
         is_root[self.starts] = True
@@ -55,46 +45,41 @@ class TreeRecord:
             left = left[~reached[self.parent[left]]]
             reached[level] = True
         self.p: Floats = np.exp(path)
-        """Path probability of each node."""
         looked_up = [
             [origin == "lookup" for origin in event.origins] or [False] * len(event.tokens) for event in rounds
         ]
         self.looked_up: Bools = np.concatenate(looked_up)
-        """Whether each node is a lookup guess, which no growth rule affects."""
         self._children(np.exp(logprobs), ~is_root & ~self.looked_up)
         self.paths = self._paths(rounds)
-        """Root and accepted nodes of each round; see `_paths`."""
         self.steps: Ints = np.array([len(event.accepted) for event in rounds])
-        """Number of accepted nodes of each round."""
         self.committed: Ints = np.array([len(event.committed) for event in rounds])
-        """Number of committed tokens of each round."""
         knobs = [(event.knobs.tau_h, event.knobs.tau_l, event.knobs.d0) for event in rounds if event.knobs]
         knob_values: Floats = (
             np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
         )
         self.tau_h, self.tau_l, self.d0 = knob_values
-        """Knob values under which each node was drafted; empty if a round does not report them."""
+        """Under which each node was drafted; empty if a round does not report them."""
 
     def _children(self, q: Floats, drafted: Bools) -> None:
         nodes = np.arange(len(q))
         below, above = nodes[drafted], self.parent[drafted]
         self.child_count: Ints = np.bincount(above, minlength=len(q))
-        """Number of recorded children of each node, without lookup guesses."""
+        """Without lookup guesses."""
         first = np.zeros(len(q), dtype=np.int64)
         first[above[::-1]] = below[::-1]
         self.rank: Ints = np.where(drafted, nodes - first[self.parent], 0)
         """Rank of each node among its siblings, the most probable first."""
         self.c: Floats = np.where(self.child_count > 0, q[first], np.nan)
-        """Confidence after each node: the draft's largest next-token probability; NaN if not recorded."""
+        """Draft's largest next-token probability after each node; NaN if not recorded."""
         remainder = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
         least = q[np.minimum(first + self.child_count - 1, len(q) - 1)]
         self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, remainder), 0.0, 1.0), 1.0)
-        """For each node, upper bound of the draft's probability of any next token that was not recorded."""
+        """Upper bound of the draft's probability of any next token that was not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
-        """For each node, index of the first node that was drafted after the node's children."""
+        """First node that was drafted after each node's children."""
 
     def _paths(self, rounds: Sequence[Round]) -> Ints:
-        """Root and accepted nodes, one row for each round, padded with -1."""
+        """A row per round: root and accepted nodes, padded with -1."""
         longest = max(len(event.accepted) for event in rounds)
         paths = np.full((len(rounds), longest + 2), -1)
         for row, (event, start) in enumerate(zip(rounds, self.starts.tolist(), strict=True)):
@@ -102,12 +87,11 @@ class TreeRecord:
         return paths
 
     def total(self, values: NDArray[np.generic]) -> Ints:
-        """Sum of the values over the nodes of each round."""
         sums: Ints = np.add.reduceat(values, self.starts, dtype=np.int64)
         return sums
 
     def running(self, values: NDArray[np.generic]) -> Ints:
-        """For each node, sum of the values over the nodes of its round up to this node, which is included."""
+        """For each node, sum over the nodes of its round up to this node."""
         sums: Ints = np.cumsum(values, dtype=np.int64)
         before = sums[self.starts] - values[self.starts].astype(np.int64)
         return sums - before[self.round]
@@ -115,43 +99,35 @@ class TreeRecord:
 
 @dataclass(frozen=True)
 class ReplayedRounds:
-    """Counts under a replayed rule, one entry for each round. A count that is not known exactly is a lower bound."""
+    """A count per round; one that is not known exactly is a lower bound."""
 
     accepted: Ints
-    """Number of accepted nodes of each round."""
     accepted_known: Bools
     tokens: Ints
-    """Number of committed tokens of each round."""
     tokens_known: Bools
     drafted: Ints
-    """Number of drafted nodes of each round."""
     drafted_known: Bools
     levels: Ints
-    """Number of drafted levels of each round; a lower bound where `drafted` is one."""
 
 
 @dataclass(frozen=True)
 class _Growth:
-    """How the recorded trees would have grown under a replayed rule, before the rule's node budget is applied."""
-
     alive: Bools
-    """Whether each recorded node would have been drafted; True for roots."""
     more: Bools
     """Whether each node would have had children that were not recorded."""
     further: Ints
-    """Number of children that each node would have had but that were not recorded; 0 if this number is unknown."""
+    """How many; 0 if unknown."""
     open: Bools
     """Whether the number of nodes below each node is unknown."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
-"""A selection of nodes: (nodes that are surely within the budget, nodes that are surely outside the budget, function
-that returns, for given nodes, whether the budget surely leaves no room for more children of these nodes).
+"""(nodes surely within the budget, nodes surely outside, whether the budget surely leaves no room for more children of
+given nodes)
 """
 
 
 def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
-    """Accepted, committed and drafted counts of each recorded round under another rule."""
     growth = _grown(record, rule)
     most = math.inf
     if rule.budget.by_cost:
@@ -197,17 +173,15 @@ def _grown(record: TreeRecord, rule: TreeRule) -> _Growth:
 
 
 def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Growth:
-    """The same growth, except that a node gets no further children if it had fewer children than the rule of its round
-    allowed. In such a node, the missing children were left out because of their costs.
+    """A node with fewer children than its round's rule allowed lacks them because of their costs, and gets no further
+    ones.
     """
     more = growth.more & ~_lacks_children(record, rule)
     return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
 
 
 def _lacks_children(record: TreeRecord, rule: TreeRule) -> Bools:
-    """Whether each node had fewer children than the rule of its round allowed. The rule of a round is `rule` with the
-    knob values of the round.
-    """
+    """Whether each node had fewer children than its round's rule allowed: `rule` with the knob values of the round."""
     growth: Growth[Any] = rule.growth
     recorded_growth = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
     grow: Bools = _expandable(recorded_growth, record.depth, record.p) & (
@@ -222,13 +196,11 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
 
 
 def _without_budget(growth: _Growth) -> _Choice:
-    """Selection of nodes if the rule has no node budget: every node that would have been drafted."""
     nowhere = np.zeros_like(growth.alive)
     return growth.alive, nowhere, nowhere.__getitem__
 
 
 def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Selection of the first N_max nodes in breadth-first order."""
     further_before = record.running(growth.further) - growth.further
     open_before = record.running(growth.open) - growth.open
     drafted = record.running(growth.alive) - 1
@@ -240,7 +212,6 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
 
 
 def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
-    """Selection of the N_max most probable nodes; among equally probable nodes, those drafted first are selected."""
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
@@ -252,9 +223,7 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     kept = growth.alive & (most <= rule.budget.n_max)
 
     def shut(nodes: Ints) -> Bools:
-        """For each round, whether N_max nodes of the round are more probable than the unknown children of the round's
-        node in `nodes`, which contains one node of each round.
-        """
+        """Whether N_max nodes of each round are more probable than the unknown children of its node in `nodes`."""
         better = growth.alive & (record.p > unknown[nodes][record.round])
         full: Bools = record.total(better) - 1 >= rule.budget.n_max
         return full
@@ -264,10 +233,7 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
 
 def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
     """Upper bound of the path probability of each node's unknown children. The recorded trees must have had the budget
-    of `rule`.
-
-    If the rule of a round allowed a child, but the child is missing from a full tree, then the child is less probable
-    than every kept node.
+    of `rule`: a child missing from a full tree is less probable than every kept node.
     """
     full = record.total(np.ones_like(record.p)) - 1 >= rule.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
@@ -276,9 +242,7 @@ def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
-    """Maximum number of drafted nodes in a tree from the root down to each depth. At most 1 / `rule.growth.stop` nodes
-    of a level have children.
-    """
+    """Maximum number of nodes from the root down to each depth: at most 1 / `stop` nodes of a level have children."""
     widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):
         most = widest * np.floor(np.divide(1.0, rule.growth.stop) + _FLOAT32)

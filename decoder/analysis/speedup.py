@@ -1,9 +1,7 @@
-"""How many times as fast as plain decoding a method of a race is, with its interval, or the reason why this is unknown.
-
-The load of a machine changes within a run, so rates of different seconds are not comparable. Two methods are therefore
-compared turn by turn: a turn is the shortest part of the race in which both have decoded, and the last turn ends before
-the end of either text. All passes of plain decoding do the same work, so differences between their times measure the
-load of the machine; if it is too uneven, there is no figure. This module knows neither models nor screens.
+"""How many times as fast as plain decoding a method of a race is, or why this is unknown. The machine's load changes
+within a run, so two methods are compared turn by turn: a turn is the shortest part in which both have decoded. All
+plain passes do the same work, so that differences between their times measure the load; if it is too uneven, there is
+no figure.
 """
 
 import math
@@ -17,33 +15,28 @@ from decoder.append_only import SharedList
 from decoder.events import Reason
 
 WARM_UP_TOKENS = 30
-"""Number of tokens in a method's warm-up. Its speed is shown only after the warm-up, when caches and threads are ready,
-or at the end of its text.
-"""
+"""A method's speed is shown only after these tokens, when caches and threads are ready, or at the end of its text."""
 WIDE = 2.0
-"""An interval is wide if its upper end is this multiple of its lower end, or more."""
+"""Ratio of an interval's ends from which it is wide."""
 _FEWEST = 4
-"""Least number of turns for a speed-up whose interval is not wide."""
+"""Turns for a speed-up whose interval is not wide."""
 ENOUGH = 20
-"""Number of turns from which a wide interval has a cause that more turns do not remove: an uneven load of the machine,
-or tokens per round that differ much, which is no reason to withhold the speed-up.
+"""Turns from which a wide interval has another cause: an uneven load, or tokens per round that differ much, which is no
+reason to withhold the speed-up.
 """
 _MOST = 64
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """Timed tokens and decode time, in seconds, of some rounds of one method."""
-
     tokens: int = 0
     seconds: float = 0.0
 
     def plus(self, other: "Decoded") -> "Decoded":
-        """Totals of both."""
         return Decoded(self.tokens + other.tokens, self.seconds + other.seconds)
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """Timed tokens and decode time, in seconds, of a method and of plain decoding in the same part of a race."""
+    """A method and plain decoding in the same part of a race."""
 
     tokens: int = 0
     seconds: float = 0.0
@@ -51,7 +44,6 @@ class Turn(msgspec.Struct, frozen=True):
     plain_seconds: float = 0.0
 
     def plus(self, other: "Turn") -> "Turn":
-        """Totals of both turns."""
         return Turn(
             self.tokens + other.tokens,
             self.seconds + other.seconds,
@@ -61,36 +53,29 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Turns(msgspec.Struct, frozen=True):
-    """The turns of a method and of plain decoding, with a bounded number of entries.
-
-    When their number reaches the bound, each pair of adjacent entries is replaced by their total.
-    """
+    """At the bound of entries, each pair of adjacent entries is replaced by their total."""
 
     closed: SharedList[Turn] = msgspec.field(default_factory=SharedList)
     unfinished: Turn = Turn()
-    """Turns since the end of the last entry."""
     complete: int = 0
-    """Number of turns in `unfinished`."""
+    """Turns in `unfinished`."""
     begun: Decoded = Decoded()
-    """Rounds of the method in the turn that has not ended."""
+    """The method's rounds in the turn that has not ended."""
     plain_before: Decoded = Decoded()
-    """Plain decoding before this turn."""
     stride: int = 1
-    """Number of turns per entry."""
 
     @property
     def count(self) -> int:
-        """Number of turns that have ended."""
         return len(self.closed) * self.stride + self.complete
 
     def with_round(self, own: Decoded, plain: Decoded) -> "Turns":
-        """The turns after one more round of the method; `plain` is all plain decoding before this round."""
+        """`plain` is all plain decoding before this round."""
         turns = self.ended(plain)
         before = turns.plain_before if turns.begun.seconds else plain
         return Turns(turns.closed, turns.unfinished, turns.complete, turns.begun.plus(own), before, turns.stride)
 
     def ended(self, plain: Decoded) -> "Turns":
-        """The turns, the last one ended if plain decoding, `plain` in all, has taken part in it."""
+        """Ends the last turn if plain decoding has taken part in it."""
         plain_seconds = plain.seconds - self.plain_before.seconds
         if not (self.begun.seconds and plain_seconds > 0):
             return self
@@ -106,23 +91,15 @@ class Turns(msgspec.Struct, frozen=True):
 
 
 class Speedup(msgspec.Struct, frozen=True):
-    """A speed-up with the ends of its 95 % interval; without a value, the reason."""
-
     value: float | None = None
     low: float | None = None
     high: float | None = None
     reason: Reason | None = None
-    """None if the value is known, or if no plain decoding takes part in the run."""
 
 
 def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
-    """The ratio of the tokens per second of a method to those of plain decoding, over the turns.
-
-    Args:
-        turns: The turns, without stalled rounds.
-        warm: Whether both have finished their warm-up.
-        busy: Whether threads waited too long for a processor, or more rounds of the run stalled than rates leave out.
-        whole: Whether a text has ended, so that no more turns will follow.
+    """Ratio of tokens per second to those of plain decoding. `busy`: threads waited too long or too many rounds
+    stalled; `whole`: a text has ended, so that no more turns will follow.
     """
     if busy:
         return Speedup(reason="machine busy")
@@ -143,6 +120,6 @@ def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
 
 
 def _factor(series: NDArray[np.float64]) -> float:
-    """Half the width of the interval of a ratio, as a factor, from the parts of its logarithm."""
+    """Half the width of a ratio's interval, as a factor, from the parts of its logarithm."""
     variance, freedom = variance_of_mean(series)
     return math.exp(min(students_t(freedom) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0

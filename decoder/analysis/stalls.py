@@ -1,35 +1,34 @@
 """Stalled rounds: rounds that waited so long for a processor that their time does not measure the method.
 
-Stalled rounds are marked when they are decoded, and left out of rates. If many rounds stall, waiting is normal on the
-machine. To leave out all stalled rounds would then favour methods with short rounds, which meet fewer waits. So in this
-case, only the stalled rounds that lost far more time than the other stalled rounds are left out.
+Stalled rounds are left out of rates. If many rounds stall, waiting is normal on the machine, and to leave out all of
+them would favour methods with short rounds, which meet fewer waits; so only those that lost far more time than the
+others are left out.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import zip_longest
 from statistics import median
+from typing import Any
 
 import msgspec
 
 from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
-"""Thresholds of lost time. A round that lost less than the first threshold has not stalled, since waits of 10 ms are
-common on a shared machine. If too many rounds stalled, only the rounds that lost more than a higher threshold are left
-out.
+"""Thresholds of lost time. Waits of 10 ms are common on a shared machine; if too many rounds stalled, only those above
+a higher threshold are left out.
 """
 SHARE = 1 / 3
-"""Least share of a round's time that must be lost for the round to count as stalled."""
+"""Least share of a round's time that must be lost."""
 RECENT = 32
-"""The usual time of a round is the median time of the method's latest rounds, at most this many."""
+"""Rounds of which the median is the usual time."""
 FEW, MANY = 1, 0.1
-"""In a run of N rounds, at most `FEW` + `MANY` * N stalled rounds are left out."""
+"""Of N rounds, at most `FEW` + `MANY` * N are left out."""
 
 
 class Times(msgspec.Struct, frozen=True):
-    """Total times of some rounds, and the number of these rounds' timed tokens."""
-
     rounds: int = 0
     timed_tokens: int = 0
     decode_s: float = 0.0
@@ -39,42 +38,33 @@ class Times(msgspec.Struct, frozen=True):
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Timed tokens per second; None if no time is known."""
         return self.timed_tokens / self.decode_s if self.decode_s else None
 
     def plus(self, other: "Times") -> "Times":
-        """Totals over the rounds of `self` and of `other`."""
         return _combined(self, other, 1)
 
     def without(self, part: "Times") -> "Times":
-        """The totals without the rounds of `part`."""
         if not part.rounds:
             return self
         return _combined(self, part, -1) if part.rounds < self.rounds else Times()
 
 
 class Stalls(msgspec.Struct, frozen=True):
-    """Total times of stalled rounds, grouped by the time that the rounds lost."""
-
     by_level: tuple[Times, ...] = ()
-    """Totals by level: level i has the rounds whose lost time is between `LEVELS_S[i]` and the next threshold."""
+    """Level i has the rounds whose lost time is between `LEVELS_S[i]` and the next threshold."""
 
     @property
     def rounds(self) -> int:
-        """Number of stalled rounds."""
         return sum(times.rounds for times in self.by_level)
 
     def with_round(self, lost_s: float, times: Times) -> "Stalls":
-        """The totals with one more stalled round."""
         return self.plus(Stalls((Times(),) * level_of(lost_s) + (times,)))
 
     def plus(self, other: "Stalls") -> "Stalls":
-        """Totals over the rounds of `self` and of `other`."""
         pairs = zip_longest(self.by_level, other.by_level, fillvalue=Times())
         return Stalls(tuple(a.plus(b) for a, b in pairs))
 
     def from_level(self, level: int) -> Times:
-        """Totals of the rounds of this level and all higher levels."""
         total = Times()
         for times in self.by_level[level:]:
             total = total.plus(times)
@@ -82,15 +72,8 @@ class Stalls(msgspec.Struct, frozen=True):
 
 
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
-    """Seconds that a round lost by waiting; 0 for a round that has not stalled.
-
-    The waits of some threads do not delay the round, so the lost time is at most the round's time minus the usual
-    time of a round.
-
-    Args:
-        round_s: Duration of the round.
-        waited_s: Seconds of the round in which threads waited for a processor or the process was stopped.
-        earlier: Durations of the method's latest rounds, without stalled rounds.
+    """Zero for a round that has not stalled. Waits of some threads do not delay a round, so it lost at most its time
+    minus the usual time; `earlier` are the latest rounds that did not stall.
     """
     if waited_s < LEVELS_S[0]:
         return 0.0
@@ -100,12 +83,11 @@ def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> floa
 
 
 def level_of(lost_s: float) -> int:
-    """Level of a stalled round by its lost time: an index into `LEVELS_S`."""
     return max(0, bisect_right(LEVELS_S, lost_s) - 1)
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level for which the rounds of this level and all higher levels are few enough to be left out (`FEW`)."""
+    """Lowest level from which on the rounds are few enough to be left out (`FEW`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)
@@ -115,7 +97,7 @@ def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
 
 
 def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
-    """Note on a run's stalled rounds, in wordings from the longest to the shortest; empty if no round stalled."""
+    """Wordings from the longest to the shortest; empty if no round stalled."""
     entries = list(figures)
     stalled, left_out = (sum(getattr(entry, key) for entry in entries) for key in ("stalled_rounds", "left_out_rounds"))
     if not stalled:
@@ -130,15 +112,8 @@ def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
 
 
 def _combined(one: Times, other: Times, sign: int) -> Times:
-    return Times(
-        rounds=one.rounds + sign * other.rounds,
-        timed_tokens=one.timed_tokens + sign * other.timed_tokens,
-        decode_s=one.decode_s + sign * other.decode_s,
-        draft_s=_sum_if_known(one.draft_s, other.draft_s, sign),
-        verify_s=_sum_if_known(one.verify_s, other.verify_s, sign),
-        commit_s=_sum_if_known(one.commit_s, other.commit_s, sign),
-    )
+    return Times(*map(partial(_sum_if_known, sign), msgspec.structs.astuple(one), msgspec.structs.astuple(other)))
 
 
-def _sum_if_known(one: float | None, other: float | None, sign: int) -> float | None:
+def _sum_if_known(sign: int, one: float | None, other: float | None) -> Any:
     return None if one is None or other is None else one + sign * other

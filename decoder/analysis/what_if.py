@@ -1,14 +1,7 @@
 """What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of tau_h,
-tau_l and D0.
-
-A recorded tree contains the draft's probabilities of the drafted tokens only. So if a rule drafts fewer nodes than were
-recorded, the result is fully known. If a rule drafts more nodes, only the recorded part of its tree is known, and the
-result is a lower bound. At the end of the accepted path the target chose a token that was not drafted; the record does
-not say whether a wider or deeper tree would have contained this token.
-
-The tables are estimates for another reason too: every round is replayed from the position where it began, but under
-other rules, rounds would begin at other positions. The history rule is not replayed. This module knows neither models
-nor screens.
+tau_l and D0. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the
+recorded part is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had
+the target's token. Also, every round is replayed from where it began, and the history rule is not.
 """
 
 from collections.abc import Sequence
@@ -25,127 +18,102 @@ from decoder.tree import depths
 from decoder.tree_rules import used_depth
 
 ROUNDS = 50
-"""Maximum number of replayed rounds; the newest rounds are replayed."""
 LEAST_SHARE = 0.5
-"""A cell is shown only if the tokens of at least this share of the rounds are known."""
 LEAST_ROUNDS = 5
-"""A cell is shown only if the tokens of at least this number of rounds are known."""
 ALIKE = 0.005
-"""Difference in tokens per round below which two cells count as equal."""
+"""Tokens per round below which two cells count as equal."""
 GAIN = 0.03
-"""Least relative gain of speed for a cell to count as faster."""
+"""Least relative gain of speed of a faster cell."""
 _NODES = 6000
-"""Largest number of nodes in all replayed rounds together."""
 _DEEPEST = 128
-"""A recorded tree with more levels than this is not replayed; no method drafts such deep trees."""
+"""No method drafts deeper trees."""
 _LINES = 5
-"""Maximum number of rows, and of columns, of a table."""
 _SLACK = 1e-6
-"""Tolerance for rounding of sums of steps."""
 
 Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Result of one pair of knob values over all replayed rounds.
-
-    Rounds that are not fully known count with their lower bound, so a mean is exact if every round is known, and a
-    lower bound otherwise. Leaving such rounds out would bias the mean, since rounds with many tokens are fully known
-    least often.
+    """One pair of knob values over all replayed rounds. Rounds that are not fully known count with their lower bound;
+    leaving them out would bias the mean, since rounds with many tokens are fully known least often.
     """
 
     rounds: int
-    """Number of rounds."""
     judged: int
-    """Number of rounds whose tokens are known."""
+    """Rounds whose tokens are known."""
     tokens: float
-    """Tokens per round (L-bar), or a lower bound."""
+    """Per round, or a lower bound."""
     drafted_judged: int
-    """Number of rounds whose drafted nodes are known."""
     drafted: float
-    """Drafted nodes per round, or a lower bound."""
+    """Per round, or a lower bound."""
     seconds: float | None = None
-    """Estimated seconds per round; None if `drafted` is a lower bound, or if the costs of a round are unknown."""
+    """Per round; None if `drafted` is a lower bound or costs are unknown."""
 
     @property
     def rate(self) -> float | None:
-        """Estimated tokens per second; None if tokens or seconds per round are unknown."""
+        """None if tokens or seconds are unknown."""
         return self.tokens / self.seconds if self.exact and self.seconds else None
 
     @property
     def share(self) -> float:
-        """Share of the rounds whose tokens are known."""
         return self.judged / self.rounds if self.rounds else 0.0
 
     @property
     def exact(self) -> bool:
-        """Whether `tokens` is exact, not a lower bound."""
         return 0 < self.rounds == self.judged
 
     @property
     def drafted_exact(self) -> bool:
-        """Whether `drafted` is exact, not a lower bound."""
         return 0 < self.rounds == self.drafted_judged
 
     @property
     def known(self) -> bool:
-        """Whether the tokens of enough rounds are known for the cell to be shown."""
         return self.judged >= LEAST_ROUNDS and self.share >= LEAST_SHARE
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Table of cells over two knobs: a row for each value of the knob `down`, a column for each value of D0."""
+    """A row for each value of `down`, a column for each value of D0."""
 
     down: Axis
-    """Knob whose value differs from row to row."""
     rows: tuple[float, ...]
-    """Values of `down`, ascending."""
     columns: tuple[float, ...]
-    """Values of D0 after rounding, ascending."""
+    """Values of D0 after rounding."""
     cells: tuple[tuple[Cell, ...], ...]
-    """Cells by row and column."""
     present: tuple[int, int]
-    """(row, column) of the cell for the current values."""
+    """(row, column) of the current values."""
 
     @property
     def here(self) -> Cell:
-        """Cell of the current values."""
         row, column = self.present
         return self.cells[row][column]
 
     def places(self) -> list[tuple[int, int]]:
-        """(row, column) of each known cell."""
         return [(i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Two tables, whose knob values include the current values and their neighbours."""
-
     breadth: Grid
-    """Table with tau_h in rows and D0 in columns."""
+    """tau_h in rows."""
     doubt: Grid
-    """Table with tau_l in rows and D0 in columns."""
+    """tau_l in rows."""
     rounds: int
-    """Number of replayed rounds."""
     by_costs: bool = False
-    """Whether the costs of nodes also limited the trees, as in method `auto`."""
+    """Whether costs also limited the trees, as in `auto`."""
 
     @property
     def grids(self) -> tuple[Grid, Grid]:
-        """Both tables."""
         return self.breadth, self.doubt
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All cells of both tables."""
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def faster(self) -> tuple[Grid, int, int] | None:
-        """Table, row and column of the cell with the highest estimated speed; None if no cell is faster than the
-        current values by at least `GAIN`, or if the speed under the current values is unknown.
+        """(table, row, column) of the highest estimated speed; None if it gains less than `GAIN` or the present speed
+        is unknown.
         """
         rates = [
             (rate, grid, row, column)
@@ -160,22 +128,16 @@ class WhatIf:
         return fastest[1:]
 
     def best(self) -> tuple[Grid, int, int] | None:
-        """Table, row and column of the known cell with the most tokens per round.
-
-        Of cells with equally many tokens, cells with an exact number of drafted nodes are preferred, then cells with
-        fewer drafted nodes, then cells nearer to the current values.
+        """Known cell with the most tokens per round; of equal ones, first those with an exact number of drafted nodes,
+        then with fewer nodes, then nearer to the current values.
         """
         places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
         return max(places, key=lambda place: _merit(*place), default=None)
 
 
 def what_if(past: Sequence[Round], rules: AdaptiveTree, plain_pass_s: float | None = None) -> WhatIf | None:
-    """Both tables, with the knob values of the current rules and their neighbours, computed from the newest rounds of
-    one method; None if no round can be replayed. `plain_pass_s` is the time of a target pass of one token; None if it
-    is unknown.
-
-    The rounds, oldest first, must have been drafted under the same rules, except for tau_h, tau_l and D0, which each
-    round records.
+    """None if no round can be replayed. The rounds, oldest first, must have been drafted under the same rules, except
+    for tau_h, tau_l and D0, which each round records.
     """
     rounds = _newest(past)
     if not rounds:
@@ -186,9 +148,7 @@ def what_if(past: Sequence[Round], rules: AdaptiveTree, plain_pass_s: float | No
 
 
 def _has_tree(event: Round) -> bool:
-    """Whether a round has a complete tree of a growth rule and a valid accepted path. The path is checked since
-    recordings are untrusted.
-    """
+    """Also checks the accepted path, since recordings are untrusted."""
     if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:
@@ -210,9 +170,7 @@ def _newest(past: Sequence[Round]) -> list[Round]:
 
 
 def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and its nearest neighbours within the bounds, in ascending order. Neighbours are whole numbers of steps
-    away from the value.
-    """
+    """The value and its nearest neighbours within the bounds, whole numbers of steps away."""
     apart = [step * count for count in range(-_LINES, _LINES + 1)]
     inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
     nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]

@@ -1,10 +1,6 @@
-"""The proposer of the method `auto`. Its trees combine a draft model's guesses with lookup guesses; the size of a tree
-is chosen to maximise tokens per second.
-
-Both sources grow one tree, level by level; a token that both sources guess becomes one node, which counts as the
-model's guess. In rounds in which lookups alone promise more tokens per second, the draft model does not run; it reads
-the tokens of these rounds later. This module knows neither the target nor times: the tree size controller decides what
-is drafted.
+"""The proposer of `auto`: a draft model's guesses and lookup guesses grow one tree, whose size the tree size controller
+chooses. A token that both guess counts as the model's. In rounds in which lookups alone promise more tokens per second,
+the model does not run, and reads the tokens later.
 """
 
 import math
@@ -15,7 +11,7 @@ from functools import partial
 from decoder.draft.growth import Children, grow, may_grow
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import LevelDrafter
-from decoder.draft.proposer import Proposal
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.lookup_guess import LookupGuess
@@ -24,20 +20,18 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""If the draft model has more than `PROBED_FROM` tokens to read because it did not run in recent rounds, a probe
-compares the model's guesses for these tokens with the tokens. Only the latest `PROBED_ROWS` tokens are compared.
+"""With more than `PROBED_FROM` unread tokens, a probe compares the model's guesses for the latest `PROBED_ROWS` of
+them.
 """
 
 
-class AutoDrafter:
-    """A `Proposer` of one text; without a draft model, all guesses come from suffix lookup."""
+class AutoDrafter(Proposer):
+    """Without a draft model, all guesses come from suffix lookup."""
 
     def __init__(
         self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """Begins a text. `probabilities` provide the target's sampling noise for lookups; None stands for greedy
-        decoding.
-        """
+        """`probabilities` give the target's sampling noise for lookups; None: greedy."""
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
@@ -75,7 +69,7 @@ class AutoDrafter:
         return Proposal(tree, model.count - before if model else 0)
 
     def _followed(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """A tree of the model's guesses within the limits of an earlier decision."""
+        """A tree within the limits of an earlier decision."""
         tree, before, calls = TokenTree([text[-1]]), model.count, list[int]()
         if room >= 1 and (behind := model.behind(text)):
             calls.append(behind)
@@ -115,8 +109,8 @@ class AutoDrafter:
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """The draft model's best next tokens. If the model has many tokens to read because it did not run in recent
-        rounds, a probe first compares the model's guesses for these tokens with the text.
+        """If the model has many tokens to read since it did not run in recent rounds, a probe first compares its
+        guesses with them.
         """
         model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -129,7 +123,6 @@ class AutoDrafter:
 
 
 def _expected(children: Children, acceptance: AcceptanceModel) -> Children:
-    """The draft's guesses after a node, with the logarithms of their acceptance probabilities."""
     if not children.tokens:
         return children
     log_shares = acceptance.log_shares(children.logprobs)
@@ -137,30 +130,21 @@ def _expected(children: Children, acceptance: AcceptanceModel) -> Children:
 
 
 def _logarithms(probabilities: Sequence[float]) -> list[float]:
-    """Logarithms of probabilities, which may have been rounded to 0."""
+    """Of probabilities that may have been rounded to 0."""
     return [math.log(max(probability, sys.float_info.min)) for probability in probabilities]
 
 
 class _MixedTree:
-    """A growing tree of guesses by a model and by lookup."""
-
     def __init__(self, tree: TokenTree, rule: TreeRule, sizes: TreeSizeController) -> None:
-        """Starts from `tree`, which has only its root."""
         self.tree = tree
         self._rule, self._sizes = rule, sizes
         self._looked_up = set[int]()
-        """Nodes that only the lookup guessed."""
 
     def grow(
         self, model: LevelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
     ) -> list[int]:
-        """Grows the tree level by level; returns the nodes that are worth verifying.
-
-        Args:
-            model: The draft model; None if only lookups draft.
-            first: The model's best tokens after the root; None if the model does not draft in this round.
-            guess: Lookup guesses after the root; None if lookup has no guesses.
-            deepest: Maximum number of levels, limited by the context.
+        """Returns the nodes that are worth verifying. `first` and `guess` are the model's and the lookup's guesses
+        after the root, if any; `deepest` is the context's limit of levels.
         """
         tree, depth, level = self.tree, 0, [0]
         options, guesses = {0: first} if first and first.tokens else {}, {0: guess} if guess else {}
@@ -181,22 +165,18 @@ class _MixedTree:
         return self._sizes.keep()
 
     def _branch(self, node: int, found: Children) -> range:
-        """New children of a node: the model's guesses."""
         accepted = self._sizes.add_children(node, found.tokens, found.logprobs, partial(breadth, self._rule.growth))
         logprobs, own = _logarithms(accepted), found.draft_logprobs or found.logprobs
         return self.tree.grow(node, found.tokens[: len(logprobs)], logprobs, own[: len(logprobs)])
 
     def _branch_by_lookup(self, node: int, guess: LookupGuess) -> range:
-        """New children of a node: guesses that only the lookup made."""
         tokens, probabilities = self._sizes.add_lookups(node, guess)
         children = self.tree.grow(node, tokens, _logarithms(probabilities))
         self._looked_up.update(children)
         return children
 
     def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """Lookup guesses after the nodes of a level; keys are the nodes. A node whose path does not occur in the text
-        is left out.
-        """
+        """A node whose path does not occur in the text is left out."""
         tree, guesses = self.tree, dict[int, LookupGuess]()
         for node in level:
             parent_guess = above.get(tree.parents[node])
@@ -207,9 +187,8 @@ class _MixedTree:
     def _model_guesses(
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """The model's best tokens after the nodes of a level; keys are the nodes. A node is left out if the model has
-        not read the node's parent. The result is empty if the model cannot draft deeper levels, or if a draft pass is
-        not worth its time.
+        """Without nodes whose parent the model has not read; empty if it cannot draft deeper, or if a pass is not worth
+        its time.
         """
         if self.tree.depths[level[0]] >= model.deepest:
             return {}

@@ -1,8 +1,6 @@
-"""Passes of a DFlash head: one pass for all levels of a tree.
-
-Row i of the KV cache belongs to token i of the text and is computed from the target's layer states at this token. After
-the text, a single pass predicts the tokens of all levels. All nodes of a level have the same row of logits, unless the
-head corrects the row for the token of each node. This module does not know what the logits are used for.
+"""Passes of a DFlash head: one pass predicts the tokens of all levels. Row i of the KV cache is computed from the
+target's layer states at token i. All nodes of a level have the same logits, unless the head corrects them for the token
+of each node.
 """
 
 from collections.abc import Sequence
@@ -11,24 +9,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.draft.draft_passes import Passes
 from decoder.draft.head_text import AT_ONCE
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import Block, BlockHead
 from decoder.tree import TokenTree
 
 PROBED = 3
-"""Largest number of additional blocks in a pass. These blocks begin at earlier tokens of the text, so their guesses are
-for tokens that the text already has.
-"""
+"""Most additional blocks in a pass, which begin at earlier tokens and guess tokens that the text already has."""
 
 
-class BlockPasses:
-    """`Passes` of one text; logits are over the target's token ids."""
-
+class BlockPasses(Passes):
     def __init__(self, head: BlockHead, capacity: int, states: LayerStates) -> None:
-        """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
+        """`states` are the target's layer states, to which each target pass adds rows."""
         self.cache = head.new_cache(capacity)
-        self.count = 0
         self.deepest = head.shape.guesses
         self._head = head
         self._states = states
@@ -37,27 +31,19 @@ class BlockPasses:
         self._block: Block | None = None
         """The block that begins at the text's last token."""
         self._memory: dict[int, Float[Tensor, R]] = {}
-        """Memory of the head's correction after each node; -1 stands for the parent of the root."""
+        """Of the head's correction after each node; -1 stands for the parent of the root."""
 
     def read(self, tokens: Sequence[int]) -> None:
-        """See `Passes`; the target's latest pass must have read the same tokens."""
+        # The target's latest pass has read the same tokens.
         self._unread.append(self._states.take(range(len(tokens))))
         self._read(len(tokens))
 
     def reserve(self, rows: int) -> None:
-        """See `Passes`; no rows of trees are cached."""
+        # No rows of trees are cached.
         self.cache.reserve(rows + self._head.shape.block_size)
 
-    def behind(self, text: Sequence[int]) -> int:
-        return len(text) - self.cache.length
-
-    def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
-        return self.after_latest(text, 1)[0]
-
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; besides the last token, at most `PROBED` tokens have logits, since each of these tokens needs a
-        block.
-        """
+        # Besides the last token, at most `PROBED` tokens have logits, since each needs a block.
         count = min(latest, self.behind(text), 1 + PROBED)
         self._read(len(text) - 1 - self.cache.length)
         *before, self._block = self._head.blocks(self.cache, text[len(text) - count :])
@@ -71,7 +57,6 @@ class BlockPasses:
         self._memory = {node: memory for node, memory in self._memory.items() if node <= 0}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """See `Passes`; no forward pass is needed. The root must have been read as the last token of the text."""
         depth, block = tree.depths[nodes[0]], self._block
         assert block is not None, "a text is read before its tree is drafted"  # noqa: S101 - a programmer's mistake
         memory = torch.stack([self._memory[tree.parents[node]] for node in nodes])
@@ -80,15 +65,12 @@ class BlockPasses:
         # The root has the position `cache.length`, so the next tokens after nodes of this depth have these positions.
         return logits, [self.cache.length + 1 + depth] * len(logits)
 
-    def renumber(self, kept_nodes: Sequence[int]) -> None:
-        """See `Passes`; does nothing, since no cache row of a tree is kept after a round."""
-
     def commit(self, path: Sequence[int]) -> None:
-        """See `Passes`; the target's latest pass must have verified the tree of these nodes."""
+        # The target's latest pass has verified the tree of these nodes.
         self._unread.append(self._states.take([0, *path]))
 
     def _read(self, count: int) -> None:
-        """Reads the next `count` tokens of the text; `_unread` must hold the target's states at these tokens."""
+        """Reads the next `count` tokens of the text, whose states are in `_unread`."""
         if not count:
             return
         states = torch.cat(self._unread)

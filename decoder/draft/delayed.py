@@ -1,8 +1,5 @@
-"""Sampling of delayed trees from the draft (the paper, section 5).
-
-This module knows no model: the caller passes a function that returns the draft's distributions (rows) after given
-nodes. Rollouts with a common prefix share nodes. The tree records how many times each node was sampled, since lossless
-verifiers need these counts. "The paper" is the paper cited in `decoder.verify.lossless`.
+"""Sampling of delayed trees (section 5 of the paper cited in `decoder.verify.lossless`). Rollouts with a common prefix
+share nodes; the tree counts how often each was sampled, which lossless verifiers need.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,21 +19,12 @@ DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomGenerator) -> TokenTree:
-    """Samples a tree that starts at a root token, with one call of `rows` for each level.
-
-    Args:
-        shape: Shape of the tree; the choice of the shape must not depend on any token sampled for this tree.
-        root: The last token of the text.
-        rows: Returns the draft's distributions after one level's nodes. Tokens are sampled from these distributions,
-            which the tree stores.
-        generator: Random generator, which must be independent of the verifier's.
-
-    Returns:
-        The tree, with the number of times that each node was sampled.
+    """One call of `rows` per level, whose distributions the tree stores. The shape must not depend on any token sampled
+    for this tree, and `generator` must be independent of the verifier's.
     """
     tree = TokenTree([root], draws={})
     level = [0]
-    """Newest node of each rollout."""
+    """Returns the next node of each rollout."""
     for depth in range(shape.depth):
         if not level:
             break

@@ -1,7 +1,5 @@
-"""The shape of a delayed tree: one path, then independent rollouts from its end (the paper, section 5).
-
-This module imports no torch, since parsing command-line options needs shapes. "The paper" is the paper cited in
-`decoder.verify.lossless`.
+"""The shape of a delayed tree (section 5 of the paper cited in `decoder.verify.lossless`); without torch, since parsing
+options needs it.
 """
 
 from dataclasses import dataclass
@@ -13,9 +11,7 @@ from decoder.knobs import require_feasible
 
 @dataclass(frozen=True)
 class DelayedTree:
-    """The shape of a tree: a path of `l1` sampled tokens, then `k` rollouts of `l2` sampled tokens each, from the
-    path's end.
-    """
+    """A path of `l1` sampled tokens, then `k` rollouts of `l2` sampled tokens each from its end."""
 
     k: int
     l1: int
@@ -29,29 +25,23 @@ class DelayedTree:
 
     @property
     def depth(self) -> int:
-        """Number of levels of the tree, which is the maximum number of drafted tokens that a round can accept."""
         return self.l1 + self.l2
 
     @property
     def most_nodes(self) -> int:
-        """Maximum number of drafted nodes; a tree has this number if its rollouts share no nodes."""
+        """Reached if the rollouts share no nodes."""
         return self.l1 + self.k * self.l2
 
     def canonical(self) -> "DelayedTree":
-        """The canonical shape among all shapes that describe the same trees. For trees without branches, it has K = 1
-        and L1 = 0.
-        """
+        """The one shape among those that describe the same trees; without branches, K = 1 and L1 = 0."""
         return DelayedTree(1, 0, self.depth) if self.k == 1 or self.l2 == 0 else self
 
     def up_to(self, levels: int) -> "DelayedTree":
-        """The shape, truncated to at most this number of levels."""
         l1 = min(self.l1, levels)
         return DelayedTree(self.k, l1, min(self.l2, levels - l1))
 
 
 def distinct_shapes(most_k: int, most_l1: int, most_l2: int) -> list[DelayedTree]:
-    """All canonical shapes up to these maxima. With K up to 4 and lengths up to 8, 233 of the 324 shapes are canonical
-    (appendix E).
-    """
+    """All canonical shapes up to these maxima; up to (4, 8, 8), 233 of the 324 (appendix E)."""
     shapes = product(range(1, most_k + 1), range(most_l1 + 1), range(most_l2 + 1))
     return list(dict.fromkeys(DelayedTree(*shape).canonical() for shape in shapes))

@@ -1,10 +1,7 @@
-"""Forward passes of a draft model over one text, and level by level over the draft trees at the end of the text.
-
-The KV cache is kept across rounds: accepted drafted nodes are not computed again. This module does not know what the
-logits are used for.
-"""
+"""Forward passes of a draft over one text and over the draft trees at its end, and those of a draft model."""
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import takewhile
 
@@ -13,57 +10,88 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.fitted import fitted
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
-"""Number of rows that are added to a full KV cache. If only the rows of one level were added, each level would copy the
-cache.
-"""
+"""Rows that are added to a full KV cache: with those of one level only, each level would copy the cache."""
 
 
-class DraftPasses:
-    """Forward passes of the draft over one text; tokens and logits have the target's token ids."""
+class Passes(ABC):
+    """Forward passes of a draft over one text; tokens and logits have the target's token ids."""
 
-    def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
-        """`vocabulary` is the number of the target's token ids."""
-        self.cache = model.new_cache(capacity)
-        self.count = 0
-        """Number of forward passes so far, without prompt passes."""
-        self.deepest = sys.maxsize
-        self._capacity = capacity
-        self._model = model
-        self._fitted = fitted(model, vocabulary)
-        self._rows: dict[int, int] = {}
-        """Cache row of each node that was forwarded in this round."""
-        self._visible_rows: dict[int, list[int]] = {}
-        """Cache rows of each node and its ancestors, counted from the first row after the text."""
+    cache: KvCache
+    count = 0
+    """Number of forward passes so far, without prompt passes."""
+    deepest = sys.maxsize
+    """Largest number of levels that a tree can have."""
 
+    @abstractmethod
     def read(self, tokens: Sequence[int]) -> None:
         """Reads the prompt without its last token."""
-        self._fitted.read(self.cache, tokens)
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for a text and a tree. If a tree needs more rows, the cache grows during drafting."""
-        self._capacity = max(self._capacity, rows)
+        """Reserves cache rows for a text and a tree; with a larger tree, the cache grows during drafting."""
         self.cache.reserve(rows)
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the draft has not read."""
+        """Number of tokens at the end of the text that the draft has not read; 0 if the draft cannot draft yet."""
         return len(text) - self.cache.length
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
         """Reads the unread tokens of the text; returns the logits after the last token."""
+        return self.after_latest(text, 1)[0]
+
+    @abstractmethod
+    def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """Reads the unread tokens of the text; returns logits after the last `latest` tokens (or all unread ones, if
+        fewer), and the position that follows each of them.
+        """
+
+    def begin_tree(self) -> None:
+        """Forgets the nodes of the previous tree."""
+
+    @abstractmethod
+    def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
+        """Forwards the nodes of one level, whose parents have been read or forwarded. Returns the logits after each
+        node, and the position that follows the node; a single row and position if all nodes have the same logits.
+        """
+
+    def renumber(self, kept_nodes: Sequence[int]) -> None:
+        """After the tree was reduced to `kept_nodes`, a node's number is its index in `kept_nodes`."""
+
+    @abstractmethod
+    def commit(self, path: Sequence[int]) -> None:
+        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
+
+
+class DraftPasses(Passes):
+    """Of a draft model. The KV cache is kept across rounds: accepted drafted nodes are not computed again."""
+
+    def __init__(self, model: LanguageModel, vocabulary: int, capacity: int) -> None:
+        self.cache = model.new_cache(capacity)
+        self._capacity = capacity
+        self._model = model
+        self._fitted = fitted(model, vocabulary)
+        self._rows: dict[int, int] = {}
+        """Of each node that was forwarded in this round."""
+        self._visible_rows: dict[int, list[int]] = {}
+        """Of each node and its ancestors, counted from the first row after the text."""
+
+    def read(self, tokens: Sequence[int]) -> None:
+        self._fitted.read(self.cache, tokens)
+
+    def reserve(self, rows: int) -> None:
+        self._capacity = max(self._capacity, rows)
+        self.cache.reserve(rows)
+
+    def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:
         logits = self._fitted.read(self.cache, text[self.cache.length :])
         self.count += 1
         return logits[None]
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Reads the unread tokens of the text; returns logits after the latest tokens, and the position that follows
-        each of these tokens.
-
-        Logits are returned for the last `latest` tokens, or for all unread tokens if there are fewer.
-        """
         start = max(self.cache.length, len(text) - latest)
         if start > self.cache.length:
             self._fitted.read(self.cache, text[self.cache.length : start])
@@ -76,27 +104,19 @@ class DraftPasses:
         return logits, [position + 1 for position in positions]
 
     def again_after(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Like `after_latest`, but returns logits for all of the last `latest` tokens. Tokens that were already read
-        are read again.
-        """
+        """Like `after_latest`, but reads tokens again so that all of the last `latest` ones have logits."""
         self.cache.cut(len(text) - latest)
         return self.after_latest(text, latest)
 
     @property
     def hidden(self) -> Float[Tensor, "N X"] | None:
-        """Hidden states of the latest pass, one row per token; None if the model does not keep hidden states."""
+        """Of the latest pass, one row per token; None if the model does not keep hidden states."""
         return self._model.hidden
 
     def begin_tree(self) -> None:
-        """Forgets the nodes of the previous tree."""
         self._rows, self._visible_rows = {}, {}
 
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
-        """Forwards the nodes of one level, whose parents must have been read or forwarded before. Returns the logits
-        after each node, and the position that follows the node.
-
-        The root is not forwarded if it was already read as the last token of the text.
-        """
         drafted = self.cache.used - self.cache.length
         if self.cache.used + len(nodes) > self._capacity:
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
@@ -112,13 +132,9 @@ class DraftPasses:
         return logits, [position + 1 for position in positions]
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
-        """Renumbers the nodes after the tree was reduced to `kept_nodes`: a node's new number is its index in
-        `kept_nodes`.
-        """
         self._rows = {new: self._rows[old] for new, old in enumerate(kept_nodes) if old in self._rows}
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}

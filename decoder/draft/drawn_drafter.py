@@ -1,6 +1,4 @@
-"""A proposer that samples its trees from a draft model, for independent sampling. This module knows nothing of the
-target.
-"""
+"""A proposer that samples its trees from a draft model, for independent sampling."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
@@ -11,7 +9,7 @@ from torch import Tensor
 from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.draft_passes import DraftPasses
-from decoder.draft.proposer import Proposal
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
 from decoder.tree import TokenTree
@@ -20,24 +18,22 @@ from decoder.verify.lossless.random_generator import RandomGenerator
 
 
 class ShapeChoice(NamedTuple):
-    """Shape of one round's tree."""
-
     shape: DelayedTree
     logits: Float[Tensor, "1 V"] | None = None
-    """The draft's logits after the text; None if they were not needed to choose the shape."""
+    """The draft's, after the text; None if they were not needed to choose the shape."""
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
-"""(the draft's passes, text) -> shape of the next tree. The shape must not depend on any token sampled for the tree."""
+"""(the draft's passes, text) -> shape, which must not depend on any token sampled for the tree."""
 
 
-class DrawnDrafter:
-    """A `Proposer` of one text that chooses the shape of a tree at the start of each round, then samples the tree."""
+class DrawnDrafter(Proposer):
+    """Chooses the shape of a tree at the start of each round, then samples the tree."""
 
     def __init__(
         self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, generator: RandomGenerator
     ) -> None:
-        """Begins a text; `generator` must be independent of the verifier's random generator."""
+        """`generator` must be independent of the verifier's."""
         self.passes = passes
         self._choose = choose
         self._schedule = schedule
@@ -50,8 +46,7 @@ class DrawnDrafter:
         self.passes.reserve(rows)
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """See `Proposer`; the chosen shape replaces the growth rule."""
-        del rule
+        del rule  # the chosen shape replaces it
         before = self.passes.count
         self.passes.begin_tree()
         choice = self._choose(self.passes, text)
@@ -66,14 +61,8 @@ class DrawnDrafter:
         tree = draw_tree(shape, text[-1], rows, self._generator)
         return Proposal(tree, self.passes.count - before, shape)
 
-    def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; does nothing, since this drafter does not learn."""
-
     def commit(self, path: Sequence[int]) -> None:
         self.passes.commit(path)
-
-    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; does nothing, since this drafter does not learn."""
 
     def _probabilities(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
         return probabilities(logits, [self._schedule.at(position) for position in positions])

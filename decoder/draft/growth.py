@@ -1,7 +1,4 @@
-"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens.
-
-This module knows no models, texts or costs.
-"""
+"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,20 +10,17 @@ from decoder.tree_rules import Growth, TreeRule, breadth, least_probability
 
 @dataclass(slots=True)
 class Children:
-    """Best next tokens after one node, most probable first; empty if the source offers none."""
+    """Best next tokens after one node, most probable first."""
 
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own log-probabilities, if `logprobs` are sharpened, or conditioned on the noise of coupled sampling;
-    else empty.
-    """
+    """The draft's own, if `logprobs` are sharpened or conditioned on sampling noise; else empty."""
     lost: bool = False
-    """Whether there are no tokens because the draft's logits are NaN or infinite."""
+    """The draft's logits are NaN or infinite."""
 
     @property
     def confidence(self) -> float:
-        """Largest next-token probability."""
         return math.exp(self.logprobs[0])
 
 
@@ -35,14 +29,8 @@ Source = Callable[[TokenTree, Sequence[int], Growth[float]], Sequence[Children]]
 
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
-    """Grows a tree from its root under a growth rule; returns the nodes within the rule's budget, parents before
-    children.
-
-    Args:
-        tree: A tree that has only its root; it grows in place.
-        rule: Decides which nodes get children and how many, and limits the number of nodes (budget).
-        source: Returns the best next tokens after given nodes.
-        deepest: Maximum number of levels, limited by the context.
+    """Grows a tree, which has only its root, in place; returns the nodes within the rule's budget, parents before
+    children. `deepest` is the context's limit of levels.
     """
     n_max, least = rule.budget.n_max, rule.budget.least
     least_logprob = math.log(least) if least else -math.inf
@@ -64,7 +52,6 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
 
 
 def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level that get children under the rule."""
     if rule.budget.best and len(level) > rule.budget.n_max:
         level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
     threshold = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
@@ -72,9 +59,7 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """Nodes of a level that are within the budget. With `best`, a node is within the budget if it is one of the tree's
-    `n_max` most probable nodes.
-    """
+    """With `best`, the tree's `n_max` most probable nodes."""
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
     return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

@@ -1,8 +1,5 @@
-"""One text as read by a head: the target's states that the head has not read yet, and the head's KV cache rows for the
-tokens that it has read.
-
-Row i combines token i + 1 of the text with the target's states after token i, so the head can read a text's last token
-as soon as the target has read all tokens before it. This module knows neither trees nor logits.
+"""One text as read by a head. Row i combines token i + 1 with the target's states after token i, so that the last token
+can be read once the target has read those before it. No row of a tree is kept after a round.
 """
 
 from collections.abc import Sequence
@@ -12,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.draft.draft_passes import Passes
 from decoder.forward.taps import LayerStates
 from decoder.heads.protocol import GuidedHead
 
@@ -21,40 +19,34 @@ Drafted = tuple[Sequence[int], Float[Tensor, "N X"]]
 """Token ids and hidden states of rows that follow the text."""
 
 
-class HeadText:
+class HeadText(Passes):
     """A text, the head's KV cache for it, and the target's states that the head has not read yet."""
 
     def __init__(self, head: GuidedHead, capacity: int, states: LayerStates) -> None:
-        """Begins a text; `states` are the target's layer states, to which each target pass adds rows."""
+        """`states` are the target's layer states, to which each target pass adds rows."""
         self.cache = head.new_cache(capacity)
         self.unread: list[Float[Tensor, "N Y"]] = []
-        """Layer states of the target that the head has not read yet."""
         self._head = head
         self._states = states
 
     def read(self, tokens: Sequence[int]) -> None:
-        """Reads the prompt without its last token; the target's latest pass must have read the same tokens."""
+        # The target's latest pass has read the same tokens.
         self.unread.append(self._states.take(range(len(tokens))))
         if len(tokens) > 1:
             # The states of the last token are read later, together with the token after it.
             self.outputs(tokens, 1)
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the head has not read; 0 if the target has read no token."""
         return len(text) - 1 - self.cache.length
 
     def commit(self, path: Sequence[int]) -> None:
-        """Adds the states of the root and of the accepted nodes to the unread states; the target's latest pass computed
-        them.
-        """
+        # The target's latest pass has verified the tree of these nodes.
+        self.cache.keep([])
         self.unread.append(self._states.take([0, *path]))
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
-        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of these tokens, or at
-        all of these tokens if there are fewer.
-
-        Rows of `behind` are computed in the same pass as the last tokens, as a chain after these tokens. The outputs of
-        `behind` follow the outputs of the text; the keys and values of `behind` are dropped.
+        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of them, then those of
+        `behind`: rows that are computed in the same pass, as a chain after the text, and not kept.
         """
         tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
         count, outputs = len(tokens), list[Tensor]()

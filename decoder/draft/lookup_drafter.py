@@ -1,8 +1,7 @@
 """Suffix lookup as a proposer: trees of the tokens that followed the text's suffix earlier, without a draft model.
 
 A node's probability is its share of the earlier continuations; under coupled sampling, it is the probability that the
-target's noise selects the node among these continuations. So lookup trees grow by the same rules as trees of a draft
-model. This module knows nothing of the target.
+target's noise selects the node among these continuations. So lookup trees grow by the same rules as a draft model's.
 """
 
 import math
@@ -11,26 +10,21 @@ from collections.abc import Sequence
 from decoder.draft.growth import Children, grow
 from decoder.draft.lookup import Continuation, SuffixIndex
 from decoder.draft.lookup_noise import rank_guesses
-from decoder.draft.proposer import Proposal
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.sampling.draft_probabilities import DraftProbabilities
 from decoder.sampling.noise import TokenNoise
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 
 
-class LookupDrafter:
-    """A `Proposer` of one text that guesses by suffix lookup."""
-
+class LookupDrafter(Proposer):
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """Begins a text. `probabilities` provide the target's sampling noise; None stands for greedy decoding."""
+        """`probabilities` give the target's sampling noise; None: greedy."""
         self._probabilities = probabilities
         self._past = SuffixIndex()
 
     def read(self, tokens: Sequence[int]) -> None:
         self._past.extend(tokens)
-
-    def reserve(self, rows: int) -> None:
-        """See `Proposer`; does nothing, since lookups have no KV cache."""
 
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         self._past.extend(text[len(self._past) :])
@@ -41,21 +35,10 @@ class LookupDrafter:
         chosen = grow(tree, rule, _LookupSource(continuation, len(text), noise), room)
         return Proposal(tree if len(chosen) == len(tree) else tree.subtree(chosen))
 
-    def record_choices(self, burst: Sequence[int]) -> None:
-        """See `Proposer`; does nothing, since this drafter does not learn."""
-
-    def commit(self, path: Sequence[int]) -> None:
-        """See `Proposer`; does nothing, since lookups have no cache, and the next round's text has the new tokens."""
-
-    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """See `Proposer`; does nothing, since this drafter does not learn."""
-
 
 class _LookupSource:
-    """The `Source` of one tree's next tokens."""
-
     def __init__(self, root: Continuation, position: int, noise: TokenNoise | None) -> None:
-        """Begins a tree with the continuations after its root; `position` is the position of the root's children."""
+        """Continuations after the root, whose children have the position `position`."""
         self._after: dict[int, Continuation | None] = {0: root}
         self._position = position
         self._noise = noise
@@ -81,7 +64,7 @@ class _LookupSource:
 
 
 def _likeliest(ranking: Sequence[tuple[int, float, float]], count: int) -> Children:
-    """The first `count` tokens of a ranking, with probabilities normalised over all ranked tokens."""
+    """Probabilities are normalised over all ranked tokens."""
     *_, best_score = ranking[0]
     whole = best_score + math.log(sum(math.exp(score - best_score) for *_, score in ranking))
     tokens, logprobs, scores = (list(column) for column in zip(*ranking[:count], strict=True))

@@ -1,6 +1,5 @@
-"""Ranking of lookup guesses for coupled sampling. Guesses are ranked by log(share) + the target's sampling noise for
-the token, since the target chooses the token with the largest sum of log-probability and noise. This module knows
-neither models nor trees.
+"""Ranking of lookup guesses for coupled sampling, by log(share) + the target's noise, since the target chooses the
+token with the largest sum of log-probability and noise.
 """
 
 import math
@@ -9,17 +8,10 @@ from decoder.draft.lookup import Continuation
 from decoder.sampling.noise import TokenNoise
 
 RANKED = 16
-"""Number of most frequent next tokens that are ranked."""
 
 
 def rank_guesses(ahead: Continuation, position: int, noise: TokenNoise) -> list[tuple[int, float, float]]:
-    """Next tokens as (token, log share, log share + noise), in descending order of log share + noise.
-
-    Args:
-        ahead: Continuations of the text, or of the text and a path of the tree.
-        position: Position of the next token.
-        noise: The target's sampling noise.
-    """
+    """Next tokens as (token, log share, log share + noise), best first; `position` is that of the next token."""
     following = ahead.following(RANKED)
     tokens = [token for token, _ in following]
     logprobs = [math.log(share) for _, share in following]

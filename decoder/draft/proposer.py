@@ -1,10 +1,8 @@
-"""Protocol of all drafters of one text: a draft model, suffix lookup or another source. This module knows nothing of
-the target.
-"""
+"""What all drafters of one text have in common; they know nothing of the target."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.tree import TokenTree
@@ -17,28 +15,30 @@ class Proposal:
 
     tree: TokenTree
     forwards: int = 0
-    """Number of draft forward passes in the round."""
+    """Draft forward passes in the round."""
     shape: DelayedTree | None = None
-    """Shape of a sampled tree; None for a deterministic tree."""
+    """None for a deterministic tree."""
 
 
-class Proposer(Protocol):
-    """Proposes each round's draft: a tree, a chain, or only the root."""
+class Proposer(ABC):
+    """Proposes each round's draft: a tree, a chain, or only the root. By default keeps no cache and learns nothing."""
 
+    @abstractmethod
     def read(self, tokens: Sequence[int]) -> None:
         """Reads the prompt without its last token."""
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for the whole text and a tree."""
+        """Reserves cache rows for the whole text and a tree; with a larger tree, a cache grows during drafting."""
 
+    @abstractmethod
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
         """Drafts a tree of at most `room` levels below its root, which is the last token of `text`."""
 
     def record_choices(self, burst: Sequence[int]) -> None:
-        """Records the tokens that the target chose after the root: the accepted tokens and the bonus token."""
+        """`burst` are the tokens that the target chose after the root: the accepted tokens and the bonus token."""
 
     def commit(self, path: Sequence[int]) -> None:
         """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Records the times of drafting, of verification and of the whole round, in seconds."""
+        """Of drafting, of verification and of the whole round."""

@@ -1,52 +1,38 @@
-"""Repetition in a text: a suffix automaton finds the length of the text's longest suffix that also occurs earlier.
-
-A guess that continues a repetition is more likely to be accepted than its draft probability suggests; the longer the
-repetition, the larger this effect. A suffix automaton (Blumer and others, 1985) finds the length of the repetition for
-the text and for every path of a tree, in time independent of the text's length. This module knows token ids, but
-neither models nor trees.
+"""Repetition in a text: a guess that continues one is more likely to be accepted than its draft probability suggests,
+the more so the longer it is. A suffix automaton (Blumer and others, 1985) finds the length for the text and for every
+path of a tree, in time independent of the text's length.
 """
 
 from collections.abc import Iterable
 
 FAMILIARITIES = 6
-"""Number of familiarity classes of substrings. The classes contain substrings of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or
-more tokens.
-"""
+"""Classes of substrings of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or more tokens."""
 SuffixMatch = tuple[int, int]
-"""(state, length in tokens) of the longest suffix that occurs earlier in the text: a suffix of the text, or of the text
-followed by a path of the tree.
-
-A state of the automaton stands for all substrings with the same set of end positions."""
+"""(state, length) of the longest suffix, of the text or of a path after it, that occurs earlier in the text. A state
+stands for all substrings with the same end positions.
+"""
 LONGEST = 1 << FAMILIARITIES - 1
-"""Length in tokens of the shortest substrings in the last familiarity class."""
 FAMILIARITY = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
-"""Familiarity class of a substring, by its length in tokens."""
+"""Class of a substring, by its length."""
 
 
 class SuffixAutomaton:
-    """Suffix automaton of one growing text."""
-
     def __init__(self, text: Iterable[int] = ()) -> None:
         self._next: list[dict[int, int]] = [{}]
-        """Transitions of each state, as a dict from token to next state."""
         self._shorter = [-1]
-        """Suffix link of each state: the state of the longest suffix with more end positions; -1 for the root."""
+        """Suffix link of each state; -1 for the root."""
         self._longest = [0]
-        """Length of each state's longest substring, in tokens."""
         self._whole = 0
         self.extend(text)
 
     @property
     def here(self) -> SuffixMatch:
-        """Match of the longest suffix of the text that also occurs earlier."""
         state = max(0, self._shorter[self._whole])
         return state, self._longest[state]
 
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
-        """The match after each candidate next token, and the familiarity class of each candidate.
-
-        The list of classes has one more entry, which applies to all tokens that are not candidates. It is 0 if a
-        candidate continues the match; otherwise, it is the class of a token that continues the match.
+        """The match and the class of each candidate next token. The last class is of all others: 0 if a candidate
+        continues the match, else that of a token that does.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
@@ -67,7 +53,6 @@ class SuffixAutomaton:
         return matches, familiar
 
     def extend(self, tokens: Iterable[int]) -> None:
-        """Appends tokens to the text."""
         for token in tokens:
             self._append(token)
 
@@ -81,8 +66,8 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of the longest substring of `state` with the token appended. If this state also stands for longer
-        substrings, a new state is split off from it and returned.
+        """State of the longest substring of `state` and the token, split off if the token's state also stands for
+        longer ones.
         """
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:

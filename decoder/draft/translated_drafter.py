@@ -13,22 +13,21 @@ from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS, DraftPasses
 from decoder.draft.growth import Children
-from decoder.draft.model_drafter import best_children, proposed
-from decoder.draft.proposer import Proposal
+from decoder.draft.model_drafter import LevelDrafter, best_children
 from decoder.draft.retokenized import Following, GrowingTokens, common_prefix
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair, Translation
 from decoder.models.text import TextStream
 from decoder.sampling.draft_probabilities import Estimate
 from decoder.tree import TokenTree
-from decoder.tree_rules import Growth, TreeRule
+from decoder.tree_rules import Growth
 
 DRAFTED_A_TOKEN = 8
 """Maximum number of draft tokens per target token of a chain; a draft whose tokens are single bytes may need many."""
 
 
-class TranslatedDrafter:
-    """A `LevelDrafter` of one text.
+class TranslatedDrafter(LevelDrafter):
+    """A draft of one text in tokens of its own.
 
     The last target token of a text may still become part of a longer one, so a token is proposed once another follows
     it. Its probability is the product of those of the draft tokens whose text begins within it.
@@ -69,28 +68,13 @@ class TranslatedDrafter:
             self._after(self._own.tokens)
             self.passes.count = 0
 
-    def reserve(self, rows: int) -> None:
-        """Does nothing: `rows` counts target tokens."""
-
-    def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        return proposed(self, text, rule, room)
-
     def record_choices(self, burst: Sequence[int]) -> None:
         self._known += common_prefix(list(burst), self._tokens)
         self._tokens = []
 
-    def commit(self, path: Sequence[int]) -> None:
-        """Does nothing: the next pass keeps the rows of tokens that are in the text."""
-
-    def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        pass
-
     def behind(self, text: Sequence[int]) -> int:
         unread = len(text) - self._known
         return max(1, unread) if len(self._own.tokens) + unread < self._context else 0
-
-    def begin_tree(self) -> None:
-        pass
 
     def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
         self._begin(text, growth)
@@ -112,9 +96,6 @@ class TranslatedDrafter:
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
         del growth
         return [self._child(tree, node) for node in nodes]
-
-    def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
-        return tree if len(kept) == len(tree) else tree.subtree(kept)
 
     def _take(self, tokens: Sequence[int]) -> None:
         self._own.append(self._committed.push(tokens))

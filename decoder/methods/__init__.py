@@ -1,7 +1,4 @@
-"""Registry of decoding methods by name. The race, command line, settings, screen and documentation read it.
-
-Each method is one file of this folder. Importing the registry does not import torch.
-"""
+"""Registry of decoding methods, each a file of this folder, for everything outside; imports no torch."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,17 +12,13 @@ from decoder.methods.option import Option
 from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}
-"""Methods by name, in the order of help texts; `register` adds a method."""
+"""In the order of help texts; `register` adds a method."""
 WHOLE = sys.maxsize
-"""Result of `same_until` if all tokens of a text must equal the tokens of `ar`. It is larger than the length of any
-text.
-"""
+"""`same_until` of a text whose tokens must all equal those of `ar`; larger than any text's length."""
 
 
 def register(method: Method) -> None:
-    """Adds a method; raises ValueError if its name, an option or a knob is already in use, or if the method uses the
-    parameters of an unknown method.
-    """
+    """Raises ValueError if its name, an option or a knob is taken, or it uses the parameters of an unknown method."""
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -43,7 +36,7 @@ def register(method: Method) -> None:
 
 
 def chosen(names: Sequence[str]) -> list[Method]:
-    """Methods by name, in the order given; raises ConfigError for an unknown name."""
+    """Raises ConfigError for an unknown name."""
     if unknown := [name for name in names if name not in METHODS]:
         raise ConfigError(f"there is no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
     return [METHODS[name] for name in names]
@@ -61,9 +54,7 @@ def require_model_free(names: Sequence[str]) -> None:
 
 
 def require_shared_tokens(names: Sequence[str], draft: str) -> None:
-    """Raises ConfigError if one of these methods needs a draft model with the target's tokens. `draft` is the name of
-    the run's draft, which has other tokens.
-    """
+    """Raises ConfigError if one of these methods needs a draft model with the target's tokens, which `draft` lacks."""
     needing = [method.name for method in chosen(names) if method.needs_model]
     require(
         not needing,
@@ -75,56 +66,50 @@ def require_shared_tokens(names: Sequence[str], draft: str) -> None:
 
 
 def racing() -> tuple[str, ...]:
-    """Names of the methods that run in the race when --methods is not given."""
+    """Names of the methods of a race without --methods."""
     return tuple(name for name, method in METHODS.items() if method.races)
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """All knobs by name: first the knobs of the methods, in the order of `METHODS`, then the knobs of sampling."""
+    """First those of the methods, in the order of `METHODS`, then those of sampling."""
     of_methods = (knob for method in METHODS.values() for knob in method.knobs)
     return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
 
 def require_knobs(names: Iterable[KnobName]) -> None:
-    """Raises ConfigError if one of these names is not the name of a knob."""
+    """Raises ConfigError for an unknown name."""
     known = all_knobs()
     unknown = [name for name in names if name not in known]
     require(not unknown, f"no knob is called {shortened(', '.join(unknown))}; choose from {', '.join(known)}")
 
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
-    """Options that set the parameters of a parameter set, which belongs to a method or to sampling."""
+    """Of a method's parameters or those of sampling."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
 def defaults(temperature: float) -> dict[RulesName, TunableParameters]:
-    """Default parameters of all methods and of sampling, for a run at this temperature."""
     by_method = ((name, method.defaults(temperature)) for name, method in METHODS.items())
     return {SAMPLING: Sampling(temperature), **{name: rules for name, rules in by_method if rules is not None}}
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """Reference values of a parameter set; command lines and settings state only differences from these values."""
+    """Reference values, from which command lines and settings state only differences."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 
 def root_is_drafted(method: str) -> bool:
-    """Whether node 0 of a method's trees is a drafted token; False for an unknown method."""
+    """False for an unknown method."""
     return method in METHODS and METHODS[method].root_is_drafted
 
 
 def draws_alone(method: str) -> bool:
-    """Whether a method samples with its own noise, so that its text differs from the text of `ar`; False for an unknown
-    method.
-    """
+    """Whether a method samples with its own noise, so that its text differs from that of `ar`."""
     return method in METHODS and METHODS[method].own_noise
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """How many tokens at the start of a method's text must equal the tokens of `ar` with the same noise.
-
-    `WHOLE` if the method does not define this number; None if the parameters do not determine it.
-    """
+    """First tokens that must equal those of `ar` with the same noise; None if the parameters do not determine it."""
     rule = METHODS[method].same_until if method in METHODS else None
     return rule(parameters, prompt_tokens) if rule else WHOLE
 

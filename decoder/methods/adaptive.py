@@ -1,8 +1,6 @@
-"""Parameters of adaptive trees and their knobs, shared by `dynatree` and `auto`.
-
-Names and defaults follow the DynaTree paper (section 3 and appendix A). The paper's ablations need no extra switches:
-adaptive breadth is off if the three branchings are equal, adaptive depth is off if `rho_stop` and `rho_deep` are 0, and
-the history rule is off if `history` is False.
+"""Parameters of adaptive trees and their knobs, named as in the DynaTree paper (section 3 and appendix A). Its
+ablations need no switches: adaptive breadth is off with three equal branchings, adaptive depth with `rho_stop` and
+`rho_deep` 0, the history rule without `history`.
 """
 
 import math
@@ -15,52 +13,44 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GA
 from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_depth
 
 SHARPEST = 4.0
-"""Upper bound of `sharpness`; an exponent of 4 leaves the most probable token nearly all probability."""
+"""An exponent of 4 leaves the most probable token nearly all probability."""
 
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """Parameters of adaptive trees, with the paper's defaults. The draft's confidence at a node determines the node's
-    breadth, and path probabilities determine the tree's depth.
-    """
+    """The draft's confidence at a node decides its breadth, path probabilities the tree's depth."""
 
     d0: float = 5.0
-    """Base depth, rounded when it is used. A node at this depth or deeper gets children only if its path probability is
-    at least `rho_deep`.
+    """Rounded when used. From this depth on, a node gets children only with a path probability of at least `rho_deep`.
     """
     d_max: int = 8
-    """Largest depth of a node."""
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Numbers of a node's children: the first if the draft is confident, the third if it is unsure, the second
-    otherwise.
-    """
+    """Children of a node where the draft is confident, in between, and unsure."""
     tau_h: float = 0.9
-    """The draft is confident if its largest next-token probability is at least `tau_h`; the history rule adapts
-    `tau_h`.
-    """
+    """Least largest next-token probability of a confident draft; the history rule adapts it."""
     tau_l: float = 0.4
-    """The draft is unsure if its largest next-token probability is below `tau_l`."""
+    """Largest next-token probability below which the draft is unsure."""
     rho_stop: float = 0.1
     """Least path probability at which a node gets children."""
     rho_deep: float = 0.5
     """Least path probability at which a node at the base depth or deeper gets children."""
     tau: float = 0.05
-    """Lower bound on `rho_stop`. In the paper, `tau` is also the path probability threshold of the fixed tree."""
+    """Lower bound on `rho_stop`; in the paper also the threshold of the fixed tree."""
     sharpness: float = 1.0
-    """Exponent on the draft's probabilities in greedy decoding: the factor on the draft's logits. The softmax of the
-    product estimates the probability that the target chooses a token. 1 is the paper's rule. In sampling, the factor
-    is that of the noise, `decoder.sampling.gumbel_noise.SHARPNESS`.
+    """Exponent on the draft's probabilities in greedy decoding, which then estimate how probably the target chooses a
+    token; 1 is the paper's rule. In sampling, the factor is that of the noise,
+    `decoder.sampling.gumbel_noise.SHARPNESS`.
     """
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""
     window: int = 10
-    """Number of rounds over which the history rule averages the depth acceptance."""
+    """Rounds over which the history rule averages the depth acceptance."""
     target_acceptance: float = 0.7
     """Depth acceptance that the history rule tries to reach."""
     eta_d: float = 1.0
-    """Step size of the history rule: increase of `d0` per unit of depth acceptance above the target."""
+    """Increase of `d0` per unit of depth acceptance above the target."""
     eta_h: float = 0.1
-    """Step size of the history rule: decrease of `tau_h` per unit of depth acceptance above the target."""
+    """Decrease of `tau_h` per unit of depth acceptance above the target."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("tau_h", "τh", "draft at least this sure: fewest guesses", "probability",
@@ -117,10 +107,8 @@ class AdaptiveTree(Rules):
         require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """A copy with new values of `d0` and `tau_h` from the history rule; both values must be within their bounds.
-
-        A copy is made in every round; `dataclasses.replace` would take ten times as long, since it checks all
-        parameters.
+        """A copy with values from the history rule that are within their bounds. One is made in every round;
+        `dataclasses.replace` would take ten times as long, since it checks all parameters.
         """
         copy = object.__new__(type(self))
         vars(copy).update(vars(self), d0=d0, tau_h=tau_h)
@@ -144,9 +132,7 @@ class AdaptiveTree(Rules):
         return TreeRule(growth, budget, history)
 
     def _limit(self, depth: int, probability: float) -> Limit | None:
-        """Limit that keeps a node of this depth and path probability from having children; None if the node may have
-        children.
-        """
+        """None if a node of this depth and path probability may have children."""
         if depth >= self.d_max:
             return "d_max"
         if probability < max(self.rho_stop, self.tau):

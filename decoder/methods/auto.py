@@ -13,7 +13,7 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """Bounds within which `decoder.draft.tree_size` chooses the size of each round's tree; the defaults are wide."""
+    """Wide bounds, within which `decoder.draft.tree_size` chooses the size of each round's tree."""
 
     d0: float = 8.0
     d_max: int = 12
@@ -21,7 +21,7 @@ class Auto(AdaptiveTree):
     tau: float = 0.0
     history: bool = False
     lookup: bool = True
-    """Whether suffix lookup also drafts tokens, in rounds where this is expected to be faster."""
+    """Whether suffix lookup also drafts, in rounds where this is expected to be faster."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         *AdaptiveTree.knobs,
@@ -30,11 +30,9 @@ class Auto(AdaptiveTree):
     )  # fmt: skip
 
     def rule(self) -> TreeRule:
-        """The growth rule; the measured costs limit the tree further."""
         return self._rule(Budget(MOST_NODES, best=True, by_cost=True, lookup=self.lookup))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that kept a leaf of this depth and path probability from having children."""
         return self._limit(depth, probability) or "cost"
 
 

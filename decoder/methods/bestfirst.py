@@ -1,8 +1,5 @@
-"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON.
-
-The sum of path probabilities is the expected number of accepted nodes. So, by the draft's own probabilities, no other
-tree with the same number of nodes and levels has a larger expected number of accepted nodes. Nodes are drafted with one
-draft pass per level, not one by one.
+"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. Their sum is
+the expected number of accepted nodes, which by the draft's probabilities no other tree of this size exceeds.
 """
 
 from collections.abc import Mapping
@@ -17,12 +14,12 @@ from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Largest number of children of a node; each omitted child has less than 1/32 of the node's path probability."""
+"""Each omitted child has less than 1/32 of the node's path probability."""
 
 
 @dataclass(frozen=True)
 class BestFirst(Rules):
-    """Parameters of a tree that consists of the `n_max` most probable nodes of depth <= `depth`."""
+    """The `n_max` most probable nodes of depth <= `depth`."""
 
     n_max: int = 8
     depth: int = 5
@@ -40,14 +37,12 @@ class BestFirst(Rules):
         require_feasible({"n_max": self.n_max, "the best-first tree's depth": self.depth})
 
     def rule(self) -> TreeRule:
-        """The growth rule."""
         # A child of rank N has N - 1 more probable siblings and a more probable parent. So with up to N children per
         # node, none of the N best nodes is missing.
         children = min(self.n_max, MOST_CHILDREN)
         return TreeRule(fixed_growth(self.depth, 0, children), Budget(self.n_max, best=True))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that kept a leaf of this depth from having children."""
         del probability
         return "best_depth" if depth >= self.depth else "n_max"
 

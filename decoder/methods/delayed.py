@@ -1,8 +1,6 @@
-"""delayed: trees sampled from the draft, for independent sampling with a lossless verifier.
-
-The options --verifier and --drafting apply to all methods of a run: with drafting `tree`, no trees are sampled, and the
-verifier checks the deterministic trees of the other methods. Source: section 5 of the paper cited in
-`decoder.verify.lossless`.
+"""delayed: trees sampled from the draft, with a lossless verifier (section 5 of the paper cited in
+`decoder.verify.lossless`). The options --verifier and --drafting apply to all methods: with drafting `tree`, the
+verifier checks the deterministic trees of the others.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +24,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
-"""Separate streams of the random generator: a verifier that used the draft's random numbers would be biased."""
+"""Separate random streams: a verifier that used the draft's numbers would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
-"""Values of the knob `verifier`. The first, `coupled`, is invalid for sampled trees; the last, `block`, is invalid for
-trees of several paths.
-"""
+"""Values of the knob `verifier`: `coupled` is invalid for sampled trees, `block` for trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
-"""Values of `selector` other than a file: the selectors that dynatui ships for the embedded pair, or no selector."""
+"""Values of `selector` other than a file: those shipped for the embedded pair, and none."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
@@ -53,15 +49,15 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Delayed(VerifierRules):
-    """Parameters of sampled trees: a path of `l1` sampled tokens, then `k` rollouts of `l2` sampled tokens from its
-    end. With drafting `iid`, all rollouts start at the root.
+    """A path of `l1` sampled tokens, then `k` rollouts of `l2` from its end; with drafting `iid`, all start at the
+    root.
     """
 
     k: int = 2
     l1: int = 2
     l2: int = 2
     selector: str = SHIPPED
-    """Selector file for drafting `selector`, or `SHIPPED` or `NONE`."""
+    """A file, `SHIPPED` or `NONE`."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
@@ -86,30 +82,24 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """Shape of each round's tree. With a selector, a round has this shape only if the selector chooses no shape for
-        it.
-        """
+        """With a selector, used where the selector chooses no shape."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
 
     @property
     def selects(self) -> bool:
-        """Whether a selector chooses the shape of each round's tree."""
         return self.drafting == Drafting.SELECTOR
 
     @property
     def paths(self) -> int:
-        """Number of drafted paths (rollouts) of a tree."""
         return self.shape.canonical().k
 
     def rule(self) -> TreeRule:
-        """Bounds of the sampled tree."""
         shape = MOST if self.selects else self.shape
         return TreeRule(fixed_growth(shape.depth, 0, shape.k), Budget(shape.most_nodes))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Parameter that limits the length of paths."""
         del depth, probability
         return "l2" if self.shape.l2 else "l1"
 
@@ -148,10 +138,8 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """The selector if it is in use or can be switched on during the run, otherwise None.
-
-    Raises:
-        ConfigError: The selector is in use or was given as a file, but is not available.
+    """None unless the selector is in use or can be switched on during the run. Raises ConfigError if it is in use or
+    was given as a file, but is not available.
     """
     if not (rules.selects or rules.selector):
         return None

@@ -54,7 +54,7 @@ class Fixed(Rules):
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
-"""The parameters in the order in which the value of --fixed gives them, each with its parser."""
+"""The parts of a value of --fixed, in order, each with its parser."""
 
 
 def _read(shape: str) -> Mapping[str, Any]:
@@ -69,7 +69,7 @@ def _read(shape: str) -> Mapping[str, Any]:
 
 
 def _written(fixed: Fixed) -> str:
-    """Value of --fixed for these parameters; `n_max` is left out if it has its default value."""
+    """Value of --fixed, without a default `n_max`."""
     parts = [str(fixed.depth), str(fixed.branching), number(fixed.tau)]
     return ",".join(parts if fixed.n_max == Fixed.n_max else [*parts, str(fixed.n_max)])
 

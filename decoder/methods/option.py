@@ -11,52 +11,47 @@ from decoder.errors import ConfigError, quoted
 from decoder.knobs import KnobInfo, TunableParameters
 
 LARGEST_WHOLE = 2**53
-"""Largest absolute value of a whole number in an event."""
+"""Of a whole number in an event."""
 Kind = type[bool] | type[int] | type[float] | type[str]
 
 
 @dataclass(frozen=True)
 class Option:
-    """A command-line option and the setting of the same name, for example --tau-h and tau_h."""
+    """Command-line option, and the setting of the same name."""
 
     name: str
     kind: Kind
-    """Type of the value; a bool is given as --NAME or --no-NAME."""
+    """A bool is given as --NAME or --no-NAME."""
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """Names of the parameters that the option sets; empty if it sets only the parameter that has the option's name."""
+    """Parameters that the option sets, if not the one of its name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
-    """(value of the option) -> parameters; raises ConfigError for an invalid value. None if the option's value is also
-    the parameter's value.
-    """
+    """Value of the option -> parameters, or ConfigError; None: the value is the parameter's."""
     write: Callable[[Any], str] | None = None
-    """(parameters) -> value of the option. None if the parameter's value is also the option's value."""
+    """Parameters -> value of the option; None: the parameter's value."""
     choices: tuple[str, ...] = ()
-    """Values for shell completion."""
+    """For shell completion."""
     selects_preset: bool = False
-    """Whether the option selects a preset, a value for each parameter, from which other options then differ."""
+    """Whether the option selects a value for each parameter, from which other options then differ."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Remedies that error messages give for certain invalid values; keys are the invalid values."""
+    """Remedies in error messages, by invalid value."""
     rank: int = 0
-    """Position in the help: options of lower rank come first; options of equal rank have the order of the methods."""
+    """Options of lower rank come first in the help, those of equal rank in the order of the methods."""
 
     @property
     def flag(self) -> str:
-        """The option's flag on the command line, for example --tau-h."""
         return flag(self.name)
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that the option sets."""
         return self.sets or (self.name,)
 
     def changes(self, given: Any) -> Mapping[str, Any]:
-        """Parameters that this value of the option sets; raises ConfigError if the value is invalid."""
+        """Raises ConfigError for an invalid value."""
         return self.read(given) if self.read else {self.parameters[0]: given}
 
     def value(self, rules: TunableParameters) -> Any:
-        """Value of the option for these parameters."""
         if self.write:
             return self.write(rules)
         value = getattr(rules, self.parameters[0])
@@ -64,12 +59,10 @@ class Option:
 
 
 def flag(name: str) -> str:
-    """Flag of an option on the command line, for example --tau-h."""
     return f"--{name.replace('_', '-')}"
 
 
 def option_words(name: str, value: bool | float | str) -> tuple[str, ...]:  # noqa: FBT001 - what an option is set to
-    """Command-line arguments that set an option."""
     if isinstance(value, bool):
         return (flag(name) if value else flag(f"no_{name}"),)
     return flag(name), value if isinstance(value, str) else number(value)
@@ -81,7 +74,7 @@ def number(value: float) -> str:
 
 
 def whole(text: str) -> int:
-    """Parses a whole number; raises ValueError for other text, and for absolute values above `LARGEST_WHOLE`."""
+    """Raises ValueError also for absolute values above `LARGEST_WHOLE`."""
     value = int(text)
     if abs(value) > LARGEST_WHOLE:
         raise ValueError(text)
@@ -89,7 +82,7 @@ def whole(text: str) -> int:
 
 
 def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
-    """Parses as many comma-separated whole numbers as the example has; raises ConfigError for other text."""
+    """As many comma-separated whole numbers as the example has, or ConfigError."""
     parts, count = text.split(","), len(example.split(","))
     with suppress(ValueError):
         if len(parts) == count:
@@ -98,7 +91,6 @@ def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
 
 
 def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
-    """Option --preset, which selects a preset of all parameters."""
     names = tuple(presets)
     sets = tuple(vars(presets[names[0]]))
 
@@ -122,19 +114,15 @@ def preset(presets: Mapping[str, TunableParameters], help_: str) -> Option:
 
 
 def nearest(presets: Mapping[str, TunableParameters], rules: TunableParameters) -> str:
-    """Name of the preset with the fewest differences from these parameters."""
     return min(presets, key=lambda name: len(differing(rules, presets[name])))
 
 
 def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
-    """Names of the parameters in which two parameter sets differ."""
     return {name for name, value in vars(one).items() if value != vars(other)[name]}
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """Option that sets several knobs of a method by one value KNOB=X,KNOB=Y,... One option sets all these knobs, since
-    some values are valid only together.
-    """
+    """Sets several knobs by KNOB=X,KNOB=Y,... in one option, since some values are valid only together."""
     known = {knob.name: knob for knob in usual.knobs}
 
     def read(text: str) -> Mapping[str, Any]:

@@ -1,9 +1,6 @@
-"""streaming: a chain of drafted tokens with StreamingLLM's KV cache, which holds attention sinks and a rolling window.
-
-Target and draft both attend to the first tokens of a text (sinks) and to its latest tokens (window), with positions
-counted within the cache. The tokens to which a position attends do not depend on the chain. So the method writes the
-same text as plain decoding with the same cache. If the text is no longer than sinks and window together, `ar` writes
-the same text too. Rounds are driven by the host.
+"""streaming: a chain of drafted tokens with StreamingLLM's KV cache: attention sinks and a rolling window, with
+positions counted within the cache. What a position attends to does not depend on the chain, so the text is that of
+plain decoding with the same cache, and up to sinks and window together that of `ar`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +21,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 MOST_SINKS = 64
-"""Largest number of attention sinks; limited because each token of a round needs its own copy of the sinks."""
+"""Limited because each token of a round needs its own copy of the sinks."""
 
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """Parameters: `sinks` and `window` are the numbers of first and latest tokens to attend to; `k` is the length of
-    the chain.
-    """
+    """Attends to the `sinks` first and the `window` latest tokens, and drafts chains of `k`."""
 
     sinks: int = 4
     window: int = 1020
@@ -47,15 +42,12 @@ class Streaming(Rules):
 
     @property
     def chain(self) -> Linear:
-        """Parameters of the drafted chain."""
         return Linear(self.k)
 
     def rule(self) -> TreeRule:
-        """The growth rule of a chain."""
         return self.chain.rule()
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that ends a chain: the length `k`."""
         return self.chain.limit(depth, probability)
 
 
@@ -65,9 +57,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """See `Method.same_until`. Token i is chosen at text position prompt_tokens + i - 1. At positions below sinks +
-    window, attention reaches all earlier tokens; at later positions, it reaches only some of them.
-    """
+    """Token i has position prompt_tokens + i - 1. Below sinks + window, attention reaches all earlier tokens."""
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
             return max(0, sinks + window - prompt_tokens + 1)

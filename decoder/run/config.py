@@ -1,7 +1,4 @@
-"""Configuration of a run: methods, length, seed, and the parameters of every method.
-
-The parameter classes, with their checks and defaults, are in `decoder.methods`; this module names no method.
-"""
+"""Configuration of a run; its parameter classes, with checks and defaults, are in `decoder.methods`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +24,7 @@ class RunConfig:
     user chooses another method.
     """
     max_new_tokens: int
-    """Maximum number of tokens that each method appends to the prompt."""
+    """Of each method."""
     seed: int
     """Seed of the sampling noise, which all methods share except those with noise of their own; see `Method.own_noise`.
     """
@@ -95,22 +92,22 @@ class RunConfig:
 
     @property
     def sampling(self) -> Sampling:
-        """Sampling settings: temperature, top-k and top-p."""
+        """Temperature, top-k and top-p."""
         return self.of(Sampling)
 
     @property
     def verifier(self) -> str:
-        """Name of the verifier: `COUPLED`, or one of `VERIFIER_NAMES`."""
+        """`COUPLED`, or one of `VERIFIER_NAMES`."""
         return _verifier_rules(self.parameters)[1].verifier
 
     @property
     def drafting(self) -> str:
-        """How draft trees are grown or sampled: a value of `Drafting`."""
+        """A value of `Drafting`."""
         return _verifier_rules(self.parameters)[1].drafting
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees are drafted with the noise that is also used to sample the target's tokens."""
+        """Whether deterministic trees are drafted with the target's sampling noise."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:
@@ -123,7 +120,7 @@ class RunConfig:
         return self.parameters[name]
 
     def of(self, kind: type[R]) -> R:
-        """The first parameter set of the class `kind`, for example `config.of(DynaTree)`."""
+        """The first set of the class `kind`, for example `config.of(DynaTree)`."""
         return next(rules for rules in self.parameters.values() if type(rules) is kind)
 
     def turned(self, name: KnobName, value: float, rules_name: RulesName) -> "RunConfig":
@@ -142,7 +139,7 @@ class RunConfig:
 
 
 def _verifier_rules(sets: Mapping[RulesName, TunableParameters]) -> tuple[RulesName, VerifierRules]:
-    """Name and value of the parameter set that contains `verifier` and `drafting`."""
+    """The parameter set that contains `verifier` and `drafting`."""
     return next((name, rules) for name, rules in sets.items() if isinstance(rules, VerifierRules))
 
 

@@ -1,10 +1,6 @@
-"""Decoding path of a pair's rounds (CUDA graphs or the host) and the reason for it, for headers, reports and
-recordings.
-
-This module only describes the path: `decoder.run.loading` chooses it, and `decoder.methods` applies it. A single method
-uses another path in four cases: its trees may exceed the fixed shapes of the CUDA graphs, costs choose the sizes of
-trees that suffix lookup drafts (`auto` without a draft model, which the host drives), its attention sees only a part of
-the text (streaming, which the host drives too), or the library transformers generates its tokens (method `hf`).
+"""Decoding path of a pair's rounds and the reason for it, in words; `decoder.run.loading` chooses it. A single method
+has another path if its trees may exceed the fixed shapes of CUDA graphs, if costs size lookup trees (`auto` without a
+draft model), with a window (streaming), or with transformers (`hf`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,26 +31,20 @@ NATIVE, MODULE = "native CPU kernels", "Hugging Face module"
 PATHS = f"{MODULE}, with a batch of whole paths in each pass (slower)"
 UNCAPTURED_HEAD = "of drafting heads, only those of EAGLE-3 are captured as CUDA graphs"
 UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
-"""Fields that a model's configuration has if the model's keys and values have different shapes."""
+"""Configuration fields of models whose keys and values have different shapes."""
 
 
 @dataclass(frozen=True)
 class DecodingPath:
-    """Decoding path of a pair's rounds, and the reason for it."""
-
     name: Literal["cuda graphs", "static module", "host"]
-    """cuda graphs: CUDA graphs of native models; static module: CUDA graphs in which at least one model runs as a
-    Hugging Face module; host: the host drives the rounds.
-    """
+    """Static module: CUDA graphs in which at least one model runs as a Hugging Face module."""
     reason: str
-    """Why no faster path is possible. For the fastest path, this is instead the form in which the models run, for
-    example native. For rounds on the device, it ends with the kernels that small parts of rounds use, if a trial has
-    chosen them (`Operators`).
+    """Why no faster path is possible; for the fastest, the form in which the models run. On a device, also the kernels
+    that small parts of rounds use (`Operators`).
     """
 
 
 def decoding_path(engine: Engine) -> DecodingPath:
-    """Decoding path of the rounds of this engine's pair."""
     pair = engine.pair
     models = pair.models
     other = any(model.computed_by for model in models.values())
@@ -111,13 +101,8 @@ def expected_path(
     dtype: torch.dtype | None = None,
     head: object = None,
 ) -> DecodingPath:
-    """The decoding path that a pair will probably have; needs no weights.
-
-    `configs` are the models' configurations by role. If `dtype` is None, each model has the dtype of its configuration.
-    `head` is the configuration of a drafting head; None if no head drafts.
-
-    Raises:
-        ConfigError: A model has quantised weights that this machine cannot load.
+    """The path that a pair will probably have; needs no weights. `dtype` defaults to each configuration's. Raises
+    ConfigError for quantised weights that this machine cannot load.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
@@ -145,23 +130,19 @@ def expected_path(
 
 
 def bfloat16_pays(config: Any) -> bool:
-    """Whether a model with this configuration is faster on this CPU in bfloat16 than in float32. Native models never
-    are: see `arithmetic_dtype`.
-    """
+    """Against float32 on this CPU; native models are never faster, see `arithmetic_dtype`."""
     return _expected(config, torch.device("cpu")) != NATIVE and products_pay_in_bfloat16()
 
 
 def arithmetic_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Dtype in which a model of this dtype computes, and stores keys and values: native models on a CPU compute half
-    precision in float32.
-    """
+    """Also of keys and values: native models on a CPU compute half precision in float32."""
     native = device.type == "cpu" and _expected(config, device) == NATIVE
     return torch.float32 if native and dtype in HALF else dtype
 
 
 def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Dtype in which a model's matrices are stored: that of its arithmetic, or for compiled passes `dtype` or the
-    checkpoint's if it is narrower, since they store weights in the narrowest dtype that holds them exactly.
+    """Of a model's matrices: that of its arithmetic, or for compiled passes `dtype` or the checkpoint's if narrower,
+    since they store weights in the narrowest dtype that holds them exactly.
     """
     own: torch.dtype = getattr(config, "dtype", None) or dtype
     possible = device.type == "cpu" and dtype is not torch.float64 and library() is not None
@@ -171,7 +152,7 @@ def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:
-    """Reason why models with these configurations cannot run in CUDA graphs; empty if no reason is found."""
+    """Why such models cannot run in CUDA graphs; empty if no reason is found."""
     from decoder.session.cuda_graph.static_shapes import uncaptured
 
     modules = [config for config in configs if not isinstance(config, Architecture)]
@@ -185,7 +166,6 @@ def _uncaptured(configs: Sequence[Any]) -> str:
 
 
 def _expected(config: Any, device: torch.device) -> str:
-    """Form in which a model will run on the host."""
     if isinstance(config, GgufFile):
         form = f"llama.cpp, GGUF {config.quantisation}"
         return f"{form}, {BY_PATHS}" if config.keeps_states else form
@@ -195,7 +175,7 @@ def _expected(config: Any, device: torch.device) -> str:
 
 
 def _architecture(config: Any, device: torch.device) -> Architecture | str:
-    """Architecture of a model that has a native form; for any other model, the type of the model's module in words."""
+    """Of a model that has a native form; of any other, the type of its module in words."""
     architecture: Architecture | str
     if isinstance(config, Architecture):
         architecture = config

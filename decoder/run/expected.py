@@ -1,7 +1,5 @@
-"""Expected times of the models' passes on this machine, for the roofline of `decoder.analysis.roofline`.
-
-A model's work comes from its configuration, or from the loaded model; the speed of a CPU is measured, and the bandwidth
-of a GPU is given by the caller, since drivers are asked elsewhere. What is unknown is None, and never guessed.
+"""Expected times of the models' passes on this machine, for `decoder.analysis.roofline`. What is unknown is None, and
+never guessed.
 """
 
 from collections.abc import Callable
@@ -24,15 +22,8 @@ from decoder.system.deferred import imported
 
 
 def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> PassWork | None:
-    """Work of a pass of a model that is not loaded.
-
-    Args:
-        config: Its configuration, from `decoder.models.checkpoints.load_config`.
-        dtype: Dtype of the weights; without effect on a GGUF file.
-        quantised: Its quantisation.
-
-    Returns:
-        None if the number of experts per token or the number of bits of a quantised weight is unknown.
+    """Of a model that is not loaded. None if the number of experts per token or the bits of a quantised weight are
+    unknown.
     """
     if isinstance(config, GgufFile):
         return work_of_gguf(config)
@@ -48,9 +39,7 @@ def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | No
 
 
 def work_of_model(model: LanguageModel) -> PassWork | None:
-    """Work of a pass of a loaded model. Besides the reasons in `work_of_config`, None if llama.cpp computes the model,
-    or if it runs with quantised weights.
-    """
+    """Also None if llama.cpp computes the model, or if it runs with quantised weights."""
     if model.architecture:
         work = work_of_architecture(model.architecture, model.dtype)
         return replace(work, weights_bytes=work.weights_bytes - model.saved_bytes)
@@ -61,13 +50,8 @@ def work_of_model(model: LanguageModel) -> PassWork | None:
 def speed_of(
     device: torch.device, dtype: torch.dtype | None, work: PassWork, gpu_bytes_per_s: float | None
 ) -> DeviceSpeed | None:
-    """Speed of a device in passes with this work; None if the bandwidth of a GPU is unknown.
-
-    Args:
-        device: Device of the passes; a CPU is measured, which takes about 0.2 s.
-        dtype: Dtype of the weights; None if the rate of arithmetic shall not be measured. That of a GPU is unknown.
-        work: Work of a pass: what fits in the caches of a CPU is read faster.
-        gpu_bytes_per_s: Bandwidth of the GPU's memory; None if unknown, or if the device is a CPU.
+    """A CPU is measured in about 0.2 s, for `work`, since what fits in its caches is read faster; the rate of
+    arithmetic only with a `dtype`. None if the bandwidth of a GPU is unknown.
     """
     if device.type == "cpu":
         clock = ComputingClock(device).now
@@ -76,11 +60,8 @@ def speed_of(
 
 
 def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Expected] | None:
-    """Function from the length of a text in tokens to the least times of a loaded pair's passes.
-
-    Returns:
-        None if the work of the target or the bandwidth of its device is unknown, or if several processes share the
-        target. If only the work of the draft is unknown, draft passes count as taking no time.
+    """Length of a text -> least times of a loaded pair's passes. None if the target's work or bandwidth is unknown or
+    several processes share it; a draft of unknown work counts as taking no time.
     """
     if pair.target.ranks:
         return None

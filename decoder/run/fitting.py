@@ -13,23 +13,15 @@ from decoder.run.config import RunConfig
 
 @dataclass(frozen=True)
 class Fed:
-    """What the models read for a prompt."""
-
     text: str
     ids: list[int]
     category: str | None
-    """Category of the prompt in its file; None if it has none."""
     repeated_start: str
-    """See `decoder.models.text.repeated_start`."""
 
 
 def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> Fed:
-    """What the models read for a prompt.
-
-    Raises:
-        PromptError: The prompt is empty, does not fit into the context, has a token that the target does not know, or
-            the chat template fails on it.
-        ConfigError: The prompt needs a chat template, and the tokenizer has none.
+    """Raises PromptError if the prompt is empty or too long, has a token that the target does not know, or makes the
+    chat template fail; ConfigError if it needs a template and the tokenizer has none.
     """
     text, by_template = fed_text(pair.tokenizer, prompt, config.chat)
     ids = encode_prompt(
@@ -41,11 +33,7 @@ def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> Fed:
 
 
 def unfit(pair: Pair, prompts: Sequence[AnyPrompt], config: RunConfig) -> Iterator[tuple[int, PromptError]]:
-    """Yields the number, from 1, of each prompt that cannot be decoded, and the reason.
-
-    Raises:
-        ConfigError: A prompt needs a chat template, and the tokenizer has none.
-    """
+    """Number, from 1, of each prompt that cannot be decoded, and the reason. Raises ConfigError as `encoded`."""
     for number, prompt in enumerate(prompts, 1):
         try:
             encoded(pair, prompt, config)

@@ -10,22 +10,13 @@ from decoder.run.config import RunConfig
 
 
 def gguf_roles(names: Mapping[str, str]) -> set[str]:
-    """Roles of the models that are GGUF files."""
     return {role for role, name in names.items() if is_gguf(name)}
 
 
 def require_weights_of_torch(
     names: Mapping[str, str], run: RunConfig, *, exact: bool, compiled: bool, head: bool
 ) -> None:
-    """If a model is a GGUF file, refuses the options and methods that need its weights or its layers in torch.
-
-    Args:
-        names: Names of the models by role.
-        run: The run, whose methods are checked.
-        exact: Whether the target must be batch-invariant.
-        compiled: Whether passes are to be compiled.
-        head: Whether the draft is a drafting head.
-    """
+    """Refuses options and methods that need the weights or layers of a GGUF file in torch."""
     roles = gguf_roles(names)
     if not roles:
         return
@@ -53,7 +44,7 @@ def require_dtypes_of_torch(names: Mapping[str, str], *, device: str, dtype: str
 
 
 def require_gpu_layers(names: Mapping[str, str], gpu_layers: int | None) -> None:
-    """Refuses --gpu-layers if no model is a GGUF file, or if there is no GPU that llama.cpp can use."""
+    """Refuses --gpu-layers without a GGUF file, or without a GPU that llama.cpp can use."""
     if gpu_layers is None:
         return
     require(

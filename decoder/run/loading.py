@@ -61,7 +61,7 @@ ON_CPU = (
     "--inflate 2.8B"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
-"""Parameters of the rounds in the self-test on an accelerator; None stands for rounds without a draft."""
+"""Of the rounds in the self-test on an accelerator; None: without a draft."""
 
 
 def load_pair(
@@ -190,14 +190,12 @@ def _leading(target: str, device: str) -> Ranks | None:
 
 
 def _inflated(inflate: str, names: Mapping[str, str], report: Report) -> dict[str, Inflated]:
-    """The models of `names` with the size `inflate`; see `load_pair`."""
     inflated = inflated_pair(inflate, names)
     report(made(inflated))
     return inflated
 
 
 def _configs(names: Mapping[str, str], inflated: Mapping[str, Inflated]) -> dict[str, Any]:
-    """Configurations of the models, by role."""
     configs = {}
     for role, name in names.items():
         with about(role):
@@ -208,7 +206,6 @@ def _configs(names: Mapping[str, str], inflated: Mapping[str, Inflated]) -> dict
 def _load_of(
     role: str, name: str, inflated: Mapping[str, Inflated], ranks: Ranks | None, gpu_layers: int | None
 ) -> Callable[[torch.device, torch.dtype, Report], LanguageModel]:
-    """The function that loads a model on a device in a dtype and reports its progress."""
     if role in inflated:
         return inflated[role].load
     if role == "target" and ranks:
@@ -219,9 +216,7 @@ def _load_of(
 def _tokenizers(
     models: Mapping[str, str], run: RunConfig | None, *, compiled: bool
 ) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """The result of `tokenizers_of`. Raises ConfigError if the draft has its own tokenizer and an option or method of
-    the run forbids this.
-    """
+    """Raises ConfigError if an option or method forbids that the draft has its own tokenizer."""
     tokenizer, of_draft = tokenizers_of(*models.values())
     if of_draft:
         draft = display_name(models["draft"])
@@ -238,9 +233,8 @@ def _tokenizers(
 def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
-    """Raises PairError if the engine cannot decode with a model, or if a head was made for another target. Raises
-    ConfigError if this machine cannot load quantised weights, or if the draft is the target's MTP layer and the
-    target's checkpoint has no supported MTP layer.
+    """Raises PairError if the engine cannot decode with a model, ConfigError for quantised weights that this machine
+    cannot load, and as `_check_head`.
     """
     for role, config in configs.items():
         with about(role):
@@ -251,7 +245,9 @@ def _check_configs(
 
 
 def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape) -> None:
-    """Raises PairError or ConfigError if a head does not fit the target's configuration; see `_check_configs`."""
+    """Raises PairError if a head was made for another target, ConfigError for an MTP layer that the target's checkpoint
+    lacks.
+    """
     if isinstance(shape, MtpShape):
         mtp_layout(names["target"], config)
     else:
@@ -259,16 +255,14 @@ def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape) -> None:
 
 
 def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype) -> StatesReader:
-    """Loads a drafting head, and chooses a forward form of the target that outputs the layer states that the head
-    reads.
-    """
+    """Also chooses a form of the target that outputs the layer states that the head reads."""
     if target.device.type != "cpu" and not _captures(target.device, shape):
         target.run_by_module()
     return load_head(names["target" if isinstance(shape, MtpShape) else "draft"], shape, target, dtype)
 
 
 def _captures(device: torch.device, shape: AnyShape) -> bool:
-    """Whether rounds with a head of this shape are tried in CUDA graphs; their self-test chooses the target's form."""
+    """Whether rounds with such a head are tried in CUDA graphs; their self-test chooses the target's form."""
     if not has_graphs(device):
         return False
     from decoder.heads.eagle3 import has_static_form
@@ -277,7 +271,7 @@ def _captures(device: torch.device, shape: AnyShape) -> bool:
 
 
 def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
-    """Name of the device. For the embedded target, which is too small to gain on a GPU, `auto` means the CPU."""
+    """For the embedded target, which is too small to gain on a GPU, `auto` means the CPU."""
     if device != "auto" or names["target"] != str(EMBEDDED_TARGET):
         return device
     if device_count():
@@ -286,8 +280,8 @@ def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
 
 
 def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any], *, inflated: bool) -> torch.dtype | None:
-    """The target's dtype on a GPU: its checkpoint's, but float32 for the embedded target as it is, so that passes of
-    any size choose the same tokens.
+    """On a GPU: the checkpoint's, but float32 for the embedded target as it is, so that passes of any size choose the
+    same tokens.
     """
     if names["target"] == str(EMBEDDED_TARGET) and not inflated:
         return torch.float32
@@ -296,7 +290,7 @@ def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any], *, inflated:
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
-    """Names of the models to load, by role. If the draft is suffix lookup, there is no entry for `draft`."""
+    """By role; no `draft` if it is suffix lookup."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -305,17 +299,8 @@ def _names(target: str | None, draft: str | None) -> dict[str, str]:
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
-    """A second engine with the loaded target of `engine` and a new draft; both engines stay usable.
-
-    Args:
-        engine: The engine whose target is shared; it must not be exact.
-        target: Hub id or folder of the shared target.
-        draft: Hub id or folder of the new draft, or "mtp" for the target's MTP layer.
-        draft_dtype: See `load_pair`.
-        report: See `load_pair`.
-
-    Raises:
-        DecoderError: See `load_pair`.
+    """A second engine with the target of `engine`, which must not be exact, and a new draft; both stay usable. Raises
+    as `load_pair`.
     """
     hub.tell.set(report)
     if shape := head_shape(draft):
@@ -340,7 +325,6 @@ def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "a
 
 
 def _with_head(engine: Engine, names: Mapping[str, str], shape: AnyShape, draft_dtype: str, report: Report) -> Engine:
-    """Implements `with_draft` for a drafting head."""
     require_weights_of_torch(names, RunConfig(), exact=False, compiled=False, head=True)
     _check_head(names, load_config(names["target"]), shape)
     target = engine.pair.target
@@ -363,9 +347,7 @@ def make_engine(
     kernels_later: bool = False,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Makes the engine of a pair, and chooses the number of threads. If `exact`, the engine is batch-invariant;
-    otherwise rounds on CUDA are self-tested, with `kernels` and `kernels_later` as in `load_pair`.
-    """
+    """Chooses the number of threads; batch-invariant if `exact`, otherwise rounds on CUDA are self-tested."""
     slots = None
     by_torch = not any(model.computed_by for model in pair.models.values())
     if by_torch and not pair.translation and has_graphs(pair.target.device) and not pair.target.ranks:
@@ -383,9 +365,7 @@ def make_engine(
 
 
 def try_rounds(engine: Engine, report: Report) -> None:
-    """Tests rounds in CUDA graphs, if the pair's device has CUDA graphs. If the test fails, the engine records the
-    reason.
-    """
+    """Tests rounds in CUDA graphs, if the device has them; the engine records why a test fails."""
     slots = engine.slots
     if slots is None or slots.refused:
         return
@@ -404,8 +384,8 @@ def try_rounds(engine: Engine, report: Report) -> None:
 def compile_rounds(
     engine: Engine, report: Report, listed: "Passes | None" = None, run: RunConfig | None = None
 ) -> None:
-    """Compiles the forward passes of rounds on the device, and uses the compiled passes if they are faster. `listed`
-    are the passes to compile; if it is None, the passes of the run's methods are compiled.
+    """Compiles the passes of rounds on the device (`listed`, or those of the run's methods), and uses them where
+    faster.
     """
     if engine.slots is None or engine.slots.refused:
         return
@@ -415,7 +395,7 @@ def compile_rounds(
 
 
 def passes_of(run: RunConfig) -> "Passes":
-    """Sizes of the forward passes that the methods of a run make in their rounds."""
+    """Sizes of the passes that the methods of a run make."""
     from decoder.session.cuda_graph.static_shapes import passes
 
     return passes(tree_rule(run.parameters.get(name)) for name in run.methods)
@@ -427,11 +407,7 @@ def make_pair(
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
-    """Makes a pair of a target and a draft, or of a target alone. First, `probe` tests that the models can compute
-    trees.
-
-    `of_draft` is the draft's tokenizer if it differs from the target's tokenizer.
-    """
+    """First, `probe` tests that the models can compute trees. `of_draft` is a draft's own tokenizer."""
     draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
@@ -459,7 +435,7 @@ def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens from a model's configuration, without ids that it never writes; empty if it names none."""
+    """End-of-text tokens of a configuration, without ids that the model never writes."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(type(token) is int for token in ids):

@@ -1,7 +1,5 @@
-"""Work of a model's forward pass, from its architecture, its module or the metadata of its file; reads no weights.
-
-A pass reads every weight once, whatever its number of rows, except embeddings, of which it reads a row per token. An
-output head that shares the weights of the input embedding is read whole. Knows neither devices nor times.
+"""Work of a model's forward pass, from its architecture, module or file; reads no weights. A pass reads every weight
+once, except embeddings, of which it reads a row per token; an output head that shares them is read whole.
 """
 
 import math
@@ -21,14 +19,13 @@ from decoder.models.gguf.words import row_bytes
 from decoder.models.memory import bits_per_number
 
 _EXPERTS = re.compile(r"(^|\.)experts\.|_exps\.")
-"""Matches the names of weights of experts among which each row chooses some, in modules and in GGUF files."""
+"""Names of weights of experts among which each row chooses, in modules and in GGUF files."""
 _PER_TOKEN = ("num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k", "top_k_experts")
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-"""Configuration fields with the number of experts per token, and of all experts; families use different ones."""
+"""Configuration fields with the experts per token, and of all experts; families use different ones."""
 
 
 def work_of_architecture(arch: Architecture, dtype: torch.dtype) -> PassWork:
-    """Work of a model of a native family with weights in `dtype`."""
     count = sum(map(math.prod, shapes(arch).values()))
     if not arch.tie_word_embeddings:
         count -= arch.vocab_size * arch.hidden_size
@@ -36,13 +33,8 @@ def work_of_architecture(arch: Architecture, dtype: torch.dtype) -> PassWork:
 
 
 def work_of_module(module: Any, dtype: torch.dtype, bits: int | None = None) -> PassWork | None:
-    """Work of a Hugging Face module, which may be without weights; None if it is a mixture of experts and the number of
-    experts per token is unknown.
-
-    Args:
-        module: The module; a quantised one must be without weights, and so not quantised yet.
-        dtype: Dtype of the weights and of the cache.
-        bits: Number of bits of a quantised weight; None if no weight is quantised.
+    """None for experts of unknown number per token. A quantised module must be without weights; `bits` are of a
+    quantised weight.
     """
     config, width = module.config.get_text_config(), bits_per_number(module, dtype, bits)
     weights = list(read_weights(module))
@@ -59,7 +51,7 @@ def work_of_module(module: Any, dtype: torch.dtype, bits: int | None = None) -> 
 
 
 def work_of_gguf(file: GgufFile) -> PassWork | None:
-    """Work of a GGUF file, whose weights are read as they are stored; see `work_of_module`."""
+    """Weights are read as they are stored."""
     head, embedding = "output.weight", "token_embd.weight"
     sizes = {name: size for name, size in file.tensors.items() if name != embedding or head not in file.tensors}
     experts = sum(size for name, size in sizes.items() if _EXPERTS.search(name))
@@ -72,7 +64,7 @@ def work_of_gguf(file: GgufFile) -> PassWork | None:
 
 
 def read_weights(module: Any) -> Iterator[tuple[str, Tensor]]:
-    """Parameters that a pass of a module reads whole, by name: all but the tables of embeddings."""
+    """All but the tables of embeddings."""
     head = module.get_output_embeddings()
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     tables -= {id(head.weight)} if head is not None else set()
@@ -80,7 +72,7 @@ def read_weights(module: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _chosen_experts(config: Any, *, has_experts: bool) -> float | None:
-    """Share of the experts that a token uses: 1 for a model without experts, None if the share is unknown."""
+    """Share of the experts that a token uses: 1 without experts, None if unknown."""
     total, chosen = (
         next((value for name in names if isinstance(value := getattr(config, name, None), int) and value > 0), None)
         for names in (_EXPERT_COUNTS, _PER_TOKEN)
@@ -91,7 +83,5 @@ def _chosen_experts(config: Any, *, has_experts: bool) -> float | None:
 
 
 def _cached(config: Any, dtype: torch.dtype) -> Callable[[int], int]:
-    """Function from the length of a text to the bytes of the keys and values that a pass reads; in layers with
-    a window, only those in the window.
-    """
+    """Length of a text -> bytes of keys and values that a pass reads; in layers with a window, only those in it."""
     return lambda text: cache_bytes(config, text, dtype.itemsize)[1]

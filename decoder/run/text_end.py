@@ -1,8 +1,5 @@
-"""Cuts the last round of a text (tree, accepted path and committed tokens) at the end of the text.
-
-The engine drafts as if a text never ended, so that no round depends on `max_new_tokens`. Without the cut, the last
-round would count drafted and accepted tokens beyond the end of the text. This module has pure functions, and knows
-neither models nor sessions.
+"""Cuts the last round of a text at its end. The engine drafts as if texts never ended, so that no round depends on
+`max_new_tokens`; without the cut, the last round would count tokens beyond the end.
 """
 
 import math
@@ -20,20 +17,13 @@ _BY_NODE = ("tokens", "logprobs", "draft_logprobs", "pieces", "drawn", "origins"
 
 
 def within(event: Round, left: int) -> Round:
-    """The round without nodes and tokens beyond the end of its text.
-
-    The last committed token of a round is chosen by the target, not drafted. So a round with n committed tokens keeps
-    n - 1 accepted nodes, and its tree keeps at most `left` - 1 levels.
-
-    Args:
-        event: A round, complete or in progress.
-        left: Number of tokens that the length limit still allowed when the round began; 1 or more.
+    """The last committed token is the target's, so a round with n of them keeps n - 1 accepted nodes, and its tree at
+    most `left` - 1 levels; `left` is what the length limit allowed before the round.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 
 
 def _to_length(event: Round, left: int) -> Round:
-    """The round without levels beyond `max_new_tokens`."""
     if len(event.tokens) < left:
         return event
     levels = [depth + root_is_drafted(event.method) for depth in depths(event.parents)]
@@ -53,7 +43,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
-    """Statistics reduced to `kept_nodes`: the root, and all nodes of the first `levels` drafted levels."""
+    """`kept_nodes` are the root and all nodes of the first `levels` drafted levels."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept_nodes]
@@ -61,8 +51,8 @@ def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) 
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """The round without the accepted node of the end-of-text token and without the accepted nodes after that node. If
-    nodes are removed, `predicted_tokens` becomes None, since it would be wrong.
+    """Without the accepted node of the end-of-text token and those after it. Then `predicted_tokens` would be wrong,
+    and becomes None.
     """
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
@@ -74,7 +64,7 @@ def _to_end_of_text(event: Round) -> Round:
 
 @dataclass(frozen=True)
 class _Counts:
-    """Sums over rounds of one method, from which the method's figures are computed."""
+    """Sums over rounds of one method, from which its figures are computed."""
 
     drafted: int = 0
     accepted: int = 0
@@ -86,7 +76,6 @@ class _Counts:
         return cls(drafted_nodes(event), len(event.accepted), share_of_depth(event.accepted, levels))
 
     def plus(self, more: "_Counts", less: "_Counts") -> "_Counts":
-        """The sums, plus the sums of `more`, minus the sums of `less`."""
         return _Counts(
             self.drafted + more.drafted - less.drafted,
             self.accepted + more.accepted - less.accepted,
@@ -95,18 +84,16 @@ class _Counts:
 
 
 class TextEnds:
-    """Cuts the last rounds of a recording's texts, event by event, and corrects the final figures. Recordings of schema
-    2 and earlier include nodes and tokens beyond the end of a text. Rounds that are already cut do not change.
+    """Cuts the last rounds of a recording's texts, and corrects the final figures: recordings of schema 2 and earlier
+    have nodes and tokens beyond the end of a text.
     """
 
     def __init__(self) -> None:
         self._longest = 0
-        """Maximum number of new tokens of a text in the run that is being read."""
         self._beyond: dict[str, _Counts] = {}
-        """Sums over the nodes and tokens that were cut, by method."""
+        """What was cut, by method."""
 
     def event(self, event: Event) -> Event:
-        """The event without nodes and tokens beyond the end of its text."""
         match event:
             case Run():
                 self._longest, self._beyond = event.max_new_tokens, {}

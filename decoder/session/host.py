@@ -16,10 +16,10 @@ from torch import Tensor
 
 from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.block_passes import BlockPasses
-from decoder.draft.draft_passes import DraftPasses
+from decoder.draft.draft_passes import DraftPasses, Passes
 from decoder.draft.eagle3_passes import Eagle3Passes
 from decoder.draft.lookup_drafter import LookupDrafter
-from decoder.draft.model_drafter import LevelDrafter, ModelDrafter, Passes
+from decoder.draft.model_drafter import LevelDrafter, ModelDrafter
 from decoder.draft.parallel_passes import ParallelPasses
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.translated_drafter import TranslatedDrafter

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from decoder import RunConfig, decode, load_pair, methods
 from decoder.engine import Engine
-from decoder.events import End, Event, Figures, Knob, Round, Summary
+from decoder.events import End, Event, Figures, Knob, Round, Run, Summary
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.knob_state import KnobState
@@ -53,6 +53,15 @@ class Played:
     def figures(self, method: str) -> Figures:
         (summary,) = [event for event in self.events if isinstance(event, Summary)]
         return summary.methods[method]
+
+
+def texts_of(engine: Engine, config: RunConfig, prompt: str) -> tuple[Run, Summary, dict[str, list[int]]]:
+    """First and last event of a run, and the tokens of each method."""
+    played = Played(list(decode(engine, prompt, config)))
+    run, summary = played.events[0], played.events[-1]
+    assert isinstance(run, Run)
+    assert isinstance(summary, Summary)
+    return run, summary, {method: played.tokens(method) for method in config.methods}
 
 
 class TinyModels:

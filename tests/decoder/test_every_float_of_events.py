@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
@@ -13,7 +13,7 @@ from decoder.events import Draws, Event, Expected, Figures, Summary, Verificatio
 from tests.decoder.example_events import EVENTS, ROUND, RUN
 from tests.decoder.property_settings import examples
 
-FLOATS = [field.name for field in msgspec.structs.fields(Figures) if field.type in (float, float | None)]
+FLOATS = [name for name, type_ in get_type_hints(Figures).items() if type_ in (float, float | None)]
 VERIFICATION = Verification(
     surprise=0.1,
     surprise_variance=0.2,

@@ -19,17 +19,23 @@ BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max
 EAGLE3, DFLASH = eagle3.name("llama", "flat"), dflash.name("llama", "z-lab")
 
 
-@pytest.mark.parametrize("pair", [eagle3.name("neox", "nested"), dflash.name("qwen3", "speculators, DSpark")])
+@pytest.mark.parametrize(
+    "pair",
+    [eagle3.name("neox", "nested"), dflash.name("qwen3", "speculators, DSpark"), mtp.name("qwen3_5_text")],
+)
 def test_the_command_line_decodes_with_a_head(
     tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path, pair: str
 ) -> None:
     saved, kept = tiny_models.pair(pair), tmp_path / "run.jsonl"
-    models = ["--target", str(saved.target), "--draft", str(saved.draft), "--device", "cpu", "--dtype", "float32"]
-    asked = ["--prompt", "The tree grows", "--max-new-tokens", "12", "--headless", "--record", str(kept)]
+    draft = "mtp" if pair == mtp.name("qwen3_5_text") else str(saved.draft)
+    models = ["--target", str(saved.target), "--draft", draft, "--device", "cpu", "--dtype", "float32"]
+    asked = ["--prompt", "The tree grows", "--max-new-tokens", "24", "--headless", "--record", str(kept)]
     assert main([*models, *asked, "--methods", "ar,linear,fixed,bestfirst,dynatree,auto"]) == 0
     summary = json.loads(kept.read_text().splitlines()[-1])
     assert all(figures["identical_to_ar"] in (True, None) for figures in summary["methods"].values())
     assert summary["methods"]["fixed"]["drafted"] > 0
+    capsys.readouterr()
+    assert main(["replay", str(kept), "--headless"]) == 0
     capsys.readouterr()
     assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
     assert "hf cannot run without a draft model" in capsys.readouterr().err.splitlines()[-1]
@@ -61,4 +67,4 @@ def test_no_cache_row_of_a_tree_is_kept(tiny_models: TinyModels, pair: str) -> N
         passes = session.proposer.passes
         assert isinstance(passes, Eagle3Passes)
         assert passes.cache.used == passes.cache.length
-        assert passes.behind(session.text) == sum(len(rows) for rows in passes._text.unread)
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes.unread)

@@ -57,9 +57,9 @@ class Clock:
 def run(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Any:
     def decoding(stalled: int | None, speed: float = 1.0, tokens: int = 40) -> tuple[Played, Clock]:
         clock = Clock(stalled)
-        for module in ("system.device", "run.race", "session.steering"):
+        for module in ("system.device", "run.race", "run.lane", "run.steered", "session.steering"):
             monkeypatch.setattr(f"decoder.{module}.time", clock)
-        monkeypatch.setattr("decoder.run.race.ProcessorWaits", lambda: clock)
+        monkeypatch.setattr("decoder.run.lane.ProcessorWaits", lambda: clock)
         engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
         return Played(list(decode(engine, "The tree grows", RunConfig(METHODS, tokens), Steering(speed=speed)))), clock
 

@@ -1,10 +1,7 @@
-"""Acceptance model of a pair, shared by all texts: how probably the target accepts each of the draft's best tokens.
-
-Two parameters turn the draft's probabilities into acceptance probabilities. One is an exponent that sharpens or
-flattens the probabilities, since greedy verification accepts only the target's most probable token. The other is the
-total weight of all tokens that were not drafted. Both parameters start from a prior, are updated by Newton steps, and
-forget old observations exponentially. If a token continues a repetition in the text, its weight is multiplied by a
-factor, which is learnt for each familiarity class. This module knows neither trees nor models.
+"""How probably the target accepts each of the draft's best tokens, in all texts of a pair. The draft's probabilities
+have an exponent, since greedy verification accepts only the most probable token, and all tokens that were not drafted
+have one weight. Both start from a prior, are updated by Newton steps, and forget exponentially. A token that continues
+a repetition has a factor on its weight, learnt for each familiarity class.
 """
 
 import math
@@ -14,61 +11,46 @@ from decoder.draft.suffix_automaton import FAMILIARITIES
 from decoder.draft.tree_size.plan import PathProbabilities
 
 SHARPNESS = 2.0
-"""Prior mean of the exponent on the draft's probabilities; 1 would leave them unchanged."""
+"""Prior mean of the exponent; the value 1 would leave the draft's probabilities unchanged."""
 UNDRAFTED = -5.0
 """Prior mean of the log-weight of all tokens that were not drafted."""
 SURENESS = (2.0, 1.0)
-"""Prior precision (inverse variance) of the exponent and of the log-weight."""
+"""Prior precisions of the exponent and of the log-weight."""
 FAMILIAR = 0.8
 """A token that continues a repetition has a weight factor, initially exp(FAMILIAR * k) in familiarity class k."""
 FAMILIAR_STEP = 0.2
-"""Learning rate of the weight factors of familiarity classes."""
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
 MOST_GAINED = 64.0
-"""Bound on the absolute value of `AcceptanceModel.gained`, in tokens."""
+"""Bound of |gained|."""
 USUAL = (0.6, 0.15)
 """Prior mean acceptance probabilities of a node's first and second guess."""
 PRIOR_COUNT = 4.0
-"""Weight of the prior `USUAL`, as a number of observed nodes."""
+"""In observed nodes."""
 DECAY = 0.98
-"""Decay factor of earlier observations, applied at each new observation."""
 _LEAST_LOGPROB = -60.0
 _SHARPEST, _FLATTEST = 8.0, 0.1
 _HEAVIEST, _LIGHTEST = 20.0, -40.0
 
 
 class AcceptanceModel:
-    """Acceptance model of one pair, learnt from all rounds so far."""
-
     def __init__(self, sharpness: float = SHARPNESS, undrafted: float = UNDRAFTED) -> None:
-        """Starts from two prior means: `sharpness` for the exponent, and `undrafted` for the log-weight of all tokens
-        that were not drafted.
-        """
         self.sharpness = sharpness
         self.undrafted = undrafted
         self._heavier = [math.exp(FAMILIAR * familiarity) for familiarity in range(FAMILIARITIES)]
-        """For each familiarity class, the factor by which the weight of its tokens is multiplied."""
+        """Weight factor of each familiarity class."""
         self._count = PRIOR_COUNT
         self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens gained by drafting in all texts: committed tokens, minus the tokens that plain decoding commits in the
-        same time.
-        """
+        """Tokens gained in all texts over plain decoding in the same time."""
         self.speedup = 1.0
-        """Tokens that recent rounds committed in the time of a plain round."""
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
-        """Entries of the precision matrix of (sharpness, undrafted): first diagonal, off-diagonal, second diagonal."""
+        """Upper triangle of the precision matrix of (sharpness, undrafted)."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """Acceptance probabilities of the tokens after an accepted node: an entry for each of the draft's best tokens,
-        and a last entry for all other tokens together.
-
-        Args:
-            logprobs: The draft's log-probabilities, best first.
-            familiar: Familiarity class of each token, by the length of the repetition that the token continues (see
-                `suffix_automaton`); the last entry is the class of all other tokens. Empty if all classes are 0.
+        """Acceptance probabilities after an accepted node of the draft's best tokens and, last, of all others.
+        `familiar` are their familiarity classes; empty if all are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))
@@ -78,7 +60,7 @@ class AcceptanceModel:
         return [weight / whole for weight in weights]
 
     def log_shares(self, logprobs: Sequence[float]) -> list[float]:
-        """Logarithms of the first entries of `shares`, those of the draft's best tokens, if all classes are 0."""
+        """Logarithms of `shares` without that of the others, if all classes are 0."""
         weights = [self.sharpness * logprob for logprob in logprobs]
         whole = math.log(math.exp(self.undrafted) + sum(map(math.exp, weights)))
         return [weight - whole for weight in weights]
@@ -86,9 +68,7 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """Updates the model with the target's choice. `chosen` is the index in `logprobs` of the token that the target
-        chose; None if `logprobs` has no entry for this token. For the other arguments, see the method `shares`.
-        """
+        """`chosen` is the index in `logprobs` of the target's token; None if it has no entry."""
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft's probability of a token may be 0. Its logarithm, minus infinity, would make the sums NaN.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
@@ -116,18 +96,15 @@ class AcceptanceModel:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Exponential moving averages of the acceptance probabilities of a node's first and second guess."""
+        """Moving averages of the acceptance probabilities of a node's first and second guess."""
         first, second = self._sums
         return first / self._count, second / self._count
 
     def see(self, shares: Sequence[float], count: int) -> None:
-        """Updates `usual` with the acceptance probabilities of a node's best tokens, of which the first `count` became
-        nodes.
-        """
+        """Updates `usual`; the first `count` of the tokens became nodes."""
         first, second = self._sums
         self._sums = DECAY * first + shares[0], DECAY * second + (shares[1] if count > 1 else 0.0)
         self._count = DECAY * self._count + 1
 
     def earn(self, tokens: float) -> None:
-        """Adds a round's gain over plain decoding, in tokens, to `gained`, which stays within +-`MOST_GAINED`."""
         self.gained = min(MOST_GAINED, max(-MOST_GAINED, self.gained + tokens))

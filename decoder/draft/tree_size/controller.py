@@ -1,10 +1,6 @@
-"""Tree size of the method `auto`: how much each round drafts, and from which source, to maximise tokens per second.
-
-Time has a price in tokens: one second costs the tokens that the run commits per second. A level is drafted if its
-expected number of accepted tokens exceeds the price of its time, and the same rule decides which nodes are kept. The
-text's credit (`loss_limit`) limits how many tokens a round may lose. Guesses come from a draft model and from suffix
-lookup (`lookup_guess`), which needs no draft pass. The draft model's tree also stays within DynaTree's growth rule.
-This module knows probabilities and costs, but neither models nor clocks.
+"""Tree size of `auto`: how much each round drafts, and from which source, to maximise tokens per second. Time has a
+price: the tokens that the run commits in it. A level is drafted, and a node kept, if its expected tokens exceed the
+price of its time, within the credit of `loss_limit` and DynaTree's growth rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,25 +19,18 @@ from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN,
 from decoder.tree_rules import TreeRule
 
 DraftSource: TypeAlias = Literal["plain", "lookup", "draft"]
-"""Source of a round's draft: none (plain), suffix lookup alone, or the draft model with suffix lookup."""
 MOST_NODES = HIGHEST_ROWS - 1
-"""Largest number of drafted nodes that a round verifies."""
 MOST_TRIED = 4 * MOST_NODES
-"""If a tree has this many drafted nodes, no further lookup guesses are added to it. The best nodes are selected later.
-"""
+"""From this many drafted nodes on, no further lookup guesses are added; the best nodes are selected later."""
 REMEMBERED = 4096
 """Only this many tokens at the end of the prompt are searched for repetitions."""
 _SHORTEST_S = 1e-9
-"""Smallest time of lookups that is learnt, since a round's time minus the expected times of its other parts may be
-negative.
-"""
+"""Least time of lookups that is learnt: a round's time minus the expected times of its other parts may be negative."""
 _SLOPE_ROWS = 8
-"""The price of one more verification row is computed from the average time of this number of additional rows."""
+"""The price of one more verification row is averaged over this many additional rows."""
 
 
 class TreeSizeController:
-    """Chooses the draft source and the tree size of each round of one text, and learns from the round's result."""
-
     def __init__(
         self,
         costs: Costs,
@@ -49,12 +38,10 @@ class TreeSizeController:
         text: Sequence[int] = (),
         pauses: LookupPauses | None = None,
     ) -> None:
-        """Begins a text with the prompt `text`; the text's rounds update `costs` and `acceptance`. `pauses` defaults to
-        those of a greedy text.
-        """
+        """The text's rounds update `costs` and `acceptance`; `pauses` defaults to those of a greedy text."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
-        """Acceptance model of lookup guesses, for this text only, since texts differ in how much they repeat."""
+        """For this text only, since texts differ in how much they repeat."""
         self.credit = LossLimit(costs, acceptance)
         self.pauses = pauses or LookupPauses()
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
@@ -62,18 +49,18 @@ class TreeSizeController:
         self.costs = costs
         self._repeats = SuffixAutomaton(text[-REMEMBERED:])
         self._unread: list[int] = []
-        """Committed tokens that were not yet added to `_repeats`."""
+        """Committed tokens that are not yet in `_repeats`."""
         self._skipped = 0
-        """Number of tokens committed by lookup-only rounds since the draft model's last round."""
+        """Tokens committed by lookup-only rounds since the draft model's last round."""
         self._round = DraftedRound([self._repeats.here])
         self._following = FollowingRounds()
         self._until_probe = 0
-        """Number of plain rounds after the latest decision until a probe is due."""
+        """Plain rounds after the latest decision until a probe is due."""
         self._plain_left = self._plain_rounds = 0
-        """Number of plain rounds that may follow a plain round without a decision, and of those that have."""
+        """Plain rounds that may follow a plain round without a decision, and those that have."""
 
     def stay_plain(self) -> bool:
-        """Whether the next round is plain without a decision, as the round before it; must be called once per round."""
+        """Whether the next round is plain without a decision, as the one before it; to be called once per round."""
         stays = self._plain_left > 0 and self.pauses.paused
         if stays:
             self._plain_left -= 1
@@ -85,15 +72,15 @@ class TreeSizeController:
         return stays
 
     def _learn_plain(self) -> None:
-        """Updates credit with the plain rounds that followed a plain round; each has committed one token."""
+        """Each of the plain rounds that followed a plain round has committed one token."""
         if rounds := self._plain_rounds:
             self.credit.wait(rounds, rounds)
             self.lookup_credit.wait(rounds, rounds)
             self._plain_rounds = 0
 
     def follow(self, rule: TreeRule) -> TreeRule | None:
-        """The growth rule of the next round, if the round follows the latest decision; None if it needs a decision.
-        Must be called once per round.
+        """The rule of a round that follows the latest decision; None if it needs a decision. To be called once per
+        round.
         """
         limited = self._following.next_rule(rule)
         if limited:
@@ -101,10 +88,7 @@ class TreeSizeController:
         return limited
 
     def worth_verifying(self, path_logprobs: Sequence[float]) -> Sequence[int]:
-        """The root and the nodes that are worth verifying in a round that follows a decision, in ascending order.
-
-        `path_logprobs` are the logarithms of the nodes' path probabilities.
-        """
+        """Ascending, the root included, in a round that follows a decision."""
         if len(path_logprobs) <= self._following.limits.rows:
             return range(len(path_logprobs))
         gains = list(map(exp, path_logprobs[1:]))
@@ -112,16 +96,11 @@ class TreeSizeController:
         return [0, *(node + 1 for node in most_worth(gains, self.credit.price, verify_s))]
 
     def record_followed(self, calls: Sequence[int], rows: int) -> None:
-        """Records the rows of each draft pass of a round that follows a decision, and the rows of its verification."""
+        """`calls` are the rows of each draft pass."""
         self._following.add(calls, rows)
 
     def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
-        """Chooses the source of the next round's draft; must be called once per round.
-
-        Args:
-            behind: Number of latest tokens that the draft model has not read yet; None without a draft model.
-            guess: Lookup guesses after the text; None if lookup has no guesses.
-        """
+        """To be called once per round. `behind`: latest tokens that the draft model has not read; None without one."""
         self._until_probe, self.pauses.price = 0, self.credit.price
         if guess is not None and self._pays_alone(behind, guess):
             return "lookup"
@@ -133,9 +112,7 @@ class TreeSizeController:
         return "plain"
 
     def drafts(self, behind: int) -> bool:
-        """Whether the next round uses the draft model, which has not read the latest `behind` tokens yet; must be
-        called at most once per round.
-        """
+        """Whether the next round uses the draft model; to be called at most once per round."""
         missed = behind - self._skipped
         self._until_probe = self.credit.patience - missed - 1
         probes = self.credit.probe_due(missed)
@@ -177,7 +154,7 @@ class TreeSizeController:
         return drafted.alone
 
     def _draft_adds(self, behind: int | None, probabilities: Sequence[float]) -> bool:
-        """Whether the draft model is worth its time in addition to a lookup chain with these path probabilities."""
+        """Whether the draft model is worth its time beside a lookup chain with these path probabilities."""
         if behind is None or not self.credit.may_draft:
             return False
         levels_s = chain([self.costs.catch_up.seconds(behind)], repeat(self.costs.draft.seconds(1), LONGEST_CHAIN - 1))
@@ -185,7 +162,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit, host_s: float) -> None:
-        """Begins a round whose gain or loss will change `credit`, and which takes `host_s` seconds outside passes."""
+        """Begins a round that changes `credit` and takes `host_s` outside passes."""
         costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -197,32 +174,23 @@ class TreeSizeController:
 
     @property
     def probabilities(self) -> Sequence[float]:
-        """Path probability of each node of the round: the probability that the target accepts the node and its
-        ancestors.
-        """
+        """Path probability of each node of the round."""
         return self._round.probabilities
 
     @property
     def missed(self) -> int:
-        """One more than the number of tokens that plain rounds committed since the draft model's last round. The value
-        is updated only when a round uses the draft model.
+        """One more than the tokens of plain rounds since the draft model's last round; updated in rounds that use the
+        model.
         """
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        """Whether the round's time limit allows another draft pass of `level_s` seconds, and then a verification of
-        `rows` rows.
-        """
+        """Whether the time limit allows another draft pass of `level_s`, then a verification of `rows`."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Updates acceptance and credit with the draft's guesses for the latest tokens, which were decoded without the
-        draft.
-
-        Args:
-            guesses: The draft's (best tokens, log-probabilities) for each token of `text`.
-            text: The latest tokens of the text; older tokens are left out, since their acceptance predicts little about
-                the next tokens.
+        """Learns from the draft's (best tokens, log-probabilities) for each token of `text`, which was decoded without
+        it. Older tokens are left out, since their acceptance predicts little.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
@@ -234,9 +202,7 @@ class TreeSizeController:
         self.credit.record_probe(hits / len(text), paid)
 
     def worth_growing(self, parents: Sequence[int]) -> list[int]:
-        """Nodes of a level that are worth a pass of the draft model; empty if the pass costs more than its expected
-        gain.
-        """
+        """Nodes worth a pass of the draft model; none if the pass costs more than its expected gain."""
         drafted, draft = self._round, self.costs.draft
         (first, second), row_price, paths = self.acceptance.usual, drafted.row_price, drafted.probabilities
         gains = [
@@ -253,16 +219,8 @@ class TreeSizeController:
     def add_children(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], breadth: Callable[[float], int]
     ) -> list[float]:
-        """Adds the most probable of these tokens as children of `parent`; the children get the next node numbers.
-
-        Args:
-            parent: A node.
-            tokens: The draft's best tokens after the node, most probable first.
-            logprobs: Their log-probabilities.
-            breadth: Number of children, given the acceptance probability of the first one.
-
-        Returns:
-            The acceptance probability of each child if `parent` is accepted.
+        """The best tokens become children with the next node numbers, `breadth` of the first one's acceptance
+        probability; returns the acceptance probability of each.
         """
         drafted = self._round
         matches, familiar = [drafted.matches[parent]] * len(tokens), list[int]()
@@ -281,11 +239,8 @@ class TreeSizeController:
         return accepted
 
     def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
-        """Selects lookup guesses as children of a node: guesses that are not yet among the children and are worth a
-        verification row.
-
-        The children get the next node numbers. Returns the tokens of the children, and the acceptance probability of
-        each child if the node itself is accepted.
+        """Children that are not yet among the node's and are worth a verification row get the next node numbers;
+        returns their tokens and acceptance probabilities.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
         model_guesses, above, first = (
@@ -311,7 +266,7 @@ class TreeSizeController:
         return tokens, shares
 
     def keep(self) -> list[int]:
-        """The root and the nodes worth verifying, in ascending order; the parent of a kept node is kept too."""
+        """Nodes worth verifying, ascending; the parent of a kept node is kept."""
         drafted, left_s = self._round, self._round.limit_s - self._round.draft_s
         _, *verify_s = self.costs.verify.by_rows(len(drafted.probabilities))
         while len(verify_s) > 1 and verify_s[-1] > left_s:
@@ -320,7 +275,7 @@ class TreeSizeController:
         return drafted.kept
 
     def learn(self, burst: Sequence[int]) -> None:
-        """Updates acceptance and credit with the target's tokens: the accepted tokens and the bonus token."""
+        """`burst`: the accepted tokens and the bonus token."""
         self._unread += burst
         if self._plain_rounds or self._following.learn(len(burst)):
             return
@@ -357,8 +312,8 @@ class TreeSizeController:
                 self._learn_times(followed.calls, followed.rows, *followed.times_s)
 
     def _let_follow(self, round_s: float) -> None:
-        """Lets rounds follow the decision of a round of `round_s` seconds while the credit allows them; none while
-        lookups draft, or while costs are not settled.
+        """Lets rounds follow the decision of a round of `round_s` while the credit allows them; none while lookups
+        draft or costs are not settled.
         """
         costs, drafted = self.costs, self._round
         if not costs.verify.settled or not self.credit.may_pay or not self.pauses.paused:
@@ -368,7 +323,7 @@ class TreeSizeController:
         self._following.begin(limits, self.credit.tokens, max(1.0, round_s / costs.plain_s()))
 
     def _learn_guesses(self, burst: Sequence[int]) -> int:
-        """Updates acceptance; returns the number of tokens that only lookups guessed."""
+        """Returns the number of tokens that only lookups guessed."""
         drafted, node, looked_up = self._round, 0, 0
         for token in burst:
             following: int | None = None
@@ -390,7 +345,6 @@ class TreeSizeController:
         return looked_up
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Updates the costs with the round's times, in seconds."""
         drafted, times = self._round, (draft_s, verify_s, round_s)
         if self._plain_rounds:
             return
@@ -411,9 +365,7 @@ class TreeSizeController:
         *,
         looked_up: bool = False,
     ) -> None:
-        """Updates the costs with the times of a round with drafted nodes, the rows of its draft passes and its
-        verification. If the round has `looked_up` guesses, its draft passes take the expected time.
-        """
+        """With `looked_up` guesses, the draft passes count with their expected time."""
         costs = self.costs
         if max(calls, default=0) > HIGHEST_ROWS:
             return
@@ -433,19 +385,16 @@ class TreeSizeController:
         costs.host.learn([1], round_s - draft_s - verify_s)
 
     def _learn_draft(self, calls: Sequence[int], draft_s: float) -> None:
-        """Updates the draft's costs with the total time of the round's draft passes. The time of each pass is
-        estimated: the expected times of all passes are scaled by the same ratio.
-        """
+        """Scales the expected times of all passes by one ratio."""
         first_s, levels_s = self._draft_s(calls)
         ratio = draft_s / (first_s + levels_s)
         self.costs.draft.learn(calls[1:], ratio * levels_s)
         self.costs.catch_up.learn(calls[:1], ratio * first_s)
 
     def _draft_s(self, calls: Sequence[int]) -> tuple[float, float]:
-        """Expected seconds of a round's first draft pass, and of all later ones, given their numbers of rows."""
+        """Expected seconds of a round's first draft pass, and of all later ones."""
         return sum(map(self.costs.catch_up.seconds, calls[:1])), sum(map(self.costs.draft.seconds, calls[1:]))
 
 
 def _index(token: int, tokens: Sequence[int]) -> int | None:
-    """Index of a token in a list; None if it is absent."""
     return tokens.index(token) if token in tokens else None

@@ -1,9 +1,5 @@
-"""Cost model of a round on this machine: how many seconds a draft level or a verification takes, given its number of
-rows.
-
-The model starts from measurements at a few sizes and is updated with the times of rounds. Each update scales the whole
-curve of seconds over rows, so the curve adapts quickly if the text grows or the machine slows down. The shape of the
-curve changes slowly. This module knows no models and reads no clock.
+"""Seconds of a draft level or a verification by its rows. Starts from measurements at a few sizes; each round scales
+the whole curve, which adapts quickly if the text grows or the machine slows down, while its shape changes slowly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,54 +10,46 @@ from typing import Protocol
 from decoder.draft.tree_size.plan import SIZES, Plan
 
 HIGHEST_ROWS = 65
-"""Maximum number of rows in a call: the root and the maximum number of drafted nodes that a round verifies."""
+"""The root and the most drafted nodes that a round verifies."""
 PACE_STEP = 0.1
-"""After each round, the whole curve is scaled by (measured / expected time) ** PACE_STEP."""
+"""The whole curve is scaled by (measured / expected time) ** PACE_STEP after each round."""
 SELDOM_STEP = 0.3
-"""Exponent that replaces `PACE_STEP` for the curve of plain rounds, since plain rounds are rare."""
+"""Replaces `PACE_STEP` for the curve of plain rounds, which are rare."""
 SHAPE_STEP = 0.02
-"""Exponent of the ratios of measured to expected time that scale the time of the measured size nearest to the round's
-size.
-"""
+"""Exponent of the ratios that scale the time of the measured size nearest to the round's."""
 RESHAPED_EVERY = 32
-"""Number of updates after which the curve is interpolated again."""
 SETTLED = 24
-"""Number of updates after which a curve no longer reflects errors of its initial measurement."""
+"""Updates after which a curve no longer reflects errors of its initial measurement."""
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call has a bounded effect."""
 PLAN_STEP = 0.15
-"""After each round, the expected time of the planned size is scaled by (measured / expected time) ** PLAN_STEP."""
+"""As `PACE_STEP`, for the planned size."""
 
 
 class CostModel(Protocol):
-    """Expected times, from which `LossLimit` decides whether drafting may pay."""
-
     def plain_s(self) -> float:
-        """Expected seconds of a round without a draft; 0 if unknown."""
+        """Zero if unknown."""
 
     def chains_s(self) -> Iterator[float]:
-        """Expected seconds of rounds that draft and verify a chain of 1, 2, ... tokens."""
+        """Rounds that draft and verify a chain of 1, 2, ... tokens."""
 
 
 def clipped_ratio(seconds: float, expected_s: float) -> float:
-    """Ratio of measured to expected time, clipped to [1/CLIP, CLIP]."""
     return min(CLIP, max(1 / CLIP, seconds / expected_s))
 
 
 class Curve:
-    """Expected seconds of a call with a given number of rows, interpolated linearly between the measured sizes, and
-    extrapolated linearly beyond the largest measured size.
-    """
+    """Expected seconds by rows: linear between the measured sizes and beyond the largest one."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Starts from measured seconds for at least one number of rows; seconds are 0 for calls that are never made."""
+        """Seconds are 0 for calls that are never made."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
         self._pace = 1.0
         self._learnt = 0
         self._ratios = [1.0] * len(self._rows)
-        """Product of the ratios of measured to expected time at each measured size since the last interpolation."""
+        """Product of measured / expected time at each size since the last interpolation."""
         sizes = range(len(self._rows))
         self._nearest = [
             min(sizes, key=lambda index: abs(self._rows[index] - rows)) for rows in range(HIGHEST_ROWS + 1)
@@ -69,23 +57,19 @@ class Curve:
         self._shape = self._interpolated()
 
     def seconds(self, rows: int) -> float:
-        """Expected seconds of a call with `rows` rows."""
         beyond = max(0, rows - HIGHEST_ROWS)
         return self._pace * (self._shape[rows - beyond] + beyond * (self._shape[-1] - self._shape[-2]))
 
     @property
     def settled(self) -> bool:
-        """Whether enough rounds have corrected errors of the initial measurement."""
         return self._learnt >= SETTLED
 
     def by_rows(self, most_rows: int = HIGHEST_ROWS) -> list[float]:
-        """Expected seconds of calls with 0, 1, ..., `most_rows` rows; a call with 0 rows takes 0 seconds."""
+        """Of calls with 0, 1, ..., `most_rows` rows; the first is 0."""
         return [self._pace * seconds for seconds in self._shape[: most_rows + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """Updates the curve with the total seconds of several calls, whose numbers of rows are `calls`; returns the
-        factor that was applied to the whole curve.
-        """
+        """`seconds` is the total of all `calls` (rows each); returns the factor on the whole curve."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -97,13 +81,11 @@ class Curve:
         return factor
 
     def scale(self, factor: float) -> None:
-        """Multiplies the expected seconds of all calls."""
         self._pace *= factor
 
     def _reshape(self, rows: int, ratio: float) -> None:
-        """Notes the ratio of measured to expected time for the measured size nearest to `rows`. After
-        `RESHAPED_EVERY` updates, scales the time of each size by its ratios ** SHAPE_STEP, and the times of the two
-        adjacent sizes by the square root of this factor.
+        """After `RESHAPED_EVERY` updates, scales each size's time by its ratios ** SHAPE_STEP, and those of the two
+        sizes beside it by the square root of this factor.
         """
         self._ratios[self._nearest[min(rows, HIGHEST_ROWS)]] *= ratio
         self._learnt += 1
@@ -131,25 +113,25 @@ class Curve:
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of all parts of a round; reused for later texts."""
+    """Reused for later texts."""
 
     plain: Curve
-    """Target pass of one row in a plain round, directly after another target pass."""
+    """A target pass of one row directly after another target pass."""
     catch_up: Curve
-    """First draft pass of a round, directly after a target pass, for each number of text rows that it reads."""
+    """First draft pass of a round, directly after a target pass, by the text rows that it reads."""
     draft: Curve
-    """Draft pass over one level's nodes, including the selection of the best tokens, for each number of rows."""
+    """Draft pass over one level's nodes, including the selection of the best tokens."""
     verify: Curve
-    """Verification: target pass over the root and the kept nodes, after drafting, for each number of rows."""
+    """Target pass over the root and the kept nodes, after drafting."""
     host: Curve
-    """Time outside draft passes and verification in a round with a draft; this curve has the single size 1."""
+    """Time outside passes in a round with a draft, for the single size 1."""
     lookup: Curve = field(default_factory=lambda: Curve({1: 0.0}))
-    """Further time of a round whose tree has lookup guesses; this curve has the single size 1. It is kept apart from
-    `host` and `draft`, since in a repetitive text the search for guesses may take longer than a small model's pass.
+    """Further time of a round with lookup guesses, for the single size 1; apart from `host` and `draft`, since in a
+    repetitive text the search may take longer than a small model's pass.
     """
 
     def plain_s(self) -> float:
-        """Expected seconds of a plain round; at most the seconds of a one-row verification after drafting."""
+        """At most the seconds of a one-row verification after drafting."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
@@ -160,23 +142,20 @@ class Costs:
 
 
 class SizeTimes:
-    """Expected seconds of one part of a round for each size. For a size that has not occurred yet, the seconds of the
-    nearest size that has occurred are used; with `proportional`, they are multiplied by the ratio of the two sizes.
-    """
+    """A size that has not occurred takes as long as the nearest one that has, times their ratio if `proportional`."""
 
     def __init__(self, *, proportional: bool = False) -> None:
         self._proportional = proportional
         self._seconds: dict[int, float] = {}
 
     def seconds(self, size: int = 1) -> float:
-        """Expected seconds of a size; 0 before the first round."""
+        """Zero before the first round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
         nearest = min(self._seconds, key=lambda timed_size: abs(timed_size - size))
         return self._seconds[nearest] * (size / nearest if self._proportional else 1.0)
 
     def learn(self, seconds: float, size: int = 1) -> None:
-        """Updates the expected time of a size with a measured time."""
         expected = self.seconds(size)
         if size not in self._seconds:
             self._seconds[size] = min(seconds, 2 * expected) if expected else seconds
@@ -185,10 +164,6 @@ class SizeTimes:
 
 
 class PlanCosts:
-    """Costs of rounds whose sizes are planned before drafting. The time of a draft depends on its depth, and the time
-    of a verification on its number of rows.
-    """
-
     def __init__(self) -> None:
         self._draft = SizeTimes(proportional=True)
         self._verify = SizeTimes()
@@ -198,14 +173,12 @@ class PlanCosts:
 
     @property
     def known(self) -> bool:
-        """Whether a round with a draft has been timed."""
         return self._draft.seconds() > 0
 
     def plain_s(self) -> float:
         return self._plain.seconds() or self._verify.seconds()
 
     def round_s(self, plan: Plan) -> float:
-        """Expected seconds of a round of this size."""
         return self._draft.seconds(plan.depth) + self._verify.seconds(plan.nodes) + self._host.seconds()
 
     def chains_s(self) -> Iterator[float]:
@@ -213,7 +186,7 @@ class PlanCosts:
             yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
 
     def learn(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Updates the costs with the times of a round, in seconds; `plan` is None for a round without a draft."""
+        """`plan` is None for a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:
             # The device may begin a verification before the round begins, so the verification may take longer than the

@@ -1,8 +1,5 @@
-"""Cost profile: measured times of draft and target passes, which alternate as in a round.
-
-Passes alternate because a draft pass directly after a target pass is slower than a draft pass that follows another
-draft pass. A profile takes less than two seconds; the times of sizes that are too slow to measure are extrapolated from
-the times of smaller sizes.
+"""Measured times of draft and target passes, which alternate as in a round: a draft pass is slower after a target pass
+than after another draft pass. Takes less than two seconds; larger sizes than fit are extrapolated.
 """
 
 from collections import defaultdict
@@ -21,36 +18,27 @@ from decoder.system.computing_clock import ComputingClock
 
 VERIFIED_ROWS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
 DRAFTED_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32, 64)
-"""Numbers of rows of the measured verifications and draft passes, in the order of measurement: after a much larger
-pass, a pass is slower, since its weights have left the CPU's caches.
-"""
+"""Measured rows, in order: after a much larger pass, a pass is slower, since its weights have left the CPU's caches."""
 REPEATS = 15
 LIMIT_S = 0.5
-"""After this time, in seconds, the measurements are not repeated again."""
+"""After this time, measurements are not repeated again."""
 LATEST_S = 1.5
-"""After this time, in seconds, no further size is measured."""
+"""After this time, no further size is measured."""
 HOST_SHARE = 0.03
-"""Initial estimate of the time that a round spends outside forward passes, and of the time that it spends on lookups,
-as a fraction of a plain round's time.
-"""
+"""Initial estimate of the time outside passes, and of that for lookups, as a fraction of a plain round."""
 NOTHING = {1: 0.0}
-"""Times of passes that are never made, since the pair has no draft: 0 seconds for 1 row."""
+"""Times of passes that are never made."""
 
 
 class Clock(Protocol):
-    """The clock of a measurement."""
-
     def now(self) -> float:
         """Seconds since a fixed moment, read after the device has finished its work."""
 
 
 @torch.inference_mode()
 def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
-    """Measures the costs of rounds on a text of about `rows` tokens. If the pair has no draft, draft passes cost 0
-    seconds.
-
-    `clock` defaults to a clock that stands still while the thread waits for a processor, so that the limits of time
-    allow as many repetitions on a busy machine as on an idle one.
+    """Costs on a text of about `rows` tokens. The default clock stands still while the thread waits for a processor, so
+    that the limits of time allow as many repetitions on a busy machine as on an idle one.
     """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or ComputingClock(pair.target.device)
@@ -86,12 +74,12 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
 
 
 def _undisturbed(times: Sequence[float]) -> float:
-    """Time of a call without disturbances: the second shortest measured time, since disturbances only add time."""
+    """The second shortest time: disturbances only add time."""
     return sorted(times)[:2][-1]
 
 
 class _Calls:
-    """Timed forward passes after a text of `rows` arbitrary tokens."""
+    """Passes after a text of `rows` arbitrary tokens."""
 
     def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
@@ -101,12 +89,12 @@ class _Calls:
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:
-        """Seconds of a pass of `rows` siblings, from its start until the most probable tokens are known."""
+        """Of a pass of `rows` siblings until the most probable tokens are known."""
         siblings = np.eye(rows, dtype=np.bool_)
         return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._cache.length] * rows, siblings))
 
     def reading_seconds(self, rows: int) -> float:
-        """Seconds of a pass over `rows` tokens of text, from its start until the most probable next token is known."""
+        """Of a pass over `rows` tokens of text until the most probable next token is known."""
         return self._timed(lambda: self._model.read(self._cache, [0] * rows)[None])
 
     def _timed(self, call: Callable[[], Tensor]) -> float:

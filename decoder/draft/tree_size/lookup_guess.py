@@ -1,8 +1,5 @@
-"""Lookup guesses with acceptance probabilities, and the decision whether a draft model would add enough tokens to pay
-for its time.
-
-The longer the repeated suffix that a guess continues, the more probable the guess; the size of this effect is learnt
-from the target's choices. This module knows neither trees nor models.
+"""Lookup guesses with acceptance probabilities, which grow with the length of the repeated suffix, and whether a draft
+model would pay beside them.
 """
 
 import math
@@ -15,32 +12,26 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.sampling.noise import TokenNoise
 
 SIBLINGS = 4
-"""Largest number of guesses after one node."""
 DEEPEST = 64
-"""Largest number of levels in a chain of guesses."""
 SHARPNESS, UNDRAFTED = 1.0, 2.0
-"""Prior means of the acceptance model. Exponent 1 leaves the shares of guesses unchanged. With log-weight 2, the total
-weight of all tokens that are not guessed is more than three times the weight of a guess of familiarity class 1 whose
-share is 1.
+"""Prior means: exponent 1 leaves the shares of guesses unchanged; with log-weight 2, all tokens that are not guessed
+weigh more than three times a guess of familiarity class 1 whose share is 1.
 """
 
 
 def acceptance_of_lookups() -> AcceptanceModel:
-    """Acceptance model of lookup guesses at the start of a text."""
     return AcceptanceModel(SHARPNESS, UNDRAFTED)
 
 
 class LookupGuess:
-    """Lookup guesses for the next token at one node, with acceptance probabilities."""
+    """Guesses for the next token at one node."""
 
     __slots__ = ("_acceptance", "_after", "_ahead", "_noise", "_position", "familiar", "logprobs", "shares", "tokens")
 
     def __init__(
         self, ahead: Continuation, acceptance: AcceptanceModel, position: int = 0, noise: TokenNoise | None = None
     ) -> None:
-        """Selects the best guesses. `noise` is the target's sampling noise; it is None if the noise is unknown or
-        decoding is greedy.
-        """
+        """`noise` is None if the target's sampling noise is unknown or decoding is greedy."""
         if noise:
             best = rank_guesses(ahead, position, noise)[:SIBLINGS]
             tokens, logprobs = [token for token, _, _ in best], [score for _, _, score in best]
@@ -49,19 +40,17 @@ class LookupGuess:
             tokens, logprobs = [token for token, _ in following], [math.log(share) for _, share in following]
         self.tokens = tokens
         self.logprobs = logprobs
-        """Logarithm of each guess's share among the continuations, plus the token's noise if there is noise."""
+        """Log share among the continuations, plus the token's noise."""
         self.familiar = [FAMILIARITY[min(ahead.length + 1, LONGEST)]] * len(tokens) + [0]
-        """Familiarity class of each guess, which depends on the length of the repeated suffix; the last entry is the
-        class of all other tokens.
-        """
+        """Familiarity classes, by the length of the repeated suffix; the last entry is for all other tokens."""
         self.shares = acceptance.shares(self.logprobs, self.familiar)
-        """Acceptance probability of each guess; the last entry is for all other tokens together."""
+        """Acceptance probabilities; the last entry is for all other tokens."""
         self._ahead, self._acceptance = ahead, acceptance
         self._position, self._noise = position, noise
         self._after = dict[int, LookupGuess | None]()
 
     def after(self, token: int) -> "LookupGuess | None":
-        """Guesses after one of the guessed tokens; None if nothing followed this token earlier in the text."""
+        """None if nothing followed this token earlier in the text."""
         if token not in self._after:
             ahead = self._ahead.after(token)
             self._after[token] = (
@@ -70,9 +59,7 @@ class LookupGuess:
         return self._after[token]
 
     def chain(self, least: float) -> list[float]:
-        """Path probabilities of the chain of best guesses, level by level; the chain ends before the first probability
-        below `least`.
-        """
+        """Path probabilities of the best guesses, down to `least`."""
         probabilities, probability = list[float](), 1.0
         guess: LookupGuess | None = self
         while guess is not None and len(probabilities) < DEEPEST:
@@ -85,13 +72,8 @@ class LookupGuess:
 
 
 def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[float]) -> float:
-    """Gain of the chain if it is cut to the best length: expected tokens minus the price of the time; 0 if no length
-    pays.
-
-    Args:
-        probabilities: Path probabilities of the chain, level by level.
-        price: Price of one second in tokens: the run's tokens per second.
-        seconds: Additional seconds of a round with 1, 2, ... nodes of the chain, compared with a plain round.
+    """Expected tokens minus the price of the time of the chain, cut to the best length; 0 if no length pays. `seconds`
+    are those of a round with 1, 2, ... nodes beyond a plain round's.
     """
     best = tokens = 0.0
     for probability, more_s in zip(probabilities, seconds, strict=False):
@@ -103,15 +85,8 @@ def chain_gain(probabilities: Sequence[float], price: float, seconds: Iterable[f
 def draft_adds(
     probabilities: Sequence[float], first: float, price: float, row_price: float, levels_s: Iterable[float]
 ) -> bool:
-    """Whether the draft model's guesses, which continue a lookup chain from the point where it fails, gain more tokens
-    than the model's passes and nodes cost.
-
-    Args:
-        probabilities: Path probabilities of the lookup chain, level by level.
-        first: Acceptance probability of the draft model's first guess after a node.
-        price: Price of one second in tokens: the run's tokens per second.
-        row_price: Price of the verification of one more node, in tokens.
-        levels_s: Seconds of each draft pass, level by level.
+    """Whether a draft model's guesses, from where the lookup chain fails, gain more tokens than its passes (`levels_s`)
+    and nodes (`row_price` tokens each) cost.
     """
     above, following, tokens, worth = 1.0, 0.0, 0.0, 0.0
     for level, level_s in enumerate(levels_s):

@@ -1,9 +1,6 @@
-"""Loss limit: the price of one second in tokens, the credit for drafting at a loss, and the schedule of probes.
-
-A text starts with a credit in tokens. A round's gain or loss, compared with plain decoding, is added to the credit.
-Without credit, or after poor guesses, rounds are plain (without a draft). An occasional probe, a round that drafts to
-measure acceptance, decides whether credit is granted again. This module knows probabilities and costs, but neither
-trees nor clocks.
+"""The price of a second in tokens, the credit for drafting at a loss, and probes. A text starts with a credit, to which
+each round's gain over plain decoding is added. Without credit, or after poor guesses, rounds are plain; an occasional
+probe, which drafts to measure acceptance, decides whether credit is granted again.
 """
 
 from itertools import islice
@@ -12,113 +9,90 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
-"""Initial credit of a text, in tokens."""
 CREDIT_OF_LOOKUPS = 2.5
-"""Initial credit of lookup-only rounds, in tokens. It can be low, since lookups in a repetitive text soon gain more
-credit.
-"""
+"""Credit of lookup-only rounds; low, since lookups in a repetitive text soon gain more."""
 TRUSTED = 0.625
-"""Largest fraction by which gains or losses in earlier texts raise or lower the initial credit."""
+"""Largest fraction by which earlier texts change the initial credit."""
 MUCH = 32.0
-"""Gain or loss in earlier texts, in tokens, at which the initial credit changes the most."""
+"""Gain or loss in earlier texts at which they change it the most."""
 CREDIT_A_TOKEN = 0.006
-"""Credit added per committed token. On texts where drafting never pays, this fraction of the time is lost in the long
-run.
-"""
+"""Credit per committed token: where drafting never pays, this fraction of the time is lost in the long run."""
 MOST_CREDIT = 12.0
-"""Largest credit, in tokens."""
 STAKE = 0.5
-"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use up the credit."""
+"""Fraction of the credit that one round may lose, so that a few rejected drafts do not use it up."""
 LEAST_STAKE = 0.8
-"""Number of tokens that a round may lose even if `STAKE` allows less, provided that the credit is large enough. With a
-smaller stake, no draft would fit into a round's time limit.
-"""
+"""Tokens that a round may lose even if `STAKE` allows less: no draft would fit into a smaller time limit."""
 OPTIMISM = 1.5
-"""Factor on the recent acceptance probability in the decision whether drafting may pay; above 1, since a wrong negative
-decision ends drafting until the next probe.
+"""Factor on the recent acceptance probability when it is asked whether drafting may pay; a wrong no ends drafting until
+the next probe.
 """
 PATIENCE = 12
-"""Initial number of tokens without a draft before a probe. If drafting gained tokens in earlier texts, the number is
-reduced by up to a third.
-"""
+"""Tokens without a draft before a probe; up to a third fewer if drafting gained tokens in earlier texts."""
 MOST_PATIENCE = 256
-"""Largest number of tokens without a draft before a probe. The number grows after failed probes, since probes cost
-time.
-"""
+"""Failed probes make further ones rarer, up to this number of tokens."""
 LONGEST_CHAIN = 8
-"""Length in tokens of the longest chain considered in the decision whether drafting pays."""
+"""Longest chain considered in the decision whether drafting pays."""
 MEMORY = 0.98
-"""Decay factor of the running sums of tokens and seconds, applied in each round."""
+"""Decay per round of the running sums of tokens and seconds."""
 FIRST_TOKENS = 8.0
-"""Initial value of the running sum of tokens; seconds start from the speed-up of earlier texts."""
+"""Initial value of the running sum of tokens."""
 PLAIN_EVERY = 64
-"""At least one of this many successive rounds is plain, so that the time of plain rounds is measured."""
+"""At least one of this many successive rounds is plain, so that its time is measured."""
 
 
 class LossLimit:
-    """Credit, price and probes of one text; see the module's docstring."""
-
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
-        """Begins a text; the rounds of the text update `acceptance.gained`. `credit` is in tokens and defaults to
-        `CREDIT`.
-        """
+        """The text's rounds update `acceptance.gained`."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self._first_credit = CREDIT if credit is None else credit
         self.tokens = self._first_credit * (1 + TRUSTED * self._trust)
-        """Credit: number of tokens that drafting may still lose."""
+        """Credit: tokens that drafting may still lose."""
         self.patience = self._least_patience
-        """Number of tokens without a draft after which a probe is due."""
+        """Tokens without a draft after which a probe is due."""
         self.may_pay = self._chain_may_pay()
-        """Whether drafting may pay, given the recent acceptance probabilities."""
         self._since_plain = 0
         self._committed, self._time_s = FIRST_TOKENS, FIRST_TOKENS * costs.plain_s() / acceptance.speedup
 
     @property
     def stake(self) -> float:
-        """Number of tokens that the next round may lose."""
         return min(self.tokens, max(LEAST_STAKE, STAKE * self.tokens))
 
     @property
     def price(self) -> float:
-        """Price of one second in tokens: the text's tokens per second, but at least the tokens per second of plain
-        decoding.
-        """
+        """Tokens per second: the text's, but at least those of plain decoding."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property
     def may_draft(self) -> bool:
-        """Whether the next round may draft even if it is not a probe."""
         return self.may_pay and not self.plain_due
 
     @property
     def plain_due(self) -> bool:
-        """Whether the next round must be plain unless it is a probe, so that a plain round's time is measured."""
+        """Unless it is a probe, so that a plain round's time is measured."""
         return self._since_plain + 1 >= PLAIN_EVERY
 
     @property
     def could_pay(self) -> bool:
-        """Whether drafting would pay if every guess were accepted."""
+        """If every guess were accepted."""
         return self._chain_pays(1.0)
 
     def probe_due(self, missed: int) -> bool:
-        """Whether a probe is due, given the number of tokens committed without the draft."""
         return missed >= self.patience
 
     def wait(self, tokens: int, rounds: int = 1) -> None:
-        """Records the tokens of plain rounds."""
         self._since_plain = 0
         self._count(tokens, rounds * self._costs.plain_s(), rounds)
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """Records tokens and time of a round whose gain or loss does not change this credit."""
+        """A round whose gain or loss does not change this credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 
     def earn(self, tokens: int, seconds: float, rounds: int = 1) -> None:
-        """Records the tokens and expected time of rounds with a draft, and adds their gain or loss to the credit."""
+        """`seconds` are the expected time of rounds with a draft."""
         self._since_plain += rounds
         self._count(tokens, seconds, rounds)
         gained = tokens - seconds / self._costs.plain_s()
@@ -128,12 +102,8 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
 
     def record_probe(self, probability: float, paid: float = 0.0) -> None:
-        """Records a probe: grants credit again if drafting pays at the probe's acceptance rate; otherwise makes probes
-        less frequent.
-
-        Args:
-            probability: Fraction of the probe's guesses that were right.
-            paid: Cost of the probe, in tokens, which is added to the granted credit.
+        """Grants credit again (and `paid`, the probe's cost) if drafting pays at the share of right guesses
+        `probability`; else makes probes rarer.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):
@@ -156,10 +126,8 @@ class LossLimit:
         return self._chain_pays(min(1.0, OPTIMISM * self._acceptance.usual[0]))
 
     def _chain_pays(self, probability: float) -> bool:
-        """Whether a round that drafts a chain of some length, up to `LONGEST_CHAIN`, is expected to commit more tokens
-        than plain decoding in the same time.
-
-        `probability` is the acceptance probability of each guess, given that the guess before it was accepted.
+        """Whether a chain of up to `LONGEST_CHAIN` guesses, each right with this probability, commits more tokens than
+        plain decoding in the same time.
         """
         tokens, step = 1.0, 1.0
         for round_s in islice(self._costs.chains_s(), LONGEST_CHAIN):

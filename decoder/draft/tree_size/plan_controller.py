@@ -1,8 +1,5 @@
-"""Tree size of the method `auto` with CUDA graphs, where a round's size is chosen before drafting.
-
-A graph drafts all levels at once, so each round's size is chosen in advance from a grid. The choice depends on the
-times and accepted tokens of earlier rounds. A probe is one or two rounds with a small draft. The size of a round is
-chosen before the result of the previous round is known.
+"""Tree size of `auto` with CUDA graphs, which draft all levels at once: chosen before drafting, and before the previous
+round's result is known. A probe is one or two rounds with a small draft.
 """
 
 from collections.abc import Sequence
@@ -14,40 +11,35 @@ from decoder.draft.tree_size.loss_limit import LossLimit
 from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
 
 FADED = 0.5
-"""Factor on the weight of earlier observations at a probe and at the start of a text."""
+"""Factor on earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
-"""Number of further rounds in which the best size is used without a new choice."""
+"""Further rounds in which the best size is used without a new choice."""
 PROBE = Plan(DEPTHS[0], SIZES[0])
 PROBES = 2
-"""Number of rounds in a probe; the result of the first round is known while the second round runs."""
+"""Rounds in a probe; the first one's result is known while the second runs."""
 
 
 class PlanController:
-    """Chooses the size of each round of one text, from `DEPTHS` and `SIZES`."""
-
     def __init__(self, costs: PlanCosts, acceptance: AcceptanceModel) -> None:
-        """Begins a text; the rounds of the text update `costs` and `acceptance`."""
         self.costs = costs
         self.acceptance = acceptance
         acceptance.paths.fade(FADED)
         self._missed = 0
-        """Number of plain rounds since the last round with a draft."""
+        """Plain rounds since the last round with a draft."""
         self._probing = 0
-        """Number of rounds of the probe that have not begun."""
+        """Rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
-        """Number of the probe's rounds whose result is not known yet, and number of the probe's rounds with an accepted
-        guess.
-        """
+        """Rounds of the probe whose result is not known yet, and those with an accepted guess."""
         self._plan_in_use: tuple[Plan, int] | None = None
-        """Best size, and number of further rounds that use it."""
+        """Best size, and the further rounds that use it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Loss limit of the text; created when the first times are known, since it depends on them."""
+        """Created when the first times are known, on which it depends."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> Plan | None:
-        """Chooses the size of the next round, with at most `deepest` levels; None for a round without a draft."""
+        """None for a round without a draft."""
         plan = self._plan(deepest) if self.costs.known else _probe(deepest)
         if plan is None:
             self._missed += 1
@@ -77,7 +69,6 @@ class PlanController:
         return best
 
     def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
-        """Updates acceptance and credit with a round's accepted nodes, given as ranks; see `PathProbabilities`."""
         self.acceptance.paths.learn(plan, ranks)
         for right in [1.0] * len(ranks) + [0.0] * (len(ranks) < plan.depth):
             self.acceptance.see([right], 1)
@@ -91,11 +82,10 @@ class PlanController:
                 self.credit.record_probe(self._hits / PROBES)
 
     def record_times(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Updates the costs with a round's times, in seconds."""
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> Plan | None:
-        """Size that maximises expected tokens minus the price of the round's time; None if plain decoding is better."""
+        """The most expected tokens minus the price of the time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

@@ -1,7 +1,6 @@
 """Every figure of hand-written rounds, compared with values computed by hand."""
 
 import time
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -22,10 +21,13 @@ from decoder.analysis.metrics import (
     together,
 )
 from decoder.analysis.metrics import figures as of_tally
+from decoder.analysis.speedup import ENOUGH, WARM_UP_TOKENS
+from decoder.analysis.stalls import LEVELS_S
 from decoder.append_only import TokenLog
-from decoder.events import End, Event, Figures, Knob, Round, Run, Start
+from decoder.events import End, Event, Figures, Knob, Run, Start
 from decoder.methods import WHOLE
 from decoder.tree import share_of_depth
+from tests.decoder.rounds import a_round
 
 RUN = Run(
     version="0",
@@ -40,31 +42,6 @@ RUN = Run(
     max_new_tokens=8,
     methods={"dynatree": {}, "ar": {}},
 )
-
-
-def a_round(method: str = "dynatree", **changes: Any) -> Round:
-    """A round whose tree has only a root, with fields replaced by `changes`."""
-    nodes = len(changes.get("tokens", [0]))
-    plain: dict[str, Any] = {
-        "method": method,
-        "round": 0,
-        "position": 0,
-        "t": 1.0,
-        "wall_s": 1.0,
-        "draft_s": 0.25,
-        "verify_s": 0.5,
-        "commit_s": 0.125,
-        "target_forwards": 1,
-        "draft_forwards": 2,
-        "tokens": [0],
-        "parents": [-1],
-        "logprobs": [0.0] * nodes,
-        "pieces": ["x"] * nodes,
-        "accepted": [],
-        "committed": [5],
-        "text": "x",
-    }
-    return Round(**(plain | changes))
 
 
 FIRST = a_round(tokens=[0, 5, 6, 7, 8], parents=[-1, 0, 0, 1, 3], accepted=[1, 3], committed=[5, 7, 9], t=1.0)
@@ -130,6 +107,10 @@ def test_each_figure_of_two_rounds(key: str, value: float | None) -> None:
 
 def test_the_table_of_figures_names_each_figure_once_and_in_order() -> None:
     assert [figure.key for figure in FIGURES] == [item.name for item in msgspec.structs.fields(Figures)]
+    told = {figure.key: figure.formula for figure in FIGURES}
+    assert f"fewer than {WARM_UP_TOKENS} tokens" in told["speedup_reason"]
+    assert f"before {ENOUGH} turns" in told["speedup_reason"]
+    assert f"at least {1000 * LEVELS_S[0]:.0f} ms" in told["stalled_rounds"]
 
 
 def test_without_ar_nothing_is_compared() -> None:
@@ -144,21 +125,13 @@ def test_a_different_token_is_found_on_the_common_length() -> None:
     assert (found.identical_to_ar, found.first_difference) == (False, 2)
 
 
-def test_a_text_of_its_own_is_told_to_differ_and_not_to_be_wrong() -> None:
-    tallies = fold([*DYNATREE, *AR]).tallies
-    other = msgspec.structs.replace(tallies["ar"], log=TokenLog().plus([8, 8]))
-    found = of_tally(other, tallies["ar"], same_until=0)
-    assert (found.identical_to_ar, found.first_difference, differs_by_design(found)) == (None, 0, True)
-    same = of_tally(tallies["ar"], tallies["ar"], same_until=0)
-    assert (same.identical_to_ar, same.first_difference, differs_by_design(same)) == (True, None, False)
-
-
 @pytest.mark.parametrize(("same_until", "identical"), [(0, None), (2, None), (3, False), (WHOLE, False)])
 def test_a_difference_counts_only_among_the_tokens_that_must_be_ars(same_until: int, identical: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
     ar = fold([*DYNATREE, *AR]).tallies["ar"]
     other = msgspec.structs.replace(ar, log=TokenLog().plus([*ar.tokens[:2], 99]))
     found = of_tally(other, ar, same_until=same_until)
     assert (found.identical_to_ar, found.first_difference) == (identical, 2)
+    assert differs_by_design(found) == (identical is None)
 
 
 def test_texts_that_cannot_be_compared_are_not() -> None:
@@ -167,9 +140,13 @@ def test_texts_that_cannot_be_compared_are_not() -> None:
     assert (found.identical_to_ar, found.first_difference, found.speedup) == (None, None, 1)
 
 
-def test_a_longer_text_is_no_difference() -> None:
-    assert first_difference([1, 2, 3], [1, 2]) is None
-    assert first_difference([], [1]) is None
+@pytest.mark.parametrize(
+    ("tokens", "reference", "index"), [([1, 2, 3], [1, 2], None), ([], [1], None), ([1, 5, 6], [1, 2, 3], 1)]
+)
+def test_the_first_difference_within_the_common_length_counts(
+    tokens: list[int], reference: list[int], index: int | None
+) -> None:
+    assert first_difference(tokens, reference) == index
 
 
 def test_asking_twice_gives_figures_that_nobody_else_can_change() -> None:
@@ -179,24 +156,12 @@ def test_asking_twice_gives_figures_that_nobody_else_can_change() -> None:
     assert race == fold([RUN, *DYNATREE])
 
 
-def test_the_first_of_several_differences_counts() -> None:
-    assert first_difference([1, 5, 6], [1, 2, 3]) == 1
-
-
 def test_the_root_of_algorithm_1_is_a_drafted_node_and_a_level() -> None:
     run = msgspec.structs.replace(RUN, methods={"alg1": {}})
     event = a_round("alg1", tokens=[5, 6, 7], parents=[-1, 0, 0], accepted=[0], committed=[5, 1])
     found = fold([run, event]).figures()["alg1"]
     assert (found.drafted, found.accepted, found.acceptance_rate) == (3, 1, 1 / 3)
     assert found.depth_acceptance == 1 / 2
-
-
-def test_a_lone_root_of_algorithm_1_is_one_level() -> None:
-    run = msgspec.structs.replace(RUN, methods={"alg1": {}})
-    right = a_round("alg1", accepted=[0], committed=[0, 1])
-    wrong = a_round("alg1", committed=[1], t=2.0)
-    found = fold([run, right, wrong]).figures()["alg1"]
-    assert (found.drafted, found.depth_acceptance) == (2, 0.5)
 
 
 def test_depth_acceptance_is_0_in_a_round_that_drafted_nothing() -> None:
@@ -212,7 +177,13 @@ def test_a_method_that_never_drafts_has_no_acceptance() -> None:
 
 def test_what_a_method_cannot_know_stays_unknown() -> None:
     run = msgspec.structs.replace(RUN, methods={"hf": {}})
-    unknown = {"draft_s": None, "verify_s": None, "commit_s": None, "target_forwards": None, "draft_forwards": None}
+    unknown: dict[str, Any] = {
+        "draft_s": None,
+        "verify_s": None,
+        "commit_s": None,
+        "target_forwards": None,
+        "draft_forwards": None,
+    }
     found = fold([run, a_round("hf", committed=[1, 2], **unknown)]).figures()["hf"]
     keys = ("drafted", "accepted", "path_length", "acceptance_rate", "depth_acceptance", "target_forwards")
     assert {key: getattr(found, key) for key in (*keys, "draft_s", "host_s")} == dict.fromkeys(
@@ -233,19 +204,6 @@ def test_drafted_and_accepted_nodes_are_counted_depth_by_depth() -> None:
     assert by_depth(FIRST) == ((2, 1), (1, 1), (1, 0))
     assert by_depth(SECOND) == ((2, 0),)
     assert by_depth(a_round("ar")) == ()
-
-
-def test_the_root_of_algorithm_1_is_depth_1() -> None:
-    right = a_round("alg1", tokens=[5, 6, 7], parents=[-1, 0, 0], accepted=[0, 2], committed=[5, 7, 1])
-    assert by_depth(right) == ((1, 1), (2, 1))
-    assert by_depth(a_round("alg1")) == ((1, 0),)
-
-
-def test_the_depths_of_all_rounds_add_up() -> None:
-    race = fold([RUN, *DYNATREE, *AR])
-    assert race.tallies["dynatree"].by_depth == ((4, 1), (1, 1), (1, 0))
-    assert race.tallies["ar"].by_depth == ()
-    assert fold([RUN, SECOND, FIRST]).tallies["dynatree"].by_depth == ((4, 1), (1, 1), (1, 0))
 
 
 def test_an_accepted_root_that_nobody_drafted_counts_nowhere() -> None:
@@ -282,12 +240,6 @@ def test_long_runs_are_folded_quickly() -> None:
     assert race.tallies["dynatree"].by_depth[0] == (2000, 2000)
 
 
-def test_rates_are_totals_over_the_run_not_means_of_rounds() -> None:
-    slow = a_round(committed=[1], t=9.0)
-    fast = a_round(committed=[1, 2, 3], t=10.0, round=1, position=1)
-    assert figures([slow, fast]).tokens_per_second == 4 / 10
-
-
 def test_before_the_first_round_nothing_is_known() -> None:
     found = figures([])
     assert (found.rounds, found.committed, found.decode_s) == (0, 0, 0)
@@ -303,13 +255,6 @@ def test_distinct_8grams_look_across_rounds() -> None:
 def test_a_new_run_begins_from_nothing() -> None:
     assert fold([RUN, *DYNATREE, RUN]) == Race(RUN, fold([RUN]).tallies)
     assert figures([*DYNATREE, RUN, SECOND]).rounds == 1
-
-
-def test_the_fold_does_not_change_the_state_before() -> None:
-    before = fold([RUN, *DYNATREE])
-    copy = replace(before, tallies=dict(before.tallies))
-    before.apply(SECOND)
-    assert before == copy
 
 
 def test_knob_events_change_no_figure() -> None:
@@ -351,13 +296,6 @@ def test_a_stalled_round_is_left_out_of_rates_and_of_nothing_else() -> None:
     assert found.decode_s == pytest.approx(1.26)
     assert (found.rounds, found.committed, found.tokens_per_round) == (20, 40, 2.0)
     assert found.host_s == pytest.approx(1.26 - 20 * (0.25 + 0.5 + 0.125))
-
-
-def test_where_many_rounds_stall_rates_are_of_all() -> None:
-    took, lost = [0.01, 0.05] * 10, dict.fromkeys(range(1, 20, 2), 0.04)
-    found = fold([RUN, *a_text("dynatree", took, lost), *a_text("ar", took)]).figures()["dynatree"]
-    assert (found.stalled_rounds, found.left_out_rounds, found.left_out_s) == (10, 0, 0)
-    assert found.tokens_per_second == pytest.approx(20 / 0.6)
 
 
 def test_methods_of_a_run_leave_out_alike() -> None:

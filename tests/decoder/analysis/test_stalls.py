@@ -32,35 +32,28 @@ def stalls(*lost_s: float) -> Stalls:
     return notes
 
 
-def test_a_round_that_waited_for_a_second_has_stalled() -> None:
-    assert stalled_s(1.068, 1.063, USUAL) == pytest.approx(1.063)
-
-
-@pytest.mark.parametrize("waited_s", [0.0, 0.003, 0.99 * LEVELS_S[0]])
-def test_a_short_wait_is_no_stall(waited_s: float) -> None:
-    assert stalled_s(0.005 + waited_s, waited_s, USUAL) == 0
-
-
-def test_a_wait_that_made_the_round_no_longer_is_no_stall() -> None:
-    assert stalled_s(0.1, 0.1, [0.1] * RECENT) == 0
-
-
-def test_a_round_loses_no_more_than_it_was_longer_than_usual() -> None:
-    assert stalled_s(0.1, 0.1, [0.02, 0.03, 0.04]) == pytest.approx(0.1 - 0.025)  # its own time net of waits, 0, counts
+@pytest.mark.parametrize(
+    ("round_s", "waited_s", "earlier", "lost_s"),
+    [
+        pytest.param(1.068, 1.063, USUAL, 1.063, id="a wait of a second"),
+        *(pytest.param(0.005 + s, s, USUAL, 0, id=f"a short wait of {s}") for s in (0.0, 0.003, 0.99 * LEVELS_S[0])),
+        pytest.param(0.1, 0.1, [0.1] * RECENT, 0, id="a wait that made the round no longer"),
+        # its own time net of waits, 0, counts too
+        pytest.param(0.1, 0.1, [0.02, 0.03, 0.04], 0.1 - 0.025, id="no more than it was longer than usual"),
+        pytest.param(0.1, 0.032, USUAL, 0, id="a larger tree, whatever waited for a moment"),
+        pytest.param(0.1, 0.034, USUAL, 0.034, id="a third of the round"),
+        pytest.param(1.02, 1.0, [], 1.0, id="the first round"),
+    ],
+)
+def test_a_round_loses_what_it_waited_longer_than_usual(
+    round_s: float, waited_s: float, earlier: Sequence[float], lost_s: float
+) -> None:
+    assert stalled_s(round_s, waited_s, earlier) == pytest.approx(lost_s)
 
 
 def test_a_small_share_of_a_long_round_is_no_stall() -> None:
     assert stalled_s(0.26, 0.06, [0.2] * RECENT) == 0
     assert stalled_s(0.36, 0.16, [0.2] * RECENT) == pytest.approx(0.16)
-
-
-def test_a_larger_tree_is_no_stall_whatever_waited_for_a_moment() -> None:
-    assert stalled_s(0.1, 0.032, USUAL) == 0
-    assert stalled_s(0.1, 0.034, USUAL) == 0.034
-
-
-def test_the_first_round_can_stall_too() -> None:
-    assert stalled_s(1.02, 1.0, []) == pytest.approx(1.0)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)

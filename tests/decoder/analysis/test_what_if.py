@@ -23,6 +23,7 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth
 from decoder.verify.greedy import accept
 from tests.decoder.analysis.one_round import replayed
+from tests.decoder.rounds import a_round
 
 DEMO = Path(__file__).parents[2] / "traces" / "demo.jsonl"
 VOCABULARY = 24
@@ -57,25 +58,13 @@ class World(ModelDrafter):
         rule = rules.rule()
         tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.growth.wide)), deepest=room)
         accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
-        return Round(
-            method="dynatree",
-            round=0,
-            position=0,
-            t=1.0,
-            wall_s=1.0,
-            draft_s=0.0,
-            verify_s=0.0,
-            commit_s=0.0,
-            target_forwards=1,
-            draft_forwards=1,
+        return a_round(
+            parents=tree.parents,
             knobs=Knobs(rules.tau_h, rules.tau_l, rules.d0),
             tokens=tree.tokens,
-            parents=tree.parents,
             logprobs=tree.logprobs,
-            pieces=[""] * len(tree),
             accepted=accepted,
             committed=[*(tree.tokens[node] for node in accepted), bonus][:left],
-            text="",
         )
 
 
@@ -218,56 +207,42 @@ def test_a_recording_of_the_engine_is_reproduced_under_its_own_rules() -> None:
 def _event(**changes: Any) -> Round:
     """A root with children of probability .6 and .2; the first child has a child of .5, the last accepted node."""
     given: dict[str, Any] = {
-        "method": "dynatree", "round": 0, "position": 0, "t": 1.0, "wall_s": 1.0, "draft_s": 0.0, "verify_s": 0.0,
-        "commit_s": 0.0, "target_forwards": 1, "draft_forwards": 2, "knobs": Knobs(0.9, 0.4, 2.0),
-        "tokens": [0, 1, 2, 3], "parents": [-1, 0, 0, 1], "logprobs": [0.0, *map(math.log, (0.6, 0.2, 0.5))],
-        "pieces": [""] * 4, "accepted": [1, 3], "committed": [1, 3, 9], "text": "",
-    }  # fmt: skip
-    return Round(**given | changes)
+        "parents": [-1, 0, 0, 1],
+        "knobs": Knobs(0.9, 0.4, 2.0),
+        "logprobs": [0.0, *map(math.log, (0.6, 0.2, 0.5))],
+        "accepted": [1, 3],
+        "committed": [1, 3, 9],
+    }
+    return a_round(**given | changes)
 
 
 RULES = DynaTree(d0=2.0, d_max=6, branching=(1, 2, 3), rho_stop=0.1, rho_deep=0.7)
 
 
-def test_a_path_that_the_new_rules_end_earlier_is_known() -> None:
-    verdict = replayed(_event(), replace(RULES, d0=1.0))
+SHORT: dict[str, Any] = {"accepted": [1], "committed": [1, 9]}
+UNLIKELY: dict[str, Any] = {"logprobs": [0.0, *map(math.log, (0.3, 0.1, 0.9))], "accepted": [], "committed": [9]}
+JUDGED: dict[str, tuple[dict[str, Any], dict[str, float], dict[str, int | None]]] = {
+    "a path that ends earlier is known": ({}, {"d0": 1.0}, {"accepted": 1, "tokens": 2, "drafted": 2}),
+    "a deeper tree than recorded is not": (
+        {},
+        {"d0": 3.0},
+        {"accepted": None, "drafted": None, "accepted_at_least": 2, "tokens_at_least": 3},
+    ),
+    "children at an inner node do not matter": ({}, {"tau_h": 0.8, "tau_l": 0.7}, {"accepted": 2}),
+    "children at the path's end do": (SHORT, {"tau_h": 0.8, "tau_l": 0.7}, {"accepted": None, "accepted_at_least": 1}),
+    "improbable children are counted": (SHORT, {"tau_h": 0.8, "tau_l": 0.7, "rho_stop": 0.3}, {"drafted": 6}),
+    "a further child is no more probable than the last": (UNLIKELY, {"rho_stop": 0.2}, {"drafted": 4}),
+    "a text that ended ends there": ({"committed": [1, 3]}, {"d0": 3.0}, {"accepted": None, "tokens": 2}),
+}
+
+
+@pytest.mark.parametrize(("event", "rules", "expected"), JUDGED.values(), ids=JUDGED)
+def test_only_what_the_record_determines_is_known(
+    event: dict[str, Any], rules: dict[str, Any], expected: dict[str, int | None]
+) -> None:
+    verdict = replayed(_event(**event), replace(RULES, **rules))
     assert verdict
-    assert (verdict.accepted, verdict.tokens) == (1, 2)
-    assert verdict.drafted == 2
-
-
-def test_a_deeper_tree_than_recorded_cannot_be_judged() -> None:
-    verdict = replayed(_event(), replace(RULES, d0=3.0))
-    assert verdict
-    assert (verdict.accepted, verdict.drafted) == (None, None)
-    assert (verdict.accepted_at_least, verdict.tokens_at_least) == (2, 3)
-
-
-def test_a_wider_tree_at_an_inner_accepted_node_changes_nothing_on_the_path() -> None:
-    verdict = replayed(_event(), replace(RULES, tau_h=0.8, tau_l=0.7))
-    assert verdict
-    assert verdict.accepted == 2
-
-
-def test_further_children_at_the_end_of_the_path_cannot_be_judged() -> None:
-    short = _event(accepted=[1], committed=[1, 9])
-    verdict = replayed(short, replace(RULES, tau_h=0.8, tau_l=0.7))
-    assert verdict
-    assert (verdict.accepted, verdict.accepted_at_least) == (None, 1)
-
-
-def test_further_children_too_improbable_to_grow_are_counted() -> None:
-    short = _event(accepted=[1], committed=[1, 9])
-    verdict = replayed(short, replace(RULES, tau_h=0.8, tau_l=0.7, rho_stop=0.3))
-    assert verdict
-    assert verdict.drafted == 6
-
-
-def test_a_further_child_is_no_more_probable_than_the_last_recorded_one() -> None:
-    record = _event(logprobs=[0.0, *map(math.log, (0.3, 0.1, 0.9))], accepted=[], committed=[9])
-    verdict = replayed(record, replace(RULES, rho_stop=0.2))
-    assert verdict
-    assert verdict.drafted == 4
+    assert {name: getattr(verdict, name) for name in expected} == expected
 
 
 def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
@@ -283,12 +258,6 @@ def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
     assert deeper
     assert (same.accepted, same.drafted) == (3, 5)
     assert (deeper.accepted, deeper.accepted_at_least, deeper.drafted) == (None, 2, 5)
-
-
-def test_a_text_that_ended_ends_there_under_all_rules() -> None:
-    verdict = replayed(_event(committed=[1, 3]), replace(RULES, d0=3.0))
-    assert verdict
-    assert (verdict.accepted, verdict.tokens) == (None, 2)
 
 
 @pytest.mark.parametrize(

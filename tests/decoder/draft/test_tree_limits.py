@@ -10,7 +10,7 @@ import pytest
 from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.events import LENGTH, LOST, OTHER_LIMITS, Limit
 from decoder.methods.auto import Auto
-from decoder.run.race import limited_by
+from decoder.run.lane import limited_by
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, least_probability
 from tests.decoder.makers import Played, TinyModels, host_session, with_pair

@@ -127,19 +127,6 @@ def test_trees_of_usual_size_have_the_fixed_shapes_that_graphs_replay_and_huge_o
     assert not fits(BestFirst(256, 8).rule())
 
 
-@pytest.mark.parametrize(
-    ("rules", "why"),
-    [
-        ((0, 5), "n_max is 0; give 1 or more"),
-        ((8, 0), "the best-first tree's depth is 0; give 1 or more"),
-        ((5000, 5), "n_max is 5000; give 4096 or less"),
-    ],
-)
-def test_parameters_out_of_bounds_are_refused(rules: tuple[int, int], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        BestFirst(*rules)
-
-
 def test_its_option_reads_what_it_writes_and_names_an_example() -> None:
     (option,) = METHODS["bestfirst"].options
     assert option.changes(option.value(BestFirst(12, 4))) == {"n_max": 12, "depth": 4}

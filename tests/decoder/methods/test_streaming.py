@@ -203,21 +203,6 @@ def test_a_model_whose_positions_are_not_rotary_is_refused_by_name(tiny_models: 
         list(decode(engine, SHORT, RunConfig(("streaming",), 8)))
 
 
-@pytest.mark.parametrize(
-    ("given", "why"),
-    [
-        ({"sinks": -1}, "streaming has -1 sinks; give 0 to 64"),
-        ({"sinks": 65}, "streaming has 65 sinks; give 0 to 64"),
-        ({"window": 32}, "streaming's window is 32 tokens; give 33 or more"),
-        ({"window": 40, "k": 40}, "streaming's window is 40 tokens; give 41 or more"),
-        ({"k": 0}, "K is 0; give 1 or more"),
-    ],
-)
-def test_parameters_out_of_bounds_are_refused(given: dict[str, int], why: str) -> None:
-    with pytest.raises(ConfigError, match=why):
-        Streaming(**given)
-
-
 def test_its_option_reads_what_it_writes_and_names_an_example() -> None:
     (option,) = METHODS["streaming"].options
     assert option.changes(option.value(Streaming(2, 500, 7))) == {"sinks": 2, "window": 500, "k": 7}

@@ -102,23 +102,15 @@ def settled(tiny_models: TinyModels, family: str, form: Callable[[LanguageModel]
 
 @pytest.mark.usefixtures("_graphs")
 @pytest.mark.parametrize(
-    ("config", "reason"),
-    [
-        (MistralConfig(**SMALL, sliding_window=32), SHORT),
-        (Gemma3TextConfig(**SMALL, sliding_window=8), SHORT),
-        (Llama4TextConfig(**SMALL, num_local_experts=2), CHUNKED),
-        (DeepseekV3Config(hidden_size=32, n_routed_experts=8, n_group=1, num_hidden_layers=1), SHAPED),
-    ],
-)
-def test_models_without_graphs_are_decoded_by_the_host(config: Any, reason: str) -> None:
-    configs = {"target": config, "draft": config}
-    assert expected_path(configs, torch.device("cuda"), exact=False) == DecodingPath("host", reason)
-
-
-@pytest.mark.usefixtures("_graphs")
-@pytest.mark.parametrize(
     ("config", "path"),
     [
+        (MistralConfig(**SMALL, sliding_window=32), DecodingPath("host", SHORT)),
+        (Gemma3TextConfig(**SMALL, sliding_window=8), DecodingPath("host", SHORT)),
+        (Llama4TextConfig(**SMALL, num_local_experts=2), DecodingPath("host", CHUNKED)),
+        (
+            DeepseekV3Config(hidden_size=32, n_routed_experts=8, n_group=1, num_hidden_layers=1),
+            DecodingPath("host", SHAPED),
+        ),
         (MistralConfig(**SMALL, sliding_window=33), DecodingPath("cuda graphs", "native model")),
         (
             Gemma3TextConfig(**SMALL, sliding_window=33),
@@ -126,7 +118,9 @@ def test_models_without_graphs_are_decoded_by_the_host(config: Any, reason: str)
         ),
     ],
 )
-def test_windows_that_are_longer_than_trees_are_deep_are_captured(config: Any, path: DecodingPath) -> None:
+def test_windows_that_are_longer_than_trees_are_deep_are_captured_and_other_models_are_not(
+    config: Any, path: DecodingPath
+) -> None:
     assert expected_path({"target": config, "draft": config}, CPU, exact=False) == path
 
 

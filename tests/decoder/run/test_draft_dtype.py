@@ -8,12 +8,12 @@ import torch
 from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError
-from decoder.events import Round, Run, arithmetic
+from decoder.events import Run, arithmetic
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from tests import tiny
-from tests.decoder.makers import TinyModels
+from tests.decoder.makers import TinyModels, texts_of
 from tests.decoder.session.cuda_graph.matching import match, recorded
 
 PROMPT = "The tree grows"
@@ -25,11 +25,7 @@ def mixed(pair: tiny.TinyPair, dtype: str = "float32", draft_dtype: str = "bfloa
 
 
 def texts(engine: Engine, config: RunConfig) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {name: [] for name in config.methods}
-    for event in decode(engine, PROMPT, config):
-        if isinstance(event, Round):
-            found[event.method] += event.committed
-    return found
+    return texts_of(engine, config, PROMPT)[2]
 
 
 @pytest.mark.parametrize(

@@ -2,46 +2,34 @@
 are refused in one sentence.
 """
 
-from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
-from decoder.events import Round, Run, Summary
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_config
 from decoder.run import gguf_options
 from decoder.run.decoding_path import decoding_path, expected_path
 from decoder.run.gguf_options import require_gpu_layers
+from tests.decoder.makers import texts_of
 from tests.gguf_pair import GgufPair, needs_llama_cpp, plain_text
 
 pytestmark = needs_llama_cpp
 PROMPT = "It was a dark and stormy night; the rain fell in torrents"
 LENGTH = 48
+texts = partial(texts_of, prompt=PROMPT)
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "alg1")
 
 
 @pytest.fixture(scope="module")
 def engine(gguf_pair: GgufPair) -> Engine:
     return load_pair(str(gguf_pair.target()), str(gguf_pair.draft()))
-
-
-def texts(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> tuple[Run, Summary, Mapping[str, list[int]]]:
-    """First and last event of a run, and the tokens of each method."""
-    events = list(decode(engine, prompt, config))
-    tokens: dict[str, list[int]] = {method: [] for method in config.methods}
-    for event in events:
-        if isinstance(event, Round):
-            tokens[event.method] += event.committed
-    run, summary = events[0], events[-1]
-    assert isinstance(run, Run)
-    assert isinstance(summary, Summary)
-    return run, summary, tokens
 
 
 def test_every_method_writes_the_text_of_plain_llama_decode(engine: Engine) -> None:

@@ -1,19 +1,20 @@
 """GGUF models with recurrent states, as target and as draft: every method writes the text of plain llama_decode."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import PairError
-from decoder.events import Round, Summary
 from decoder.forward.llama_cpp.forward import StateCache
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
 from decoder.run.decoding_path import decoding_path
 from dynatui.main import main
+from tests.decoder.makers import texts_of
 from tests.decoder.session.made_costs import PAYING
 from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp, plain_text
 
@@ -21,6 +22,7 @@ pytestmark = needs_llama_cpp
 PROMPT = "It was a dark and stormy night; the rain fell in torrents"
 LENGTH, SHORT = 120, 40
 METHODS = ("ar", "linear", "dynatree", "auto")
+texts = partial(texts_of, prompt=PROMPT)
 USUAL = ("mamba", "mamba2", "lfm2", "qwen3next")
 FURTHER = ("falcon-h1", "qwen35", "rwkv7")
 DISTINCT = 8
@@ -31,18 +33,6 @@ ACCEPTED = 1.2
 
 WITHIN = 2
 """Number of rows of a tree that the trial keeps, although a longer path was drafted."""
-
-
-def texts(engine: Engine, config: RunConfig) -> tuple[Summary, Mapping[str, list[int]]]:
-    """Last event of a run, and the tokens of each method."""
-    events = list(decode(engine, PROMPT, config))
-    tokens: dict[str, list[int]] = {method: [] for method in config.methods}
-    for event in events:
-        if isinstance(event, Round):
-            tokens[event.method] += event.committed
-    summary = events[-1]
-    assert isinstance(summary, Summary)
-    return summary, tokens
 
 
 @pytest.fixture
@@ -56,7 +46,7 @@ def cheap_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_method_writes_the_text_of_plain_llama_decode(gguf_states: GgufStates, architecture: str) -> None:
     engine = load_pair(str(gguf_states.target(architecture)), str(gguf_states.draft(architecture)))
     length = LENGTH if architecture == "mamba2" else SHORT
-    summary, written = texts(engine, RunConfig(methods=(*METHODS, "fixed", "alg1"), max_new_tokens=length))
+    _, summary, written = texts(engine, RunConfig(methods=(*METHODS, "fixed", "alg1"), max_new_tokens=length))
     expected = plain_text(engine, PROMPT, length)
     assert len(set(expected)) >= DISTINCT
     assert all(tokens == expected for tokens in written.values())
@@ -70,7 +60,7 @@ def test_sampled_texts_are_those_of_plain_decoding_with_the_same_noise(
 ) -> None:
     engine = load_pair(str(gguf_states.target(architecture)), str(gguf_states.draft(architecture)))
     config = RunConfig(methods=METHODS, max_new_tokens=SHORT, temperature=0.7, seed=3)
-    summary, written = texts(engine, config)
+    _, summary, written = texts(engine, config)
     assert len(set(written["ar"])) >= DISTINCT
     assert all(summary.methods[name].identical_to_ar for name in METHODS[1:])
 
@@ -85,7 +75,7 @@ def test_forms_mix(gguf_states: GgufStates, gguf_pair: GgufPair, architecture: s
         ((model, str(gguf_pair.draft())), ("ar", "dynatree")),
     ):
         mixed = load_pair(*names, run=RunConfig(methods=methods), dtype="auto" if names[0] == model else "float32")
-        summary, written = texts(mixed, RunConfig(methods=methods, max_new_tokens=30))
+        _, summary, written = texts(mixed, RunConfig(methods=methods, max_new_tokens=30))
         assert len(set(written["ar"])) >= DISTINCT
         assert all(each.identical_to_ar for name, each in summary.methods.items() if name != "ar")
 

@@ -1,7 +1,9 @@
 """Compilation of passes: only on request, only for the pair that decodes, and only where rounds run on the device."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,59 +40,45 @@ def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
     return found
 
 
-def load(tiny_models: TinyModels, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
-    pair = tiny_models.pair("neox")
-    return load_pair(str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact)
+@pytest.fixture
+def makers(tiny_models: TinyModels, tmp_path: Path) -> "Makers":
+    """Three ways to load a pair: as saved, with a random draft, and of random weights."""
+    pair, shape = tiny_models.pair("neox"), tmp_path / "config.json"
+    shape.write_text(json.dumps(SHAPE), encoding="utf-8")
+    usual: dict[str, Any] = {"device": "cpu", "dtype": "float32", "compiled": True, "exact": False}
+
+    def made(load: Callable[..., Engine], *names: Path) -> Callable[..., Engine]:
+        return lambda **given: load(*map(str, names), **usual | given)
+
+    return {
+        "saved": made(load_pair, pair.target, pair.draft),
+        "random draft": made(shapes.loaded_pair, pair.target, pair.draft),
+        "random weights": made(shapes.random_pair, shape, shape),
+    }
 
 
-def with_random_draft(
-    tiny_models: TinyModels, *, compiled: bool = True, exact: bool = False, device: str = "cpu"
-) -> Engine:
-    pair = tiny_models.pair("neox")
-    return shapes.loaded_pair(
-        str(pair.target), str(pair.draft), device=device, dtype="float32", compiled=compiled, exact=exact
-    )
+Makers = dict[str, Callable[..., Engine]]
 
 
-def of_a_shape(tmp_path: Path, *, compiled: bool = True, exact: bool = False, device: str = "cpu") -> Engine:
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(SHAPE), encoding="utf-8")
-    return shapes.random_pair(str(path), str(path), device=device, dtype="float32", compiled=compiled, exact=exact)
-
-
-def test_the_passes_of_the_pair_that_was_loaded_are_compiled(tiny_models: TinyModels, contests: list[Pair]) -> None:
-    engine = load(tiny_models)
+@pytest.mark.parametrize("kind", ["saved", "random draft", "random weights"])
+def test_the_passes_of_the_pair_that_decodes_are_compiled(makers: Makers, contests: list[Pair], kind: str) -> None:
+    engine = makers[kind]()
     assert len(contests) == 1
     assert contests[0] is engine.pair
+    assert engine.pair.draft_model.name.endswith("(random head)") is (kind == "random draft")
 
 
-def test_the_passes_of_a_random_draft_are_compiled_and_not_those_of_the_one_that_it_replaces(
-    tiny_models: TinyModels, contests: list[Pair]
-) -> None:
-    engine = with_random_draft(tiny_models)
-    assert len(contests) == 1
-    assert contests[0] is engine.pair
-    assert engine.pair.draft_model.name.endswith("(random head)")
-
-
-def test_the_passes_of_random_weights_are_compiled(tmp_path: Path, contests: list[Pair]) -> None:
-    engine = of_a_shape(tmp_path)
-    assert len(contests) == 1
-    assert contests[0] is engine.pair
-
-
-def test_nothing_is_compiled_unasked(tiny_models: TinyModels, tmp_path: Path, contests: list[Pair]) -> None:
-    load(tiny_models, compiled=False)
-    with_random_draft(tiny_models, compiled=False)
-    of_a_shape(tmp_path, compiled=False)
+def test_nothing_is_compiled_unasked(makers: Makers, contests: list[Pair]) -> None:
+    for make in makers.values():
+        make(compiled=False)
     assert not contests
 
 
 def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
-    tiny_models: TinyModels, contests: list[Pair], monkeypatch: pytest.MonkeyPatch
+    makers: Makers, contests: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it waits for the host")
-    pairs = load(tiny_models), with_random_draft(tiny_models)
+    pairs = makers["saved"](), makers["random draft"]()
     assert [graph_slots(pair).refused for pair in pairs] == ["it waits for the host"] * 2
     assert not contests
 
@@ -99,25 +87,16 @@ def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
     "device",
     ["cpu", pytest.param("auto", marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"))],
 )
-def test_a_cpu_is_refused_before_anything_is_read(
-    tiny_models: TinyModels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
+def test_a_cpu_is_refused_before_anything_is_read(makers: Makers, monkeypatch: pytest.MonkeyPatch, device: str) -> None:
     monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
     monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
-    for make in (load, with_random_draft):
+    for make in makers.values():
         with pytest.raises(ConfigError, match="--compile is for CUDA, but the device is cpu; leave --compile out"):
-            make(tiny_models, device=device)
-    with pytest.raises(ConfigError, match="--compile is for CUDA, but the device is cpu; leave --compile out"):
-        of_a_shape(tmp_path, device=device)
+            make(device=device)
 
 
-def test_exact_passes_are_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
-    for make in (load, with_random_draft):
+def test_exact_passes_are_refused(makers: Makers) -> None:
+    for make in makers.values():
         with pytest.raises(ConfigError, match="--compile has no effect beside --exact"):
-            make(tiny_models, exact=True)
-    with pytest.raises(ConfigError, match="--compile has no effect beside --exact"):
-        of_a_shape(tmp_path, exact=True)
-
-
-def test_random_weights_are_exact_where_asked(tmp_path: Path) -> None:
-    assert of_a_shape(tmp_path, compiled=False, exact=True).exact
+            make(exact=True)
+    assert makers["random weights"](compiled=False, exact=True).exact

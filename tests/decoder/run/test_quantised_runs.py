@@ -5,6 +5,7 @@ package of its own. Tests of the other methods are skipped without their package
 """
 
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, TorchAoConfig
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError
-from decoder.events import Round, Run, Summary
 from decoder.forward.hf import is_quantised, resized, sizes_of, source_of
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import load_config, load_model
@@ -25,12 +25,14 @@ from decoder.run.decoding_path import MODULE, NATIVE, expected_path
 from dynatui.lab.bench.machine import read_bytes
 from tests import tiny
 from tests.decoder.any_family import config_of, greedy
+from tests.decoder.makers import texts_of
 from tests.decoder.tensor_parallel.started_ranks import require_spreadable
 from tests.quantised import SETTINGS, describe, quantise
 
 PROMPT, COUNT = "The tree grows where the draft is sure", 20
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "hf")
 CPU = torch.device("cpu")
+texts = partial(texts_of, prompt=PROMPT)
 EXPERTS = {
     "hidden_size": 64,
     "intermediate_size": 32,
@@ -108,18 +110,6 @@ class Saved:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Saved:
     return Saved(tmp_path_factory.mktemp("quantised"))
-
-
-def texts(engine: Engine, run: RunConfig) -> tuple[Run, Summary, dict[str, list[int]]]:
-    """First and last event of a run, and the tokens of each method."""
-    events = list(decode(engine, PROMPT, run))
-    tokens: dict[str, list[int]] = {method: [] for method in run.methods}
-    for event in events:
-        if isinstance(event, Round):
-            tokens[event.method] += event.committed
-    assert isinstance(events[0], Run)
-    assert isinstance(events[-1], Summary)
-    return events[0], events[-1], tokens
 
 
 @pytest.mark.filterwarnings("ignore")  # warnings of the packages

@@ -15,6 +15,7 @@ from decoder.run.text_end import within
 from decoder.tree import depths
 from dynatui.record.reader import read
 from tests.decoder.makers import TinyModels, methods_of
+from tests.decoder.rounds import a_round
 from tests.tiny import SENTENCES
 
 TRACES = Path(__file__).parents[2] / "traces"
@@ -38,19 +39,10 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
     left = draw(st.integers(1, 26))
     ended = draw(st.integers(1, len(path) + 1))
     nodes = len(parents)
-    event = Round(
-        method=method,
-        round=0,
-        position=0,
-        t=1.0,
-        wall_s=1.0,
-        draft_s=0.1,
-        verify_s=0.1,
-        commit_s=0.1,
-        target_forwards=1,
-        draft_forwards=1,
+    event = a_round(
+        method,
+        parents,
         tokens=list(range(100, 100 + nodes)),
-        parents=parents,
         logprobs=[-float(node) for node in range(nodes)],
         draft_logprobs=[-float(node) - 1 for node in range(nodes)],
         pieces=[str(node) for node in range(nodes)],
@@ -58,7 +50,6 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
         origins=["root" if node == 0 else "draft" for node in range(nodes)],
         accepted=path,
         committed=[*(100 + node for node in path), 7][: min(left, ended)],
-        text="",
         limited_by="d0",
         verification=Verification(
             surprise=0.0,

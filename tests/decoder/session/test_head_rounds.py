@@ -318,7 +318,7 @@ def test_nothing_is_kept_of_mask_rows(tiny_models: TinyModels, pair: str, kind: 
     for _ in range(4):
         session.step(())
         assert passes.cache.used == passes.cache.length
-        unread = 1 + sum(map(len, passes._unread)) if pair == BLOCKS else sum(map(len, passes._text.unread))
+        unread = 1 + sum(map(len, passes._unread)) if pair == BLOCKS else sum(map(len, passes.unread))
         assert passes.behind(session.text) == unread
 
 
@@ -326,7 +326,7 @@ def test_nothing_is_kept_of_mask_rows(tiny_models: TinyModels, pair: str, kind: 
 def test_states_that_were_read_are_let_go_of(tiny_models: TinyModels, pair: str, kind: Any) -> None:
     _, passes = begun(tiny_models.engine(pair), prompt_of(tiny_models, pair))
     assert isinstance(passes, kind)
-    for rows in passes._unread if pair == BLOCKS else passes._text.unread:
+    for rows in passes._unread if pair == BLOCKS else passes.unread:
         assert rows.untyped_storage().nbytes() == rows.nbytes
 
 

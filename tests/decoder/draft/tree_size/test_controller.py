@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft.tree_size.acceptance_model import MOST_GAINED, AcceptanceModel
-from decoder.draft.tree_size.controller import MOST_NODES, REMEMBERED, TreeSizeController
+from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
 from decoder.draft.tree_size.drafted_round import most_worth
 from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
@@ -303,12 +303,8 @@ def verified_in(seconds: float, rounds: int, known: Costs) -> float:
 
 def test_plain_rounds_are_taken_to_slow_down_with_verification() -> None:
     known = costs("packed weights")
-    assert verified_in(1.1, SETTLED, known) == 1.0
+    assert verified_in(1.1, SETTLED, known) == 1.0, "corrections of what was measured beforehand change nothing"
     assert verified_in(2.2, 60, known) > 1.5
-
-
-def test_putting_right_what_was_measured_beforehand_leaves_plain_rounds_alone() -> None:
-    assert verified_in(1.3, SETTLED, costs("packed weights")) == 1.0
 
 
 def test_a_plain_round_tells_what_plain_rounds_cost() -> None:
@@ -380,11 +376,6 @@ def test_what_was_committed_can_be_said_again() -> None:
     assert chances[1] > 1.2 * chances[0]
 
 
-def test_of_a_long_prompt_only_the_latest_tokens_are_remembered() -> None:
-    far = [1, 2, 3, 4, *range(100, 100 + REMEMBERED), 1, 2, 3]
-    assert drafted_after(far, (70, 4)) == drafted_after([*range(100, 200), 1, 2, 3], (70, 4))
-
-
 def test_a_token_that_the_draft_thought_of_but_did_not_draft_ends_the_path() -> None:
     budget = TreeSizeController(costs("a large GPU"), AcceptanceModel())
     budget.drafts(1)
@@ -406,12 +397,6 @@ def test_a_draft_that_is_far_behind_must_be_worth_catching_up() -> None:
     budget.credit.tokens = 0.4
     assert not budget.drafts(PATIENCE - 1)
     assert budget.drafts(1)
-
-
-def test_a_draft_that_was_long_silent_is_probed_whatever_credit_there_is() -> None:
-    budget = TreeSizeController(costs("packed weights"), AcceptanceModel())
-    budget.credit.tokens = 0.0
-    assert budget.drafts(PATIENCE)
 
 
 def test_a_silent_draft_whose_guesses_would_have_paid_is_given_credit_again() -> None:

@@ -14,8 +14,9 @@ from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.models.text import TextStream
-from decoder.run.race import Lane, _prepare
+from decoder.models.text import Pieces, TextStream
+from decoder.run.lane import Clock, Lane
+from decoder.run.steered import Pace
 from decoder.session.cuda_graph import capture_guard as capturable
 from decoder.session.cuda_graph import slots as slots_module
 from decoder.session.cuda_graph import verify
@@ -274,15 +275,17 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(devices: Devices) -> N
 
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
         session = kind(engine.pair, [1, 2], 3, None, None, GreedyVerifier())
-        return Lane(METHODS["ar"], session, TextStream(engine.pair.tokenizer, [1, 2]), 3, ended=ended)
+        pair = engine.pair
+        stream, pieces = TextStream(pair.tokenizer, [1, 2]), Pieces(pair.tokenizer)
+        return Lane(METHODS["ar"], session, pair, stream, pieces, Clock(0.0, threads=False), 3, ended=ended)
 
     steering = Steering()
-    assert not _prepare([lane(HostSession, ended=False), lane(Preparing, ended=True)], steering)
+    assert not Pace(steering, [lane(HostSession, ended=False), lane(Preparing, ended=True)]).prepare()
     assert not asked
-    assert _prepare([lane(HostSession, ended=False), lane(Preparing, ended=False)], steering)
+    assert Pace(steering, [lane(HostSession, ended=False), lane(Preparing, ended=False)]).prepare()
     assert asked == ["asked"]
     assert steering.preparing == "half of it"
-    assert not _prepare([], steering)
+    assert not Pace(steering, []).prepare()
     assert not steering.preparing
 
 

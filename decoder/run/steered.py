@@ -1,0 +1,118 @@
+"""What the user does to a race: pauses, steps through stages, slow motion and stop, with the work that methods do
+meanwhile; and turns of temperature and top-p, which apply to the same positions of all texts.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from decoder.events import Knob, Round
+from decoder.knobs import KnobName
+from decoder.methods import require_knobs
+from decoder.run.lane import Lane
+from decoder.sampling.settings import SAMPLING, Schedule
+from decoder.session.knob_state import applied
+from decoder.session.protocol import AtStage, Outcome
+from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
+
+
+class Pace:
+    def __init__(self, steering: Steering, lanes: Sequence[Lane]) -> None:
+        self._steering = steering
+        self._lanes = lanes
+        self._motion = SlowMotion(steering)
+
+    def rest(self) -> None:
+        """Waits while the run is paused between two rounds."""
+        hold(self._steering, idle=self.prepare)
+
+    def at_stage(self, lane: Lane) -> AtStage:
+        """Callback that pauses a lane at each stage of a round while the user steps through it."""
+
+        def paused_s(name: StageName, outcome: Outcome) -> float:
+            if lane is not self._watched or not takes_step(self._steering):
+                return 0.0
+            since = time.perf_counter()
+            hold(self._steering, Stage(name, lane.event(outcome)))
+            return time.perf_counter() - since
+
+        return paused_s
+
+    def after(self, lane: Lane, decoded: Round | None) -> None:
+        """Waits after a round, as steps and speed ask."""
+        watched = self._watched
+        if (lane is watched or watched.ended) and takes_step(self._steering):
+            hold(self._steering, Stage("committed", decoded) if decoded and lane is watched else None)
+        self._motion.after(lane.latest_s, self.prepare)
+
+    def prepare(self) -> bool:
+        """Lets one lane do a part of its work in advance, and tells the screen; whether any had such work."""
+        self._steering.preparing = next(filter(None, (lane.prepare() for lane in self._lanes)), "")
+        return bool(self._steering.preparing)
+
+    def prepare_all(self) -> None:
+        while not self._steering.stopped and self.prepare():
+            pass
+
+    def opens_next(self) -> bool:
+        """Usually once all open lanes have decoded a round, so that the screen soon shows rounds; at once if the user
+        steps through a method that is not open yet.
+        """
+        asked = self._steering.watched and self._steering.watched not in [lane.name for lane in self._lanes]
+        stepped = bool(asked) and self._steering.paused and not self._steering.stopped
+        return stepped or all(lane.rounds or lane.ended for lane in self._lanes)
+
+    @property
+    def _watched(self) -> Lane:
+        """The first lane until the user chooses another method."""
+        return next((lane for lane in self._lanes if lane.name == self._steering.watched), self._lanes[0])
+
+
+class Resampling:
+    def __init__(self, schedule: Schedule, prompt_tokens: int, ahead: int) -> None:
+        """`ahead`: most tokens that a method has chosen but not yet reported."""
+        self._schedule = schedule
+        self._prompt_tokens = prompt_tokens
+        self._ahead = ahead
+        self._seen = 0
+        self._turns: dict[tuple[int, KnobName], Turn] = {}
+        """By (first position to which the change applies, knob)."""
+        self._reported = Counter[str]()
+        """Changes in events, by method."""
+
+    def told(self, turns: Sequence[Turn], lane: Lane, furthest: int) -> Iterator[Knob]:
+        """Schedules what is new of the user's turns; yields the changes that apply to the lane's next token."""
+        if new := turns[self._seen :]:
+            self._seen = len(turns)
+            self._take(new, furthest)
+        yield from self._reached(lane)
+
+    def _take(self, new: Sequence[Turn], furthest: int) -> None:
+        """New changes apply from the first position that no method has reached; `furthest` tokens are generated.
+
+        Several changes of one knob at one position are merged into one, which is dropped if it would restore the value
+        before them.
+        """
+        require_knobs(turn.name for turn in new)
+        position = self._prompt_tokens + self._ahead + furthest
+        own = [turn for turn in new if turn.rules_name in (None, SAMPLING)]
+        sampling, in_force = applied(self._schedule.latest, own)
+        for turn in in_force:
+            before = self._turns.pop((position, turn.name), turn).old
+            if turn.value != before:
+                self._turns[position, turn.name] = replace(turn, old=before)
+        if in_force:
+            self._schedule.turn(position, sampling)
+
+    def _reached(self, lane: Lane) -> Iterator[Knob]:
+        """Changes that apply to a lane's next token and are not reported yet; none for method `hf`, since transformers
+        keeps its initial settings.
+        """
+        if lane.method.by_module:
+            return
+        position = self._prompt_tokens + lane.generated
+        unreported = list(self._turns.items())[self._reported[lane.name] :]
+        in_force = [turn for (start, _), turn in unreported if start <= position]
+        self._reported[lane.name] += len(in_force)
+        yield from lane.knob_events(in_force)
