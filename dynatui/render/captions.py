@@ -12,11 +12,10 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""A caption is shown only if it leaves at least this many rows to the contents of its panel."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """A blank row and the rows of the caption; empty if there is no caption or no room for it."""
+    """Begins with a blank row; empty if the whole caption has no room."""
     text = _text(scene)
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []

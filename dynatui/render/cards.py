@@ -26,7 +26,7 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
-    """Card of one figure; `titles` and `notes` hold several wordings each, the longest first."""
+    """`titles` and `notes` are wordings, the longest first."""
 
     room: int
     """Width of the card with its shortest title and note, in cells."""
@@ -35,11 +35,9 @@ class _Card:
     notes: tuple[str, ...]
     ink: Ink = "strong"
     points: Sequence[float] = ()
-    """The newest values, for the trend."""
     low: float = 0.0
     high: float = 1.0
     brief: str = ""
-    """A shorter form of the value, for a narrow card."""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
@@ -114,7 +112,6 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """Cards of tree depth and thresholds; without thresholds, the second card shows the verifier or a dash."""
     lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
@@ -146,7 +143,6 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _verifier(scene: Scene) -> _Card | None:
-    """Card with the verifier, the drafting and the tree shape; None if the method samples no trees."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None
@@ -176,7 +172,6 @@ def _around(curve: Curve) -> tuple[float, float]:
 
 
 def _line(scene: Scene, width: int) -> Row:
-    """The values alone, in one row, with plain names; knobs only after all figures."""
     state = scene.state
     figures, knobs = state.figures().get(state.watched), state.lane.knobs
     if figures is None:

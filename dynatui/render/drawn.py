@@ -14,7 +14,6 @@ from dynatui.state.run_state import RunState
 
 
 def drawing(state: RunState) -> Delayed | None:
-    """Rules by which the watched method samples its trees; None if it samples no trees."""
     rules = rules_in_force(state)
     return rules if isinstance(rules, Delayed) and rules.draws else None
 
@@ -30,12 +29,10 @@ def shape_of(state: RunState) -> tuple[int, int, int] | None:
 
 
 def shape_written(shape: tuple[int, int, int]) -> str:
-    """A shape as text: (2, 1, 2)."""
     return f"({', '.join(map(str, shape))})"
 
 
 def shape_words(shape: tuple[int, int, int]) -> str:
-    """A shape in plain words."""
     k, l1, l2 = shape
     if k <= 1 or l2 == 0:
         return f"one path of {_draws(l1 + l2)}"
@@ -44,7 +41,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
-    """Shape of a round's sampled tree, and what the shape means, as wordings, the longest first; empty if unknown."""
+    """Wordings, the longest first; empty if unknown."""
     if event.shape is None:
         return ()
     place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
@@ -54,11 +51,7 @@ def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
-
-    If the method samples no trees, the result is empty, with one exception: if the run has deterministic trees and a
-    verifier other than the default, the result is the name of this verifier.
-    """
+    """Wordings, the longest first; empty if no trees are sampled, except for a verifier other than the default."""
     rules, shape = drawing(state), shape_of(state)
     if rules is None:
         run = state.run
@@ -70,7 +63,6 @@ def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = No
 
 
 def drawing_line(scene: Scene, width: int) -> Row:
-    """Verifier and drafting with their keys, and the shape in plain words."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return ()
@@ -84,7 +76,6 @@ def drawing_line(scene: Scene, width: int) -> Row:
 
 
 def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float]) -> str:
-    """A knob's value in force, and its pending value, if any."""
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, pending[name])}' if name in pending else ''}"
 

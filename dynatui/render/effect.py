@@ -20,7 +20,6 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _MOST_KNOBS = 2
-"""Largest number of turned knobs that the line names with their values."""
 _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _FIGURES = ("tokens_per_round", "tokens_per_second")
@@ -31,9 +30,6 @@ _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """Row with the knobs that were turned last, the changes of tree size, L-bar and speed since then, and a rule that
-    prevents the effect of a knob.
-    """
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
@@ -51,7 +47,6 @@ def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Lim
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
-    """Parts of the line: the turned knobs, mean tree size before and after, and a rule that prevents an effect."""
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in effect.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     parts: list[Row] = [((head, "title"),)]
@@ -72,7 +67,7 @@ def _mean(nodes: float) -> str:
 
 
 def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]:
-    """Differences of L-bar and speed; the first `intervals` differences have confidence intervals."""
+    """The first `intervals` have confidence intervals."""
     return [
         ((", ", "plain"), *_difference(difference, interval=place < intervals))
         for place, difference in enumerate(differences)
@@ -102,7 +97,6 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that changes or avoids the rule which prevents the knob's effect; empty for a recording."""
     if scene.replaying or scene.following or key == LOST:
         return ()
     actions: tuple[str, ...]
@@ -135,7 +129,6 @@ def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Itera
 
 
 def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
-    """Whether the history rule has changed a turned knob within the compared rounds."""
     turned = next(mark.new for mark in effect.marks if mark.name == name)
     last = effect.rounds[-1].knobs if effect.rounds else None
     now = getattr(last, name, None)
@@ -143,10 +136,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that stopped at least half of the trees and may hide the effect of knob `name`; None if there is none.
-
-    The limit hides no effect if the limit is knob `name` itself, or if the tree size has changed.
-    """
+    """The limit that stopped at least half of the trees, unless it is the knob itself or the tree size has changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

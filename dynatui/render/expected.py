@@ -14,9 +14,7 @@ _FAST = 0.6
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
-    """The highest speed of plain decoding and the least time of a large round, as wordings, the longest first; empty if
-    unknown, and once the watched method has decoded a round.
-    """
+    """Wordings, the longest first; empty if unknown, and once a round is decoded."""
     run, entry = state.run, state.figures().get(state.watched)
     if run is None or not run.expected or entry is None or entry.committed:
         return ()
@@ -27,9 +25,7 @@ def expected_words(state: RunState) -> tuple[str, ...]:
 
 
 def overhead_words(state: RunState) -> tuple[str, ...]:
-    """How much of a round's time is neither reading of weights nor arithmetic, and what follows from it, as a sentence;
-    empty if unknown.
-    """
+    """A sentence; empty if unknown."""
     run, entry = state.run, state.figures().get(state.watched)
     times = _round_times(run.expected, entry) if run and run.expected and entry else None
     if times is None or not is_warm(state, state.watched):
@@ -47,7 +43,7 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
 
 
 def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | None:
-    """Mean seconds of a method's rounds, measured and least; None if it has no rounds or does not report its work."""
+    """Mean seconds of a round, measured and least; None if the method does not report its work."""
     rounds = entry.rounds - entry.left_out_rounds
     if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
         return None

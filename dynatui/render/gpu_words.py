@@ -10,7 +10,7 @@ from dynatui.number_format import percent
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for the readings of GPUs; for several GPUs, only the longest wording lists every GPU, by its number."""
+    """For several GPUs, only the longest wording lists every GPU."""
     if len(gpus) == 1:
         (gpu,) = gpus.values()
         return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
@@ -38,13 +38,11 @@ def _memory(gpu: GpuLoad) -> list[str]:
 
 
 def _power(gpu: GpuLoad) -> list[str]:
-    """Power and temperature of a GPU."""
     watts = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
     return watts if gpu.temperature_c is None else [*watts, f"{gpu.temperature_c} C"]
 
 
 def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
-    """Lowest and highest value as text; empty if `values` is empty."""
     if not values:
         return []
     low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))

@@ -17,7 +17,7 @@ _DOT: Row = ((" · ", "dim"),)
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
-    """The sentence as wordings, the longest first; empty before the first token."""
+    """Wordings, the longest first; empty before the first token."""
     entry = state.figures().get(state.watched)
     if entry is None or not entry.committed:
         return ()
@@ -30,7 +30,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Wordings, the longest first, which say whether the text equals that of plain decoding; empty if unknown."""
+    """Wordings, the longest first, on the text against that of plain decoding; empty if unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
@@ -46,13 +46,12 @@ def compared(state: RunState) -> tuple[Row, ...]:
 
 
 def is_warm(state: RunState, method: str) -> bool:
-    """Whether a method's rate is shown: after the warm-up of the method, or once the method has finished."""
+    """After the warm-up, or once the method has finished."""
     entry = state.figures().get(method)
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 
 
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
-    """Speed relative to plain decoding of the same prompt, or why it has no figure; empty during the warm-up."""
     if state.watched == "ar":
         return ((("plain decoding", "plain"),),)
     if entry.speedup is None:

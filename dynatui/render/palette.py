@@ -63,7 +63,7 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
 
 
 def palette(theme: Mapping[str, str], *, color: bool) -> dict[Ink, Style]:
-    """The style of each ink, from a theme's variables; without `color`, styles contain only attributes."""
+    """Without `color`, styles contain only attributes."""
     return {ink: _style(theme, role, attributes, color=color) for ink, (role, attributes) in _ATTRIBUTES.items()}
 
 

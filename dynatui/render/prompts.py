@@ -18,7 +18,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Least height of the list, in rows, at which it has a row for totals."""
+"""Least rows of a list with a row of totals."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class _Line:
 
 
 def prompts(scene: Scene, width: int, height: int) -> Rows:
-    """The list, scrolled to its cursor; until the user moves the cursor, it is on the shown prompt."""
     inner, room = inside((width, height))
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
@@ -60,21 +59,16 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
 
 
 def listed(scene: Scene) -> list[int]:
-    """Numbers of the known prompts that contain the words of the filter."""
     return [line.number for line in _lines(scene)]
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """Number of the prompt under the cursor; None if the list is empty.
-
-    It is the listed prompt nearest to the prompt that the user has chosen, or else nearest to the shown prompt.
-    """
+    """The listed prompt nearest to the user's choice, or else to the shown prompt; None if none is listed."""
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
 
 def _lines(scene: Scene) -> list[_Line]:
-    """A line for each prompt that contains the words of the filter; if the prompt has run, with its result."""
     results, words = noted(scene.results, scene.state), scene.prompt_filter.casefold()
     openings = dict(enumerate(scene.openings, 1)) | {number: result.opening for number, result in results.items()}
     return [
@@ -89,7 +83,6 @@ def _present(scene: Scene) -> int:
 
 
 def _title(scene: Scene, count: int, width: int) -> Row:
-    """The title: the words of the filter, or what the figures cover, followed by hints on keys."""
     cap = scene.keys.cap
     choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
@@ -110,7 +103,6 @@ def _why_none(scene: Scene) -> str:
 
 
 def _columns(width: int) -> list[_Column]:
-    """The most important columns, as many as leave room for the beginning of the prompt."""
     chosen, free = list[int](), width - _NUMBER - _LEAST_OPENING
     for place in _RANKED:
         if _COLUMNS[place].cells > free:
@@ -126,7 +118,6 @@ def _heads(columns: Sequence[_Column], opening: int) -> Row:
 
 
 def _row(scene: Scene, line: _Line, columns: Sequence[_Column], opening: int, *, at_cursor: bool) -> Row:
-    """A prompt with the figures of its newest run, or with the reason why there are no figures."""
     result, now = line.result, line.number == _present(scene)
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
@@ -145,7 +136,6 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
-    """Row with the figures of all prompts that ran: sums, ratios of sums, and the geometric mean of the speed-ups."""
     figures = [result.figures for result in results]
     cells = "".join(f"{each.total(figures):>{each.cells}}" for each in columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
@@ -160,7 +150,6 @@ def _ratio(part: float, whole: float) -> float | None:
 
 
 def _weighted(figures: Sequence[Figures]) -> float | None:
-    """Depth acceptance over all rounds of all prompts."""
     rated = [(figure.depth_acceptance, figure.rounds) for figure in figures if figure.depth_acceptance is not None]
     return _ratio(sum(share * rounds for share, rounds in rated), sum(rounds for _, rounds in rated))
 
@@ -176,7 +165,6 @@ def _rate(figures: Sequence[Figures]) -> float | None:
 
 
 def _gain(figures: Sequence[Figures]) -> float | None:
-    """Geometric mean of the speed-ups that are known."""
     speedups = _speedups(figures)
     return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
 

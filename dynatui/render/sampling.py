@@ -55,7 +55,6 @@ _DEPTHS = (
 
 
 def sampling(scene: Scene, width: int, height: int) -> Rows:
-    """The losslessness light with its statistics; for sampled trees also the expected tokens and a row per depth."""
     size = width, height
     inner, room = inside(size)
     lane = scene.state.lane
@@ -73,14 +72,13 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """Rows of the first wording that fits, with a blank row above if there is room for one."""
+    """The first wording that fits, below a blank row if there is room."""
     wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
-    """The losslessness light, for the first line of the screen; empty before the first sampled token."""
     evidence = state.lane.evidence
     if evidence.surprise.count == 0:
         return ()
@@ -88,7 +86,6 @@ def light_words(state: RunState) -> tuple[Row, ...]:
 
 
 def _nothing(scene: Scene) -> str:
-    """The reason why there is no losslessness light."""
     state = scene.state
     if state.lane.newest is None:
         return "shows whether sampled text follows the target's probabilities, once there is text"
@@ -113,7 +110,6 @@ def _lit(evidence: Evidence, width: int) -> Row:
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The statistics behind the losslessness light, and the actual and the expected number of tokens per round."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:
@@ -131,7 +127,6 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
-    """The difference of a mean from its expected value, as wordings, the longest first."""
     difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
     return f"{difference} than the target predicts", f"{difference} than expected", difference
 
@@ -157,7 +152,6 @@ def _mean(deviation: Deviation) -> float:
 
 
 def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:
-    """A row per depth of sampled trees, for as many depths as fit."""
     if room < 2:
         return []
     length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)

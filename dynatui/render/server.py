@@ -37,7 +37,7 @@ from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
 
 WINDOW = 300
-"""Largest number of polls that the curves show."""
+"""In polls."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 """Least upper end of the axis of tokens per round, and least upper end of the axis of tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
@@ -56,8 +56,6 @@ Size: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Look:
-    """The user's view of a server."""
-
     paused: bool = False
     recording: bool = False
     replaying: bool = False
@@ -68,7 +66,6 @@ class Look:
 @dataclass(frozen=True)
 class _Card:
     titles: tuple[str, ...]
-    """Wordings of the title, the longest first."""
     figure: Figure
     digits: int = 2
 
@@ -83,7 +80,6 @@ _CARDS = (
 
 
 def status(state: ServerState, look: Look, width: int) -> Row:
-    """The first line: state, kind of server, models, URL; if it is too long, the last parts are omitted first."""
     return fitting([*_head(state, look), *_names(state)], width)
 
 
@@ -95,7 +91,7 @@ def _head(state: ServerState, look: Look) -> list[Row]:
 
 
 def _names(state: ServerState) -> list[Row]:
-    """The models and the URL, as far as they are known, in one row each; a text longer than `_LONGEST_NAME` is cut."""
+    """Models and URL; a text longer than `_LONGEST_NAME` is cut."""
     server, opening = state.server, state.opening
     url = server.url if server else opening.url if opening else ""
     named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
@@ -117,7 +113,6 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """The lines below the first line: reason of a gap, warning, remark, or names that do not fit in the first line."""
     (width, height), names = size, _names(state)
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -129,7 +124,6 @@ def note(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
-    """The warning or remark below the first line, as wordings, the longest first, with the ink."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
     text = clean_line(remark(state))
@@ -137,7 +131,6 @@ def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    """Figures of the last interval above figures of the session; in a low panel, only figures of the interval."""
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
@@ -165,7 +158,6 @@ def _written(card: _Card, figures: Figures | None) -> str:
 
 
 def lengths(state: ServerState, look: Look, size: Size) -> Rows:
-    """L-bar and the acceptance rate over time."""
     length, rate = (series(state, card.figure) for card in _CARDS[:2])
     left = Line(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
     right = Line(rate, 0.0, 1.0, "second", "dotted")
@@ -173,7 +165,6 @@ def lengths(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def speeds(state: ServerState, look: Look, size: Size) -> Rows:
-    """Generated and accepted tokens per second over time, with one scale."""
     generated, accepted = (series(state, card.figure) for card in (_CARDS[2], _CARDS[4]))
     top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
     left = Line(generated, 0.0, top, "first", digits=0)
@@ -219,11 +210,7 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Bars with the share of accepted tokens among the drafted ones, one bar for each position in the draft; among all
-    rounds, if the server does not report how many tokens it drafted at each position.
-
-    If the server reports only the size of its drafts, the panel shows this size instead.
-    """
+    """Per position of the draft; if the server reports only the size of its drafts, this size."""
     by_drafts = state.kind is not None and state.kind.drafted_at
     title: Row = (("Acceptance by position", "title"), (f" ─ share of {'drafts' if by_drafts else 'rounds'}", "dim"))
     width, room = inside(size)
@@ -261,11 +248,6 @@ def _position(number: int, share: float | None, now: float | None, length: int) 
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Number of draft steps per round, and number of tokens that a round may verify.
-
-    If the server limits verification, the panel also shows the mean number of verified tokens, and the L-bar without
-    the limit.
-    """
     width = max(1, inside(size)[0])
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
@@ -283,7 +265,6 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    """Numbers of rounds and tokens in the session and the last interval; length of the session; failed polls."""
     reading = state.reading
     both = (reading.session, reading.interval) if reading else (None, None)
     counted: tuple[tuple[str, Figure], ...] = (

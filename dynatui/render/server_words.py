@@ -10,11 +10,7 @@ from dynatui.state.server_state import ServerState
 
 
 def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
-    """Warning that drafts are wasted, with the duration and the maximum gain, as wordings, the longest first.
-
-    A round takes at least the time of a plain pass, so the speed-up is at most the number of tokens per round; the cost
-    of drafting is unknown.
-    """
+    """Wordings, the longest first. A round takes at least the time of a plain pass, so L-bar bounds the speed-up."""
     duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
@@ -28,7 +24,6 @@ def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
 
 
 def summary(state: ServerState) -> str:
-    """Summary of an ended session in one line; empty if no page of metrics was read."""
     if state.reading is None or state.server is None:
         return ""
     session, title = state.reading.session, state.kind.title if state.kind else state.server.kind

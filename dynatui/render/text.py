@@ -40,24 +40,16 @@ _DOT: Row = ((" · ", "dim"),)
 
 
 class TextPanel:
-    """Draws the text panel; remembers the wrapped lines."""
-
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
         self._wrapped_tokens: SharedList[Token] = SharedList()
         self._top = 0
-        """Index of the first shown line."""
         self._head = 0
-        """Number of rows above the text."""
         self._size = (0, 0)
         self._height = 0
-        """Number of rows for the text; a caption follows below."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits, or the text at the cursor; before a run, the steps of loading; after an error, the
-        error message.
-        """
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
@@ -74,7 +66,6 @@ class TextPanel:
         return frame(legend(scene, width - 6), [*page, *below], size)
 
     def token_at(self, x: int, y: int) -> int | None:
-        """The token at a cell of the panel as last displayed."""
         inner, room = inside(self._size)
         left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
         line = self._top + y - top - self._head
@@ -84,7 +75,7 @@ class TextPanel:
         return tag if tag is not None and 0 <= tag < len(self._wrapped_tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """The token `lines` lines below the cursor (above if negative), but not beyond the first or last line."""
+        """Not beyond the first or last line."""
         home = _line_of(self._flow.lines, cursor)
         column = _column(self._flow.lines[home], cursor)
         step = -1 if lines > 0 else 1
@@ -137,7 +128,7 @@ class TextPanel:
         self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view so that it contains the line; does nothing if the view already contains the line."""
+        """Moves the view so that it contains the line."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0
@@ -147,7 +138,7 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """Index of the line with the visible part of the token; the token's leading blank may be on the line before."""
+    """The line with the visible part of the token; its leading blank may be on the line before."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -156,13 +147,12 @@ def _line_of(lines: Sequence[Line[int]], token: int) -> int:
 
 
 def _column(line: Line[int], token: int) -> int:
-    """First column of the token in its line."""
     before = takewhile(lambda stretch: stretch[1] != token, line)
     return sum(cell_len(text) for text, _ in before)
 
 
 def _tag_at(line: Line[int], column: int) -> int | None:
-    """Tag of the span at a column of the line; None after its end."""
+    """None after the line's end."""
     for text, tag in line:
         column -= cell_len(text)
         if column < 0:
@@ -207,7 +197,6 @@ def _welcome(scene: Scene, width: int) -> Rows:
 
 
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
-    """The error message, cut if it is long, and the keys to continue."""
     keys: list[Span] = []
     for action, effect in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
         keys += [(scene.keys.cap(action), "key"), (f" {effect}", "plain")]
@@ -219,7 +208,6 @@ def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
 
 
 def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
-    """Function that returns the ink of a token."""
     match heat:
         case "origin":
             return lambda token: _ORIGINS[token.origin]
@@ -239,7 +227,6 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
 
 
 def legend(scene: Scene, room: int) -> Row:
-    """The panel's title, which explains the inks in the longest wording that fits."""
     wordings = _LEGENDS[scene.heat](scene.state)
     return next((row for row in wordings if width_of(row) <= room), wordings[-1])
 

@@ -10,7 +10,6 @@ _LEAST = 8
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    """One row: the line with the marker of the shown round, then the round's position as text."""
     words, length = _words(scene, width), _length(scene, width)
     row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
@@ -50,7 +49,7 @@ def _length(scene: Scene, width: int) -> int:
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """The longest wording that fits in half of the row, even with large numbers; if none fits, the shortest wording."""
+    """The longest wording that fits in half of the row, even with large numbers."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     where = f"{digits} of {digits}"
     long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")

@@ -27,15 +27,12 @@ _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
 """A panel that is at least as large as one of these sizes (columns, rows) shows several earlier trees beside others."""
 _FEW, _SEVERAL = 1, 6
-"""Largest numbers of earlier trees in a panel beside others: few, since every round moves them, which costs a slow line
-bytes.
-"""
+"""Every round moves them, which costs a slow line bytes."""
 _LEAST = 4
 """Least number of rows for more than the accepted path."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
-    """The tree of a round in a frame: the round of the inspected token, the paused round, or the newest round."""
     if scene.mask:
         return mask(scene, width, height)
     event = rounds.shown_round(scene)
@@ -72,7 +69,7 @@ def _most_past(scene: Scene, width: int, height: int) -> int:
 
 
 def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Rows:
-    """The beginning of the accepted path, then the last line; without a frame, the title begins the panel."""
+    """Without a frame, the title begins the panel."""
     inner, room = inside(size)
     path = drawn_path(event, inner, 2).rows[-1:]
     above = [title] if room == size[1] else []
@@ -80,7 +77,6 @@ def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Row
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
-    """Legend of the tree: its signs and figures; for a sampled tree also the shape."""
     arrow = ["→1: continues at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
@@ -91,7 +87,6 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
 
 
 def _grown(signs: frozenset[Sign]) -> str:
-    """Legend of the figures of a tree that was grown by probability."""
     meanings: Mapping[Sign, str] = {
         "prob.": "prob.: how likely the draft finds it.",
         "chance": "chance: how likely the target keeps it.",
@@ -101,7 +96,6 @@ def _grown(signs: frozenset[Sign]) -> str:
 
 
 def _figure_legend(signs: frozenset[Sign]) -> str:
-    """Legend of the figures of a sampled tree."""
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
     meanings: Mapping[Sign, str] = {
         "x2": "x2: the token was sampled twice.",
@@ -134,7 +128,6 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
 
 
 def _legends(event: Round) -> list[Row]:
-    """Legend of the marks of nodes, in wordings, the longest first."""
     origins = set(event.origins[1:])
     if "lookup" not in origins:
         return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]

@@ -8,7 +8,7 @@ from dynatui.render.drawn import shape_written
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings of the title, the longest first; they include the lost time if the round stalled."""
+    """Wordings, the longest first, with the lost time if the round stalled."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings

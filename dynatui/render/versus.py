@@ -28,12 +28,9 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Playback position of two recordings."""
-
     played_s: float
     seconds: float
     number: int
-    """Number of the pair of runs, counted from 1."""
     pairs: int
     speed: float
     paused: bool
@@ -63,13 +60,12 @@ _COLUMNS = (
 
 
 def _round_ms(figures: Figures) -> float | None:
-    """Mean duration, in ms, of the rounds that rates include."""
+    """Mean of the rounds that rates include."""
     rounds = figures.rounds - figures.left_out_rounds
     return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
 
 def moment(now: Moment, width: int) -> Row:
-    """The first line: the played runs and the progress."""
     word, ink = _doing(now)
     parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
     if now.pairs > 1:
@@ -96,7 +92,6 @@ def _doing(now: Moment) -> tuple[str, Ink]:
 
 
 def heading(side: int, name: str, state: RunState, width: int) -> Row:
-    """Heading of a recording: letter, file, watched method and number of tokens."""
     run, figures = state.run, state.figures().get(state.watched)
     limit, tokens = (run.max_new_tokens if run else 0), (figures.committed if figures else 0)
     filled: Row = ((f" {tokens:>4}/{limit} ", "plain"),)
@@ -113,7 +108,6 @@ def heading(side: int, name: str, state: RunState, width: int) -> Row:
 
 
 def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
-    """Table with the figures of A and B and their ratio, and whether the texts are equal."""
     inner, _ = inside(size)
     left, right = (state.figures().get(state.watched) or Figures() for state in states)
     name = min(_NAME, max(3, inner // 3))
@@ -144,7 +138,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
 
 
 def verdict(left: RunState, right: RunState) -> Row:
-    """Whether the texts are equal, up to the length of the shorter text."""
+    """Up to the length of the shorter text."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:

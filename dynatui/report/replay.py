@@ -25,13 +25,7 @@ _ABOUT = (
 
 
 def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> Page:
-    """The page of a recording.
-
-    Args:
-        name: Name of the recording's file.
-        runs: Events of each run.
-        first: The number that the first of these runs has in the recording.
-    """
+    """`first` is the number that the first of these runs has in the recording."""
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
         title=f"{name} - dynatui",
@@ -52,7 +46,6 @@ def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
-    """A run's section: its figures, and for browsers without scripts also its prompt and text."""
     title = f"Figures of prompt {label_of(number, run.prompt)}"
     return element(
         "section",
@@ -83,7 +76,6 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
-    """Table of the figures that are known of at least one method: each row has a figure, its definition and values."""
     known_figures = [
         figure
         for figure in FIGURES
@@ -130,7 +122,6 @@ def _parameters_text(parameters: object) -> str:
 
 
 def _text(state: RunState) -> Markup:
-    """The prompt, and the text of the first method."""
     written = "".join(token.text for token in state.lane.tokens)
     return joined(
         (

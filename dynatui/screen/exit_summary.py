@@ -20,15 +20,11 @@ from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, sam
 from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
 
 _WIDTHS = (7, 7, 6, 11, 9, 9, 11)
-"""Widths of the table's columns after the first, in cells."""
 _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """Lines of the summary, from the log, the paths of written files, and the command line of the settings.
-
-    Lines fit in `width`, except paths and the command, which are not cut, so that they can be copied.
-    """
+    """Lines fit in `width`, except paths and the command, so that they can be copied."""
     return [
         *_table(log, width),
         *_best(log),
@@ -93,7 +89,7 @@ def _best(log: SessionLog) -> Iterator[str]:
 
 
 def options(setting: Setting) -> str:
-    """Command-line options of a setting; values of a recording that are out of bounds are clipped."""
+    """Values of a recording that are out of bounds are clipped."""
     config, rules_name = RunConfig(), rules_of(setting.method)
     if rules_name is None:
         return ""

@@ -12,38 +12,29 @@ from decoder.events import Round
 from dynatui.state.lane import Change, LaneState
 
 _MOST_RUNS = 20
-"""Largest number of earlier runs; of older runs nothing is kept."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Number of rounds, and their mean number of committed tokens."""
-
     rounds: int
     tokens_per_round: float
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The rounds before a turn and the rounds after it; None for a side without rounds."""
-
     before: Side | None
     after: Side | None
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A run before the present one in which the user turned knobs."""
-
     number: int
-    """Number of the run in the session, from 1."""
     prompt: str
     turns: Mapping[str, tuple[tuple[Change, Outcome], ...]]
-    """Turns of each method and their outcomes, the newest last."""
 
 
 def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, Outcome]]:
-    """Each turn with its outcome. Rounds after the next turn do not count."""
+    """Rounds after the next turn do not count."""
     for turn, following in zip_longest(turns, turns[1:]):
         before = lane.past[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)

@@ -15,7 +15,6 @@ from dynatui.screen.protocol import Screen
 
 
 def record(screen: Screen) -> None:
-    """Starts or ends a recording."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("this is a recording already")
@@ -28,7 +27,6 @@ def record(screen: Screen) -> None:
 
 
 def export(screen: Screen) -> None:
-    """Writes all figures and pictures of this run into a folder, in the background, since this may take a while."""
     if screen.aside.busy:
         screen.show_note("the previous export is still being written")
         return
@@ -54,7 +52,6 @@ def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Except
 
 
 def command(screen: Screen) -> None:
-    """Shows the command line of the present settings, and copies it."""
     line = screen.command_line()
     if not line:
         screen.show_note("a recording does not contain all settings; its first line lists the recorded settings")
@@ -64,7 +61,6 @@ def command(screen: Screen) -> None:
 
 
 def copy_text(screen: Screen) -> None:
-    """Copies the shown prompt and text."""
     state = screen.viewpoint.state
     screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.lane.tokens))
     screen.show_note("the text is copied, if your terminal allows it")

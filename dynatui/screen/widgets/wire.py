@@ -35,7 +35,7 @@ _SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A style of a terminal; equal looks are one object, so that comparison is fast."""
+    """Equal looks are one object, so that comparison is fast."""
 
     attributes: frozenset[int]
     foreground: str
@@ -50,11 +50,9 @@ class Look:
 
 _one_look = cache(Look)
 RESET = _one_look(frozenset(), "39", "49")
-"""The terminal's style before and after a frame."""
 
 
 def look(style: Style, colors: ColorSystem) -> Look:
-    """The look of a style on a terminal with these colours."""
     flags = {
         1: style.bold,
         2: style.dim,
@@ -75,7 +73,7 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 @cache
 def turn(before: Look, after: Look) -> tuple[str, bool]:
-    """The SGR codes that change one look into another, and whether the difference is visible on blanks."""
+    """SGR codes from one look to another, and whether the difference shows on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     unchanged = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - unchanged))]
@@ -88,26 +86,22 @@ def turn(before: Look, after: Look) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class Cells:
-    """A row as cells of the terminal."""
-
     row: Row
     cells: list[Cell] | None
     """Character and ink of each cell; None if any character of the row is not one cell wide."""
 
 
 NOTHING = Cells((), None)
-"""A row with unknown contents."""
 
 
 def cells(row: Row) -> Cells:
-    """The cells of a row."""
     text = "".join(map(itemgetter(0), row))
     plain = text.isascii() or _ONE_CELL_WIDE.fullmatch(text)
     return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
 
 
 class Frame:
-    """The escape sequences of one frame; a look stays set from one row to the next."""
+    """A look stays set from one row to the next."""
 
     def __init__(self) -> None:
         self._pieces = list[str]()
@@ -130,11 +124,10 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Scrolls lines `top` to `bottom` of the terminal up by `rows` lines; the last lines become undefined."""
+        """The last lines become undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
-        """The text to send; ends the frame."""
         return "".join([*self._pieces, turn(self._look, RESET)[0]])
 
 
@@ -148,7 +141,7 @@ def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
 
 
 def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
-    """The parts of `after` that differ from `before`, each with its first column."""
+    """Parts of `after` that differ, each with its first column."""
     old, new = before.cells, after.cells
     if old is None or new is None:
         if before.row != after.row:
