@@ -1,6 +1,5 @@
 """The race: rate, gain over ar and progress of every method, and whether the texts equal the text of ar."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decoder.analysis.bottleneck import headline, of_method

@@ -32,7 +32,7 @@ class _Opening(msgspec.Struct):
 
 
 def page_of(path: Path, run: int | None = None) -> Page:
-    """`run` is the number of one run of the recording, from 1; None: all runs. Raises a DecoderError if there is none."""
+    """`run` is the number of one run, from 1; None: all runs. Raises a DecoderError if the recording has none."""
     try:
         _require_recording(path)
         if run is None:
