@@ -274,11 +274,7 @@ def _round(state: RunState) -> list[Row]:
     mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
-    return [
-        _heading("passes of the target: ", *parts, counts),
-        _heading("", *parts, counts),
-        _heading("", *parts),
-    ]
+    return [_heading("passes of the target: ", *parts, counts), _heading("", *parts, counts), _heading("", *parts)]
 
 
 def _time(state: RunState) -> list[Row]:

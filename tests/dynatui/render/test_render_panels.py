@@ -48,16 +48,7 @@ from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_
 def test_cards_show_the_figures_and_what_they_mean() -> None:
     page = "\n".join(lines(cards(running(), 120, 3)))
     expected = (
-        *(
-            "tokens/s",
-            "150",
-            "warming up",
-            "tokens a pass",
-            "L-bar, run",
-            "guesses kept",
-            "40%",
-            "depth acc. 0.67",
-        ),
+        *("tokens/s", "150", "warming up", "tokens a pass", "L-bar, run", "guesses kept", "40%", "depth acc. 0.67"),
         *("base depth D0", "6 ", "0.80 / 0.40", "4.0 · 12.0 · 1.0"),
     )
     for words in expected:

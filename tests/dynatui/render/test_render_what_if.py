@@ -31,9 +31,7 @@ def _what_if(**changed: Cell) -> WhatIf:
         return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))
 
     return WhatIf(
-        Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)),
-        Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)),
-        20,
+        Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)), Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)), 20
     )
 
 

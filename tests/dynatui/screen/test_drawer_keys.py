@@ -50,16 +50,7 @@ async def test_large_steps_of_a_recording_are_none() -> None:
         assert source.turns == []
 
 
-TYPED = {
-    ".5": 0.5,
-    "0.55": 0.55,
-    "1": 1.0,
-    "0.512345678": 0.512,
-    "9": 1.0,
-    "0": 0.41,
-    "0..6": 0.6,
-    "0.6.5": 0.65,
-}
+TYPED = {".5": 0.5, "0.55": 0.55, "1": 1.0, "0.512345678": 0.512, "9": 1.0, "0": 0.41, "0..6": 0.6, "0.6.5": 0.65}
 """By keys: the value of tau_h, of which the next always differs."""
 
 

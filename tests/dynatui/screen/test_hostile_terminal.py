@@ -165,10 +165,7 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
     assert forbidden_output(terminal.written, FULL) == []
 
 
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [("ModelError", 3), ("RuntimeError", 3)],
-)
+@pytest.mark.parametrize(("fault", "code"), [("ModelError", 3), ("RuntimeError", 3)])
 def test_hostile_errors_are_shown_and_never_obeyed(start: Start, fault: str, code: int) -> None:
     failing = f"""
 from tests.dynatui.hostile_text import hostile

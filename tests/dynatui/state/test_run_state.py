@@ -222,13 +222,7 @@ def test_progress_of_the_last_loading_step_replaces_it() -> None:
 
 def test_nothing_hostile_enters_the_state() -> None:
     hostile_run = structs.replace(
-        run(),
-        prompt=HOSTILE,
-        target=HOSTILE,
-        draft=HOSTILE,
-        device=HOSTILE,
-        dtype=HOSTILE,
-        methods={HOSTILE: {}},
+        run(), prompt=HOSTILE, target=HOSTILE, draft=HOSTILE, device=HOSTILE, dtype=HOSTILE, methods={HOSTILE: {}}
     )
     event = structs.replace(tree_round(0), method=HOSTILE, pieces=[HOSTILE] * 6, text=HOSTILE)
     records: list[Event] = [hostile_run, event, End(method=HOSTILE, reason="error", error=HOSTILE)]
