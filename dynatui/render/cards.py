@@ -75,7 +75,7 @@ def _outcome(scene: Scene) -> list[_Card]:
         titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
     own = no_speedup(figures) or ("own decode time", "own time")
-    gains = times_plain(figures.speedup) if figures.speedup else own
+    gains = (*times_plain(figures.speedup), f"{short(figures.speedup)}x") if figures.speedup else own
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
     distinct, per_round = short(figures.distinct_8grams), short(figures.tokens_per_round)
     depth, newest = f"depth acc. {short(figures.depth_acceptance)}", short(state.lane.acceptance)
@@ -104,7 +104,7 @@ def _outcome(scene: Scene) -> list[_Card]:
             15,
             ("guesses kept, whole run", "guesses kept"),
             percent(figures.acceptance_rate),
-            (f"{depth}, {recent(scene)} {newest}", f"{depth}, last {state.lane.window} {newest}", depth),
+            (f"{depth}, {recent(scene)} {newest}", depth),
             "first",
             kept,
         ),
@@ -158,7 +158,7 @@ def _timing(scene: Scene) -> _Card:
         14,
         ("ms of the last round", "ms last round"),
         " · ".join(spent),
-        ("draft · check · keep", "draft·check·keep", "draft·chk·keep"),
+        ("draft · check · keep", "draft·chk·keep"),
         brief="/".join(spent),
     )
 

@@ -40,14 +40,13 @@ def shape_words(shape: tuple[int, int, int]) -> str:
     return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
 
 
-def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if unknown."""
+def shape_sentence(state: RunState, event: Round) -> str:
+    """Shape of a round's sampled tree, and what it means; empty if the tree has no shape."""
     if event.shape is None:
-        return ()
-    place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
+        return ""
+    place = state.lane.setting("drafting", event.round)
     chosen = place is not None and written(info("drafting"), place) == Drafting.SELECTOR
-    subject = "the selector chose " if chosen else ""
-    return f"{subject}{written_as}: {shape_words(event.shape)}", f"{subject}{written_as}", written_as
+    return f"{'the selector chose ' if chosen else ''}{shape_written(event.shape)}: {shape_words(event.shape)}"
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
@@ -57,9 +56,7 @@ def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = No
         run = state.run
         return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
     verifier, drafting = (_turning(name, state, pending or {}) for name in ("verifier", "drafting"))
-    if shape is None:
-        return f"{verifier}, {drafting}", verifier
-    return f"{verifier}, {drafting} {shape_written(shape)}", f"{verifier} {shape_written(shape)}", verifier
+    return f"{verifier}, {drafting}{f' {shape_written(shape)}' if shape else ''}", verifier
 
 
 def drawing_line(scene: Scene, width: int) -> Row:

@@ -4,14 +4,14 @@ Knows no panel: the caller gives the width.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from decoder.events import LOST, OTHER_LIMITS, Limit
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
 from dynatui.knobs import info, limit_name, rules_in_force, turns
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, fitting, width_of
+from dynatui.render.ink import Ink, Row, fitting, joined, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import written
 from dynatui.state.ab_comparison import LABELS, Difference, signed
@@ -33,12 +33,13 @@ def consequence_line(scene: Scene, width: int) -> Row:
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
-    parts, counted = _parts(scene, effect), _counted(effect)
     differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
-    rows = [[*parts, *_differences(differences, intervals), counted] for intervals in range(len(_FIGURES), -1, -1)]
-    rows.insert(-1, [*parts, *_differences(differences, 1)])
-    row = next((row for row in rows if sum(map(width_of, row)) <= width), rows[-1])
-    return fitting(row, width)
+    long, brief = (
+        (*_parts(scene, effect), *(_difference(difference, interval=interval) for difference in differences))
+        for interval in (True, False)
+    )
+    whole = (*long, _counted(effect))
+    return fitting(whole if width_of(joined(whole, ())) <= width else brief, width)
 
 
 def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
@@ -66,14 +67,6 @@ def _mean(nodes: float) -> str:
     return short(nodes, 1).removesuffix(".0")
 
 
-def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]:
-    """The first `intervals` have confidence intervals."""
-    return [
-        ((", ", "plain"), *_difference(difference, interval=place < intervals))
-        for place, difference in enumerate(differences)
-    ]
-
-
 def _difference(difference: Difference, *, interval: bool) -> Row:
     """A difference as text: L-bar +0.40 (+0.05 to +0.75), or tokens/s -20 % (-31 to -9 %)."""
     share = difference.figure == "tokens_per_second" and difference.a > 0
@@ -83,7 +76,7 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
     )
     ink: Ink = "strong" if difference.clear else "plain"
     reach: Row = ((f" ({low} to {high}{unit})", "dim"),) if interval else ()
-    return ((f"{LABELS[difference.figure]} {value}{unit}", ink), *reach)
+    return ((", ", "plain"), (f"{LABELS[difference.figure]} {value}{unit}", ink), *reach)
 
 
 def _counted(effect: Consequence) -> Row:

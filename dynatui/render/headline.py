@@ -7,13 +7,12 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Figures
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, joined
+from dynatui.render.ink import DOT, Ink, Row, joined
 from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
 _SLOWER, _FASTER = 0.995, 1.005
 """Relative speeds in this interval count as equal to the speed of plain decoding."""
-_DOT: Row = ((" · ", "dim"),)
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
@@ -22,11 +21,9 @@ def headline(state: RunState) -> tuple[Row, ...]:
     if entry is None or not entry.committed:
         return ()
     speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
-    whole = [(speed, passes[0], texts[0]) for speed in speeds]
-    shorter = [(speeds[-1], passes[0], texts[-1]), (speeds[-1], passes[-1], texts[-1]), (speeds[-1], texts[-1])]
-    sentences = [[part for part in parts if part] for parts in (*whole, *shorter)]
-    last = next(part for part in (speeds[-1], texts[-1], passes[-1]) if part)
-    return tuple(dict.fromkeys((*(joined(parts, _DOT) for parts in sentences), last)))
+    sentences = (speeds[0], passes[0], texts[0]), (speeds[-1], passes[-1], texts[-1]), (speeds[-1], texts[-1])
+    last = speeds[-1] or texts[-1] or passes[-1]
+    return tuple(dict.fromkeys((*(joined(filter(None, parts), DOT) for parts in sentences if any(parts)), last)))
 
 
 def compared(state: RunState) -> tuple[Row, ...]:

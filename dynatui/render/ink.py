@@ -26,6 +26,7 @@ _ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄�
 _ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 _ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
 _MIN_FRAME = (8, 4)
+DOT: Row = ((" · ", "dim"),)
 
 
 def width_of(row: Row) -> int:
@@ -65,6 +66,16 @@ def column(text: str, width: int) -> str:
 def best(width: int, *texts: str) -> str:
     """The first wording that fits; else the last one, cut with an ellipsis."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
+
+
+def best_row(width: int, *rows: Row) -> Row:
+    """The first wording that fits; else the last one."""
+    return next((row for row in rows if width_of(row) <= width), rows[-1])
+
+
+def headed(name: str, note: str = "") -> Row:
+    """The title of a panel."""
+    return ((name, "title"), (f" ─ {note}", "dim")) if note else ((name, "title"),)
 
 
 def fitting(parts: Iterable[Row], width: int) -> Row:

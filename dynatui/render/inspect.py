@@ -11,8 +11,8 @@ from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
 from dynatui.number_format import nth, percent, short
-from dynatui.render.drawn import shape_wordings
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
+from dynatui.render.drawn import shape_sentence
+from dynatui.render.ink import DOT, Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import (
     LEAST_SHOWN,
     draws_after,
@@ -34,7 +34,6 @@ _ALL = 7
 """Least height of the panel, in rows, at which each fact has a row of its own."""
 _LABEL = 8
 _TENTH_MS = 1e-4
-_DOT: Row = ((" · ", "dim"),)
 
 
 def inspect(scene: Scene, width: int, height: int) -> Rows:
@@ -109,7 +108,7 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
     spare = room - len(facts)
     for label, parts in facts.items():
         contents = parts or [_plain("-")]
-        whole = wrapped(joined(contents, _DOT), width - _LABEL)
+        whole = wrapped(joined(contents, DOT), width - _LABEL)
         if len(whole) - 1 > spare:
             whole = [_cut(contents, width - _LABEL)]
         spare -= len(whole) - 1
@@ -121,7 +120,7 @@ def _cut(parts: Sequence[Row], width: int) -> Row:
     """As many whole parts as fit; if not even the first part fits, this part is cut, with an ellipsis."""
     if width_of(parts[0]) > width:
         return (*fit(parts[0], width - 1), ("…", "dim"))
-    return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
+    return fitting([parts[0], *((*DOT, *part) for part in parts[1:])], width)
 
 
 def _plain(text: str) -> Row:
@@ -253,7 +252,7 @@ def _node_row(event: Round, node: int) -> Row:
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
     if event.knobs is None:
-        return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]
+        return [_plain(shape_sentence(state, event) or "no τh, τl, D0 in this method")]
     knobs = event.knobs
     values = f"τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} D0 {short(knobs.d0, 1)}"
     token_node = node_of(event, token)

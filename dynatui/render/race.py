@@ -162,14 +162,13 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 def _title(scene: Scene, width: int) -> Row:
     """Meaning of the bars, rounds that rates exclude, and the other panels that share the place."""
-    note = "tokens/s, equal time each"
-    wordings = f" ─ {note} ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}", f" ─ {note}"
+    wordings = f" ─ tokens/s, equal time each ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}"
     stalled = stall_notes(scene.state.figures().values())
     if not stalled:
         return (("Race", "title"), (best(width, *wordings), "dim"))
     warning = best(width, *(f" ─ {words}" for words in stalled))
     room = width - len(warning)
-    return (("Race", "title"), (best(room, *wordings, " ─ tokens/s", "")[: max(0, room)], "dim"), (warning, "warn"))
+    return (("Race", "title"), (best(room, *wordings, "")[: max(0, room)], "dim"), (warning, "warn"))
 
 
 def _error(scene: Scene) -> Row:

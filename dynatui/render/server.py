@@ -58,11 +58,11 @@ class _Card:
 
 
 _CARDS = (
-    _Card(("L-bar, tokens a round", "L-bar tok/round", "L-bar"), lambda figures: figures.tokens_per_round),
+    _Card(("L-bar, tokens a round", "L-bar"), lambda figures: figures.tokens_per_round),
     _Card(("acceptance rate", "acc. rate"), lambda figures: figures.acceptance_rate),
-    _Card(("generated tokens/s", "generated/s", "tok/s"), lambda figures: figures.tokens_per_second, 1),
-    _Card(("drafted tokens/s", "drafted/s", "draft/s"), lambda figures: figures.drafted_per_second, 1),
-    _Card(("accepted tokens/s", "accepted/s", "acc./s"), lambda figures: figures.accepted_per_second, 1),
+    _Card(("generated tokens/s", "generated/s"), lambda figures: figures.tokens_per_second, 1),
+    _Card(("drafted tokens/s", "drafted/s"), lambda figures: figures.drafted_per_second, 1),
+    _Card(("accepted tokens/s", "accepted/s"), lambda figures: figures.accepted_per_second, 1),
 )
 
 

@@ -9,7 +9,7 @@ from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.drawn import drawing_line
 from dynatui.render.effect import consequence_line
-from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, merged, share, width_of
+from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
@@ -191,7 +191,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
     change: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
     since: Row = ((f" (round {nth(last.round)})", "dim"),)
     now: Row = (("; now ", "dim"), *_direction(lane, 0))
-    return next((row for row in ((*change, *since, *now), (*change, *since), change) if width_of(row) <= width), change)
+    return best_row(width, (*change, *since, *now), change)
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:

@@ -16,7 +16,7 @@ from rich.cells import cell_len, set_cell_size
 from decoder.append_only import SharedList
 from dynatui.number_format import short
 from dynatui.render.captions import IDEA, caption
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, frame, inside, joined, width_of
+from dynatui.render.ink import DOT, Ink, Row, Rows, Span, best_row, fit, frame, inside, joined, width_of
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Heat, Scene
 from dynatui.render.wrap import Flow, Line, inked, is_gap, wrapped
@@ -36,7 +36,6 @@ _ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonu
 _PROBABILITIES = (0.2, 0.4, 0.6, 0.8)
 _TIMES = (0.5, 0.8, 1.25, 2.0)
 """Limits between the five inks for token times, as multiples of the median time."""
-_DOT: Row = ((" · ", "dim"),)
 
 
 class TextPanel:
@@ -227,8 +226,7 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
 
 
 def legend(scene: Scene, room: int) -> Row:
-    wordings = _LEGENDS[scene.heat](scene.state)
-    return next((row for row in wordings if width_of(row) <= room), wordings[-1])
+    return best_row(room, *_LEGENDS[scene.heat](scene.state))
 
 
 def _by_probability(token: Token) -> Ink:
@@ -246,7 +244,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
-def _heading(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
+def _heading(start: str, *parts: Span, by: str = "", separator: Row = DOT) -> Row:
     return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
 
 
@@ -264,7 +262,6 @@ def _probability(_state: RunState) -> list[Row]:
     brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
     return [
         _heading("the draft gave it ", *long, ("target's own", "bonus")),
-        _heading("draft gave it ", *long, ("target", "bonus")),
         _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
     ]
 
@@ -274,7 +271,7 @@ def _round(state: RunState) -> list[Row]:
     mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
-    return [_heading("passes of the target: ", *parts, counts), _heading("", *parts, counts), _heading("", *parts)]
+    return [_heading("passes of the target: ", *parts, counts), _heading("", *parts)]
 
 
 def _time(state: RunState) -> list[Row]:
@@ -284,7 +281,6 @@ def _time(state: RunState) -> list[Row]:
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [
         _heading("ms per token: ", *long, ("slower", HOT[-1]), median),
-        _heading("ms per token: ", *long, ("slower", HOT[-1])),
         _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
     ]
 

@@ -7,8 +7,8 @@ from decoder.events import LENGTH, LOST, Limit, Round
 from dynatui.number_format import short
 from dynatui.render import rounds
 from dynatui.render.captions import caption
-from dynatui.render.drawn import shape_wordings
-from dynatui.render.ink import Row, Rows, best, frame, inside, width_of
+from dynatui.render.drawn import shape_sentence
+from dynatui.render.ink import Row, Rows, best, best_row, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
 from dynatui.render.tree_past import MOST, past_trees
@@ -81,8 +81,8 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
         expectation = [] if expected is None else [_expected(event, expected)]
-        shape = [f"{words}." for words in shape_wordings(scene.state, event)[:1]]
-        return [*shape, *expectation, _figure_legend(signs), *arrow]
+        shape = shape_sentence(scene.state, event)
+        return [*([f"{shape}."] if shape else []), *expectation, _figure_legend(signs), *arrow]
     return [_grown(signs), *arrow]
 
 
@@ -124,7 +124,7 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
             for legend in wordings
             for label in ("target: ", "")
         ]
-    return next((row for row in wordings if width_of(row) <= width), wordings[-1])
+    return best_row(width, *wordings)
 
 
 def _legends(event: Round) -> list[Row]:

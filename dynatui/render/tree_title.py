@@ -25,16 +25,11 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
             text = "the last token"
         return f"{name}{text}", text
     if stage == "drafted":
-        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
+        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified"
     if stage == "verified":
         text = f"{drafted} drafted, {accepted} accepted, not committed"
-        return f"{name}{text}", f"{name}{accepted} kept, not committed", "not yet committed"
-    plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
+        return f"{name}{text}", f"{name}{accepted} kept, not committed"
     if event.shape is None:
-        return plain
+        return f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
     shape = shape_written(event.shape)
-    return (
-        f"{name}{drafted} drawn as {shape}, {accepted} accepted",
-        f"{name}{shape}, {accepted} of {drafted} kept",
-        *plain,
-    )
+    return f"{name}{drafted} drawn as {shape}, {accepted} accepted", f"{name}{shape}, {accepted} of {drafted} kept"

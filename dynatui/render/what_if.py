@@ -172,8 +172,6 @@ def _share(estimate: WhatIf, width: int) -> str:
         width,
         f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}",
         f"estimate, {estimate.rounds} rounds, {judged}",
-        f"estimate, {judged}",
-        judged,
     )
 
 

@@ -25,6 +25,11 @@ WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
+_NO_SPEEDUP = {
+    "machine busy": ("machine busy: no figure", "busy"),
+    "too few rounds": ("too few rounds: no figure", "few"),
+    "warming up": ("warming up", "warm-up"),
+}
 _LEAST_REASON = 8
 """Least width in cells of the reason in a message; in less room, the message is its remedy alone."""
 
@@ -91,8 +96,7 @@ def limits(lane: LaneState) -> list[tuple[str, float]]:
 def limited(lane: LaneState) -> tuple[str, ...]:
     """Wordings, the longest first; empty if unknown."""
     named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
-    long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
-    return (*long, *(f"by {wording}" for wording in named[:1]), *named[:1])
+    return (f"limited by {', '.join(named)}", f"limited by {named[0]}", named[0]) if named else ()
 
 
 def moved_back(lane: LaneState) -> Change | None:
@@ -115,10 +119,9 @@ def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
-def times_plain(speedup: float) -> tuple[str, ...]:
+def times_plain(speedup: float) -> tuple[str, str]:
     """Wordings, the longest first."""
-    factor = f"{short(speedup)}x"
-    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", f"{factor} plain", factor
+    return f"{short(speedup)}x the speed of plain decoding", f"{short(speedup)}x plain"
 
 
 def is_alone(state: RunState, method: str) -> bool:
@@ -128,15 +131,7 @@ def is_alone(state: RunState, method: str) -> bool:
 
 def no_speedup(figures: Figures) -> tuple[str, ...]:
     """Wordings, the longest first; empty if the speed-up is known, or if ar does not race."""
-    match figures.speedup_reason:
-        case None:
-            return ()
-        case "machine busy":
-            return "machine busy: no figure", "busy: no figure", "busy"
-        case "too few rounds":
-            return "too few rounds: no figure", "few rounds", "few"
-        case "warming up":
-            return "warming up", "warm-up"
+    return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
 
 
 def speedup_cell(figures: Figures) -> str:

@@ -78,12 +78,7 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
     use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
     right = [share(accepted, tally.rounds) for _, accepted in tally.by_depth]
     first = f"{use}; depth 1 is right in {percent(right[0])} of the rounds"
-    return (
-        f"{first}, depth {len(right)} in {percent(right[-1])}.",
-        f"{first}.",
-        f"{use}; depth 1 right in {percent(right[0])} of rounds.",
-        f"{use}.",
-    )
+    return f"{first}, depth {len(right)} in {percent(right[-1])}.", f"{use}."
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
