@@ -16,15 +16,13 @@ _LEAST_BESIDE = 2
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
     """Begins with a blank row; empty if the whole caption has no room."""
-    text = _text(scene)
+    held = scene.held_stage
+    if held is not None:
+        text = _of_stage(held.name, held.event)
+    else:
+        text = IDEA if scene.touring or scene.state.lane.newest is None else ""
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []
-
-
-def _text(scene: Scene) -> str:
-    if scene.held_stage is not None:
-        return _of_stage(scene.held_stage.name, scene.held_stage.event)
-    return IDEA if scene.touring or scene.state.lane.newest is None else ""
 
 
 def _of_stage(name: StageName, event: Round) -> str:

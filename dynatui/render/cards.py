@@ -10,7 +10,6 @@ from itertools import accumulate
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
-from decoder.events import Knobs
 from dynatui.number_format import percent, short
 from dynatui.render.curves import deepest, recent, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
@@ -182,9 +181,6 @@ def _line(scene: Scene, width: int) -> Row:
         (f"  guesses kept {percent(figures.acceptance_rate)}", "first"),
     ]
     if knobs is not None:
-        texts += [(f"  {name} {short(value, digits)}", "second") for name, value, digits in _set_to(knobs)]
+        values = ("D0", knobs.d0, 1), ("τh", knobs.tau_h, 2), ("τl", knobs.tau_l, 2)
+        texts += [(f"  {name} {short(value, digits)}", "second") for name, value, digits in values]
     return fitting([(text,) for text in texts], width)
-
-
-def _set_to(knobs: Knobs) -> Sequence[tuple[str, float, int]]:
-    return ("D0", knobs.d0, 1), ("τh", knobs.tau_h, 2), ("τl", knobs.tau_l, 2)

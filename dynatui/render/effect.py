@@ -52,7 +52,9 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     parts: list[Row] = [((head, "title"),)]
     if (nodes := effect.nodes) and any(nodes):
-        parts.append(((": ", "title"), (f"nodes {' → '.join(map(_mean, nodes))}", "plain")))
+        parts.append(
+            ((": ", "title"), (f"nodes {' → '.join(short(mean, 1).removesuffix('.0') for mean in nodes)}", "plain"))
+        )
     if hiding := hidden_by(scene.state, effect):
         rule, key = hiding
         parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
@@ -61,10 +63,6 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
 
 def _ends(name: KnobName, *values: float) -> Iterator[str]:
     return (written(info(name), value) for value in values)
-
-
-def _mean(nodes: float) -> str:
-    return short(nodes, 1).removesuffix(".0")
 
 
 def _difference(difference: Difference, *, interval: bool) -> Row:

@@ -19,7 +19,8 @@ def expected_words(state: RunState) -> tuple[str, ...]:
     if run is None or not run.expected or entry is None or entry.committed:
         return ()
     levels, rows = SIZES[-1]
-    plain = f"at most {_rate(run.expected)} tokens/s plain"
+    rate = 1 / step_s(run.expected)
+    plain = f"at most {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
     least = _ms(round_s(run.expected, levels, rows))
     return f"{plain}, a round of {rows} rows at least {least} ms", plain
 
@@ -49,11 +50,6 @@ def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | No
         return None
     measured = (entry.decode_s - entry.left_out_s) / rounds
     return measured, round_s(expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
-
-
-def _rate(expected: Expected) -> str:
-    rate = 1 / step_s(expected)
-    return short(rate, 1 if rate >= 1 else 2)
 
 
 def _ms(seconds: float) -> str:

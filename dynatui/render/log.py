@@ -73,8 +73,9 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
         for end in state.ends.values()
     ]
     failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
-    turned_by_hand = [*_by_hand(state, pinned, keys), *_pinned_by_hand(state, pinned)]
-    unsorted = [*_by_history(state.lane), *turned_by_hand, *_difference(state)]
+    unsorted = [*_by_history(state.lane), *_by_hand(state, pinned, keys), *_difference(state)]
+    if pinned and pinned.by_hand and pinned.of_run(state) and pinned.rounds <= state.rounds:
+        unsorted.append(Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",)))
     happened = sorted(unsorted, key=lambda entry: entry.rounds or (0, 0))
     past = list(_in_earlier_runs(state))
     present = [Entry(None, f"run {state.number}", "now", ink="dim")] if past else []
@@ -107,11 +108,6 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
         why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
         yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", why)
-
-
-def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
-    if pinned and pinned.by_hand and pinned.of_run(state) and pinned.rounds <= state.rounds:
-        yield Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",))
 
 
 def _holds(turn: Change, other: Change) -> bool:

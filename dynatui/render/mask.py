@@ -51,7 +51,11 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     if count < total:
         notes = [*notes[:-1], ((f"+ {total - count} more nodes; {_NOTES[-1]}", "dim"),)] if notes else []
     matrix = _matrix(scene, event, count, inner, halves=halves)
-    body = [_heading(matrix), *(_halved(matrix) if halves else _rows(matrix))]
+    marks = merged([(mark(event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes])
+    body = [
+        ((" " * (matrix.name + (matrix.name > 0)), "plain"), *marks),
+        *(_halved(matrix) if halves else _rows(matrix)),
+    ]
     body += [()] * (room - len(notes) - len(body))
     title: Row = (("Mask", "title"), (f" ─ round {nth(event.round)}: who sees whom", "dim"))
     return frame(title, [*body, *notes], size)
@@ -81,11 +85,6 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
         wide,
         names if names >= _SHORTEST_NAME * (1 + halves) else 0,
     )
-
-
-def _heading(matrix: _Matrix) -> Row:
-    marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes]
-    return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
 
 
 def _rows(matrix: _Matrix) -> Rows:

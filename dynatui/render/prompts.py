@@ -35,7 +35,10 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
     if not lines:
-        return frame(title, [((_why_none(scene), "dim"),)], (width, height))
+        why = "the first figures appear with the first round"
+        if scene.prompt_filter:
+            why = f'no prompt contains "{shortened(clean_line(scene.prompt_filter))}" at or near its beginning'
+        return frame(title, [((why, "dim"),)], (width, height))
     sheet = Sheet(_COLUMNS, inner - _NUMBER - _LEAST_OPENING)
     opening = max(0, inner - _NUMBER - sheet.cells)
     ran = [line.result for line in lines if line.result]
@@ -86,12 +89,6 @@ def _title(scene: Scene, count: int, width: int) -> Row:
     run_keys = f"{cap('prompt(1)')} next, {cap('prompt(-1)')} previous, {cap('prompt(0)')} again, {cap('edit')} edit"
     text = best(width, f"{figures}{keys}, {run_keys}", f"{figures}{keys}", keys, figures, "")
     return (("Prompts", "title"), (text, "dim"))
-
-
-def _why_none(scene: Scene) -> str:
-    if scene.prompt_filter:
-        return f'no prompt contains "{shortened(clean_line(scene.prompt_filter))}" at or near its beginning'
-    return "the first figures appear with the first round"
 
 
 def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cursor: bool) -> Row:

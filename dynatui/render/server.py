@@ -132,12 +132,8 @@ def cards(state: ServerState, width: int, height: int) -> Rows:
         ("first", now),
         ("dim", [best(room, f"session {value}", value) for value in session]),
     )
-    return [fit(_side_by_side([column(text, room) for text in texts], ink), width) for ink, texts in rows]
-
-
-def _side_by_side(texts: Sequence[str], ink: Ink) -> Row:
-    parts: list[Row] = [((text, ink),) for text in texts]
-    return joined(parts, (("▏", "frame"),))
+    edge: Row = (("▏", "frame"),)
+    return [fit(joined([((column(text, room), ink),) for text in texts], edge), width) for ink, texts in rows]
 
 
 def _written(card: _Card, figures: Figures | None) -> str:
@@ -216,22 +212,18 @@ def positions(state: ServerState, size: Size) -> Rows:
     newest = () if state.gap else reading.interval.acceptance_by_position
     length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
     heading: Row = ((f"position {'':{length}} session    now", "dim"),)
-    rows = [
-        _position(number, share, now, length)
+    rows: Rows = [
+        (
+            (f"{number:>8} ", "dim"),
+            (bar(share or 0.0, length), "accepted"),
+            (f" {percent(share):>7}", "strong"),
+            (f" {percent(now):>6}", "dim"),
+        )
         for number, (share, now) in enumerate(zip_longest(whole, newest[: len(whole)]), 1)
     ]
     more = len(rows) - (room - 1)
     listed = rows if more <= 0 else [*rows[: max(0, room - 2)], ((f"{more + 1} more", "dim"),)]
     return frame(title, [heading, *listed], size)
-
-
-def _position(number: int, share: float | None, now: float | None, length: int) -> Row:
-    return (
-        (f"{number:>8} ", "dim"),
-        (bar(share or 0.0, length), "accepted"),
-        (f" {percent(share):>7}", "strong"),
-        (f" {percent(now):>6}", "dim"),
-    )
 
 
 def _drafting(drafts: Drafting, size: Size) -> Rows:

@@ -76,7 +76,8 @@ class TextPanel:
     def moved(self, cursor: int, lines: int) -> int:
         """Not beyond the first or last line."""
         home = _line_of(self._flow.lines, cursor)
-        column = _column(self._flow.lines[home], cursor)
+        before = takewhile(lambda stretch: stretch[1] != cursor, self._flow.lines[home])
+        column = sum(cell_len(text) for text, _ in before)
         step = -1 if lines > 0 else 1
         for line in range(max(0, min(home + lines, len(self._flow.lines) - 1)), home, step):
             tags = [tag for _, tag in self._flow.lines[line] if tag != _PROMPT]
@@ -143,11 +144,6 @@ def _line_of(lines: Sequence[Line[int]], token: int) -> int:
         if any(tag == token and text.strip() for text, tag in lines[place]):
             return place
     return min(first, len(lines) - 1)
-
-
-def _column(line: Line[int], token: int) -> int:
-    before = takewhile(lambda stretch: stretch[1] != token, line)
-    return sum(cell_len(text) for text, _ in before)
 
 
 def _tag_at(line: Line[int], column: int) -> int | None:

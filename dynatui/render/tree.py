@@ -23,6 +23,16 @@ _ALONE: Mapping[Limit | None, str] = {
     LENGTH: "the text ends with this token: no guess could have become text",
     None: "the target decodes alone",
 }
+_GROWN: Mapping[Sign, str] = {
+    "prob.": "prob.: how likely the draft finds it.",
+    "chance": "chance: how likely the target keeps it.",
+    "path": "path: the same for its whole row.",
+}
+_SAMPLED: Mapping[Sign, str] = {
+    "x2": "x2: the token was sampled twice.",
+    "prob.": "prob.: the draft's probability of the token at this temperature.",
+    "kept": "kept: how likely the verifier keeps it, given this tree.",
+}
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
 """A panel that is at least as large as one of these sizes (columns, rows) shows several earlier trees beside others."""
@@ -80,33 +90,16 @@ def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
     arrow = ["→1: continues at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
-        expectation = [] if expected is None else [_expected(event, expected)]
+        outcome = f"This tree gave {len(event.accepted) + 1} tokens;"
+        expectation = [] if expected is None else [f"{outcome} {short(expected)} were expected."]
         shape = shape_sentence(scene.state, event)
-        return [*([f"{shape}."] if shape else []), *expectation, _figure_legend(signs), *arrow]
-    return [_grown(signs), *arrow]
+        return [*([f"{shape}."] if shape else []), *expectation, _meanings(signs, _SAMPLED), *arrow]
+    return [_meanings(signs, _GROWN), *arrow]
 
 
-def _grown(signs: frozenset[Sign]) -> str:
-    meanings: Mapping[Sign, str] = {
-        "prob.": "prob.: how likely the draft finds it.",
-        "chance": "chance: how likely the target keeps it.",
-        "path": "path: the same for its whole row.",
-    }
-    return " ".join(words for sign, words in meanings.items() if sign in signs)
-
-
-def _figure_legend(signs: frozenset[Sign]) -> str:
+def _meanings(signs: frozenset[Sign], meanings: Mapping[Sign, str]) -> str:
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
-    meanings: Mapping[Sign, str] = {
-        "x2": "x2: the token was sampled twice.",
-        "prob.": "prob.: the draft's probability of the token at this temperature.",
-        "kept": f"{named}: how likely the verifier keeps it, given this tree.",
-    }
-    return " ".join(words for sign, words in meanings.items() if sign in signs)
-
-
-def _expected(event: Round, predicted: float) -> str:
-    return f"This tree gave {len(event.accepted) + 1} tokens; {short(predicted)} were expected."
+    return " ".join(words.replace("kept", named, 1) for sign, words in meanings.items() if sign in signs)
 
 
 def _ending(scene: Scene, event: Round, width: int) -> Row:

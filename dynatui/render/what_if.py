@@ -115,14 +115,10 @@ def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> 
     low, high = scale
     level = round((cell.tokens - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
     sign, ink = _YIELDS[level]
-    spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{_plus(exact=cell.exact)}", ink))
+    spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{'' if cell.exact else '+'}", ink))
     if width == _CELL_RATED and cell.rate is not None:
         spans = (*spans, (f" {short(cell.rate, 0)}/s", "dim"))
     return (*fit(spans, width - 1), (right, edge))
-
-
-def _plus(*, exact: bool) -> str:
-    return "" if exact else "+"
 
 
 def _sentence(scene: Scene, estimate: WhatIf) -> str:

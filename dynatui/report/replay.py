@@ -29,7 +29,13 @@ def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
         title=f"{name} - dynatui",
-        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states, first))),
+        body=joined(
+            (
+                _head(name, states),
+                Markup(asset("replay.html")),
+                *(_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run),
+            )
+        ),
         data=replay_data(states, first),
         scripts=SCRIPTS,
     )
@@ -39,10 +45,6 @@ def _head(name: str, states: Sequence[RunState]) -> Markup:
     run = states[0].run if states else None
     pair = f": {run.target} with {run.draft}" if run else ""
     return element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
-
-
-def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
-    return [_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run]
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:

@@ -17,7 +17,7 @@ from decoder.methods import METHODS, root_is_drafted
 from dynatui.clean import clean, clean_line
 from dynatui.knobs import info, limit_name
 from dynatui.report.keys import KEYS, Key
-from dynatui.state.lane import Change, Curve, LaneState
+from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 Text: TypeAlias = int
@@ -140,8 +140,12 @@ def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
         trees=[_tree(state.with_origins(event), texts) for event in rounds],
         ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
         limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
-        curves={key: _line(curve) for key in _CURVES if (curve := getattr(lane.curves, key)).points},
-        turns=[Turn(mark.token, _turn_text(mark)) for mark in lane.marks],
+        curves={
+            key: Line(list(curve.ends), [round(value, 4) for value in curve.points])
+            for key in _CURVES
+            if (curve := getattr(lane.curves, key)).points
+        },
+        turns=[Turn(mark.token, f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}") for mark in lane.marks],
     )
 
 
@@ -154,14 +158,6 @@ def _tree(event: Round, texts: Texts) -> Tree:
         accepted=event.accepted,
         looked_up=[node for node, origin in enumerate(event.origins) if origin == "lookup"],
     )
-
-
-def _line(curve: Curve) -> Line:
-    return Line(list(curve.ends), [round(value, 4) for value in curve.points])
-
-
-def _turn_text(mark: Change) -> str:
-    return f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}"
 
 
 def _ms(seconds: float | None) -> float | None:

@@ -50,7 +50,12 @@ def watch(session: Session) -> int:
     with exporting(session.metrics_port) as exporter:
         recorder = Recorder(session.record) if session.record else None
         source = EngineSource(session, load_with_times(session), recorder, exporter)
-        return _show(source, session.view, lambda: _command(source))
+
+        def command() -> str:
+            present = replace(source.session, config=source.config)
+            return command_line(present, files=dict(present.files), always=present.set_for_good)
+
+        return _show(source, session.view, command)
 
 
 def replay(runs: Runs, view: View) -> int:
@@ -164,8 +169,3 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
         sys.stderr.flush()
         os._exit(code)
     return code
-
-
-def _command(source: EngineSource) -> str:
-    session = replace(source.session, config=source.config)
-    return command_line(session, files=dict(session.files), always=session.set_for_good)

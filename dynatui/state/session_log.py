@@ -154,7 +154,9 @@ class SessionLog:
                 return self
 
     def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
-        setting = self.setting or Setting(self.watched, _rounded(in_force))
+        setting = self.setting or Setting(
+            self.watched, tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in in_force.items()))
+        )
         if event.round < self.counted:
             return replace(self, setting=setting)
         before = self.tried.get(setting, Tried())
@@ -189,7 +191,3 @@ def opening_of(prompt: AnyPrompt) -> str:
     whole = as_prompt(prompt)
     category = f"[{whole.category}] " if whole.category else ""
     return clean_line(" ".join(f"{category}{whole.text[: 4 * OPENING]}".split()))[:OPENING]
-
-
-def _rounded(knobs: Mapping[KnobName, float]) -> tuple[tuple[KnobName, float], ...]:
-    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in knobs.items()))

@@ -110,7 +110,10 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
             part
             for title, lines, width in matching
             if lines
-            for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
+            for part in (
+                Text.assemble("\n", (title, _HEADING)),
+                hanging(lines, width, "right" if width == _KEYS else "left"),
+            )
         ),
     )
 
@@ -149,10 +152,6 @@ def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMeth
     for first, second in lines:
         table.add_row(first, second)
     return table
-
-
-def _heading(title: str) -> Text:
-    return Text.assemble("\n", (title, _HEADING))
 
 
 def _meaning(figure: Figure) -> Text:

@@ -90,6 +90,10 @@ class Cells:
     cells: list[Cell] | None
     """Character and ink of each cell; None if any character of the row is not one cell wide."""
 
+    @property
+    def is_blank(self) -> bool:
+        return self.cells is not None and all(sign == " " for sign, _ in self.cells)
+
 
 NOTHING = Cells((), None)
 
@@ -134,7 +138,7 @@ class Frame:
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
     """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
     for rows in range(1, len(after)):
-        same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
+        same = sum(old.row == new.row and not new.is_blank for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:
             return rows
     return 0
@@ -159,7 +163,3 @@ def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
         end = place + 1
     if end >= 0:
         yield start, merged(new[start:end])
-
-
-def _is_blank(row: Cells) -> bool:
-    return row.cells is not None and all(sign == " " for sign, _ in row.cells)
