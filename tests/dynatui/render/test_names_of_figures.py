@@ -50,11 +50,9 @@ PAINTERS: tuple[DrawPanel, ...] = (
 )
 WIDTHS = (40, 60, 76, 120, 200)
 UNNAMED = re.compile(r"(?i)(?<!depth )acceptance(?! rate| length)|(?<!depth )acc\.(?! rate)")
-"""Finds acceptance without its kind (depth acceptance, acceptance rate, acceptance length), which is ambiguous."""
 
 
 def drawn() -> Iterator[str]:
-    """Texts of every panel of every scene in many sizes, and the printed figures and labels."""
     for painter in PAINTERS:
         for scene in extreme_scenes().values():
             yield from (" ".join(lines(painter(scene, width, height))) for width in WIDTHS for height in (1, 8, 40))

@@ -25,17 +25,14 @@ from tests.dynatui.scripted_runs import lines, run, running, state_of, story, te
 
 
 def curve_of(values: Sequence[float]) -> Curve:
-    """A curve of these values with one token per round."""
     return Curve(SharedList(values), SharedList(range(1, len(values) + 1)))
 
 
 def rising(count: int) -> Curve:
-    """A curve that rises linearly from 0 to 1, with one token per round."""
     return curve_of([number / (count - 1) for number in range(count)])
 
 
 def flat(value: float, count: int = 40) -> Curve:
-    """A constant curve."""
     return curve_of([value] * count)
 
 

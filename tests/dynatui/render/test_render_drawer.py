@@ -50,20 +50,17 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def raced(*turns: tuple[KnobName, float], watched: str = "dynatree") -> RunState:
-    """State of a race of all methods, after the user turned knobs of the watched method."""
     begins = structs.replace(run(), methods=METHODS)
     told = [Knob(method=watched, round=1, name=name, old=0, new=value, source="user") for name, value in turns]
     return structs.replace(state_of([begins, tree_round(0), *told]), chosen=watched)
 
 
 def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
-    """The row of a knob in a drawer with room for all knobs."""
     page = lines(drawer.drawer(Scene(state, slider="tau_h"), width, 20))
     return page[1 + drawer.listed_knobs(state).index(name)]
 
 
 def within(name: KnobName, row: str, x: int) -> float:
-    """Largest difference between the values of a click at `x` and of the mark there: half a step plus half a cell."""
     track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
     span = {"n_max": 1023.0, "d0": 6.0, "sharpness": 3.5}.get(name, 1.0 if info(name).step < 1 else 31.0)
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
@@ -262,7 +259,6 @@ def test_what_a_turn_has_brought_takes_the_place_of_history_or_rows_of_its_own()
 
 
 def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:
-    """State after the user turned D0 and history then moved it."""
     told = [Knob(method="dynatree", round=1, name="d0", old=old, new=set_to, source="user")]
     for new in news:
         told.append(structs.replace(told[-1], round=2, old=told[-1].new, new=new, source="history"))

@@ -32,26 +32,22 @@ def drawn(*more: Event, first: Round | None = None) -> RunState:
 
 
 def label_of(piece: str, state: RunState, width: int = 80) -> list[str]:
-    """Words of the label beside a token in the tree panel."""
     page = "\n".join(lines(tree(Scene(state), width, 16)))
     found = re.search(rf"[●○] {piece} +([x\d%< ]*%)", page)
     return found[1].split() if found else []
 
 
 def ink_of(piece: str, event: Round) -> str:
-    """Ink of a node's acceptance probability, the last figure of its label."""
     spans = [span for row in tree(Scene(drawn(first=event)), 80, 16) for span in row]
     place = next(place for place, (text, _) in enumerate(spans) if text.split()[1:] == [piece])
     return next(ink for text, ink in spans[place + 3 :] if "%" in text)
 
 
 def bars(state: RunState) -> list[int]:
-    """Number of full cells of each bar, from the top."""
     return [row.count("█") for row in lines(tree(Scene(state), 80, 16))[2:4]]
 
 
 def told(state: RunState, cursor: int) -> dict[str, str]:
-    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), 240, 12))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
 

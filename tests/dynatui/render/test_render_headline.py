@@ -18,7 +18,6 @@ def text_of(row: Row) -> str:
 
 
 def measured(speedup: float, *, same: bool = True) -> RunState:
-    """State of a finished run with this measured speedup."""
     took_s = 3 * 0.02 / speedup
     trees = [structs.replace(tree_round(number), t=took_s * (number + 1)) for number in range(WARM_UP_TOKENS)]
     plain = [plain_round("ar", number) for number in range(3 * WARM_UP_TOKENS)]

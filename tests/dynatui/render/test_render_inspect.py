@@ -15,7 +15,6 @@ from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_
 
 
 def told(state: RunState, cursor: int, size: tuple[int, int] = (76, 9)) -> dict[str, str]:
-    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), *size))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
 

@@ -14,14 +14,12 @@ from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, state_
 
 
 def moved(number: int, name: str, old: float, new: float, source: str = "history") -> Event:
-    """The event of a knob that changes before a round."""
     return structs.replace(
         Knob(method="dynatree", round=number, name="d0", old=old, new=new, source="user"), name=name, source=source
     )
 
 
 def told(*moves: Event) -> list[str]:
-    """Lines of the log in a wide panel, after three rounds and some changes of knobs."""
     state = state_of([run(), *(tree_round(number) for number in range(3)), *moves])
     return [row[2:-2].rstrip() for row in lines(log(Scene(state), 120, 12))[1:-1] if row[2:-2].strip()]
 

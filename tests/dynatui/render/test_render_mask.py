@@ -17,7 +17,6 @@ from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, 
 
 
 def chain(nodes: int) -> Round:
-    """A round whose tree is a single path, of which no node is accepted."""
     return structs.replace(
         tree_round(0),
         tokens=list(range(nodes)),

@@ -168,7 +168,6 @@ def test_lines_of_the_help_page_that_do_not_fit_hang_under_their_own_beginning()
 
 
 def printed(page: RenderableType, width: int) -> str:
-    """Text of a page on a terminal of this width."""
     console = Console(width=width, file=StringIO(), color_system=None)
     console.print(page)
     return console.file.getvalue() if isinstance(console.file, StringIO) else ""

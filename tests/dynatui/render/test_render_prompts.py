@@ -32,7 +32,6 @@ FIGURES = Figures(
 
 
 def table(count: int, current: int = 1, changed: Mapping[str, Any] | None = None) -> Scene:
-    """A scene with results of several prompts; `changed` has figures of the second prompt that differ."""
     results = {
         number: Result(f"Prompt number {number}", "dynatree", FIGURES, done=True) for number in range(1, count + 1)
     }

@@ -37,7 +37,6 @@ def drawn(*more: Event, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunSta
 
 
 def burst(number: int, token: int = 50) -> Round:
-    """A round of hf with two tokens that differ from those of ar."""
     plain = structs.replace(plain_round("hf", number), draft_forwards=None, position=2 * number)
     return structs.replace(plain, committed=[token, token])
 
@@ -48,7 +47,6 @@ def with_hf(watched: str = "hf") -> RunState:
 
 
 def told(state: RunState, cursor: int, size: tuple[int, int] = (90, 10)) -> dict[str, str]:
-    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), *size))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
 

@@ -26,7 +26,6 @@ from tests.dynatui.scripted_runs import (
 
 
 def drawn(rounds: int, *more: Event, surprise: float = 0.0) -> RunState:
-    """State after rounds of three tokens; `surprise` is each round's surprise beyond its expectation, in nats."""
     told = [drawn_round(number, generator=surprise) for number in range(rounds)]
     return state_of([delayed_run(), *told, *more])
 

@@ -20,7 +20,6 @@ from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_
 
 
 def long_run(rounds: int = 60) -> RunState:
-    """State of a run in rounds of three tokens; every tenth round ends a line."""
     told = (
         structs.replace(tree_round(n), text=f" at{n} b{n}" + ("\n" if n % 10 == 9 else f" c{n}")) for n in range(rounds)
     )
@@ -36,7 +35,6 @@ def long_run(rounds: int = 60) -> RunState:
 
 
 def chosen(rows: Rows) -> list[str]:
-    """Texts that are drawn as being under the cursor."""
     return [text for row in rows for text, ink in row if ink == "caret"]
 
 
@@ -253,7 +251,6 @@ def test_any_scene_fits_any_size_whatever_was_drawn_before(looks: list[tuple[Sce
 
 
 def token(probability: float | None = None, spent_s: float = 0.01, number: int = 0) -> Token:
-    """A token; accepted with this probability, or a bonus token without one."""
     return Token("x", "bonus" if probability is None else "accepted", number, 1, 1, probability, spent_s)
 
 

@@ -14,7 +14,6 @@ from tests.dynatui.scripted_runs import lines, running, text_of
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
-    """A scene that shows round `number` of `rounds`."""
     return replace(running(), place=Place(number, rounds, 3.21, live=live))
 
 

@@ -90,7 +90,6 @@ def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_i
 
 
 def _alone(limited_by: Limit | None, draft_forwards: int = 0) -> list[str]:
-    """Lines of the panel for a round whose tree has only a root."""
     event = structs.replace(
         plain_round("dynatree", 6), knobs=tree_round(0).knobs, draft_forwards=draft_forwards, limited_by=limited_by
     )
@@ -233,7 +232,6 @@ def test_the_mask_is_drawn_instead_where_it_is_asked_for() -> None:
 
 
 def _chain(probability: float, tokens: tuple[int, ...] = (11, 12, 13, 14)) -> Round:
-    """A round whose tree is a single path of equally probable tokens, of which none is accepted."""
     count = len(tokens)
     return structs.replace(
         tree_round(0),
@@ -248,7 +246,6 @@ def _chain(probability: float, tokens: tuple[int, ...] = (11, 12, 13, 14)) -> Ro
 
 
 def _told(event: Round, prompt: tuple[int, ...], size: tuple[int, int] = (46, 9)) -> str:
-    """Text of the panel for a round that follows a prompt and the tokens 3 and 2."""
     first = structs.replace(tree_round(0), committed=[3, 2])
     begun = structs.replace(run(), prompt_tokens=list(prompt))
     return "\n".join(lines(tree(Scene(state_of([begun, first, structs.replace(event, round=1)])), *size)))

@@ -35,18 +35,15 @@ from tests.dynatui.scripted_runs import (
 
 SMALLEST = (46, 25)
 SIDE_BY_SIDE = 106
-"""Minimum width in cells at which three earlier trees are drawn in columns."""
 EARLIER = [tree_round(number) for number in (5, 4, 3)]
 HEADING = re.compile(r"── round (\d+)\b")
 
 
 def headed(rows: Rows) -> list[int]:
-    """Numbers of the earlier rounds that have a heading, in the order of rows."""
     return [int(number) for line in lines(rows) for number in HEADING.findall(line)]
 
 
 def numbered(events: Sequence[Round]) -> list[Round]:
-    """The same trees in consecutive rounds, with token ids so large that no path repeats the text."""
     return [
         structs.replace(event, round=number, tokens=[1000 + token for token in event.tokens])
         for number, event in enumerate(events)
@@ -199,7 +196,6 @@ def test_a_heading_tells_the_round_where_there_is_no_room_for_more() -> None:
 
 
 def sections(rows: Sequence[str], width: int) -> list[tuple[int, list[str]]]:
-    """Round number and rows of each earlier tree; the heading stands in place of the root."""
     starts = [found.start() for found in HEADING.finditer(rows[0])] if rows else []
     if width >= SIDE_BY_SIDE:
         cells = (width - 4) // 3

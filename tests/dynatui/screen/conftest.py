@@ -8,9 +8,7 @@ import pytest
 from textual import app, pilot
 
 MOMENT_S = 0.009
-"""Longer than Textual's delay before it lays out a changed screen."""
 STEPS = 1000
-"""Most steps of the event loop to wait for, in case it never becomes idle."""
 
 
 async def until_idle(*_given: float) -> None:

@@ -48,7 +48,6 @@ async def test_what_is_recorded_already_is_not_recorded_again() -> None:
 
 
 async def exported(app: DynaApp, pilot: Pilot[None]) -> None:
-    """Presses the export key, and waits until the files are written."""
     await pilot.press("x")
     app.aside.wait(30)
     await pilot.pause()

@@ -378,7 +378,6 @@ async def test_every_panel_counts_rounds_from_one() -> None:
 
 
 def told_rounds(page: str) -> set[str]:
-    """Rounds named in panels, without the earlier trees."""
     return set(re.findall(r"(?<!── )round (\d+)", page))
 
 
@@ -405,7 +404,6 @@ async def test_inspecting_shows_the_same_figures_as_scrubbing_to_that_round() ->
 
 
 def recorded() -> DynaApp:
-    """The app on a recording of six rounds that does not play by itself."""
     return DynaApp(TraceSource(runs_of(story()), speed=1.0), ticking=False, clock=lambda: 0.0)
 
 

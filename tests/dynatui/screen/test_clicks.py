@@ -12,7 +12,6 @@ ROOMY = (180, 56)
 
 
 def place_of(app: DynaApp, words: str, within: str) -> tuple[int, int]:
-    """Screen cell of the second character of `words` in a panel."""
     region = app.query_one(f"#{within}").region
     rows = screen_text(app).splitlines()
     for y in range(region.y, region.bottom):
@@ -56,7 +55,6 @@ TITLED: dict[str, PanelName] = {
     "depth": "curves",
     "side": "work",
 }
-"""By widget: the panel that a click on its title chooses."""
 
 
 async def test_a_click_on_a_title_chooses_its_panel() -> None:

@@ -29,7 +29,6 @@ Compare = Callable[..., bool]
 
 
 def watching(events: list[Event], method: str) -> list[Event]:
-    """The recording with this method listed first."""
     return [
         structs.replace(event, methods={method: event.methods[method], **event.methods})
         if isinstance(event, Run)
@@ -265,13 +264,11 @@ async def test_every_key_does_what_its_line_says() -> None:
 
 
 def long_run(method: str, parameters: dict[str, Any], rounds: int, most: int) -> list[Event]:
-    """A run of `rounds` rounds of three tokens each, under a length limit."""
     begun = structs.replace(run((method,)), methods={method: parameters}, max_new_tokens=most)
     return [begun, *(structs.replace(tree_round(number), method=method, knobs=None) for number in range(rounds))]
 
 
 def axes(app: CompareApp, letter: str) -> tuple[list[str], list[str]]:
-    """Labels at the right of a side's chart, and below it."""
     canvas = app.query_one(f"#{letter}-curves", Canvas)
     rows = [canvas.render_line(y).text for y in range(canvas.size.height)]
     return [row[-7:-1].strip() for row in rows[1:-2]], re.findall(r"\d+", rows[-2])

@@ -9,7 +9,6 @@ from tests.dynatui.scripted_runs import run
 from tests.dynatui.turned_runs import rounds, turned
 
 WITHIN = 12
-"""Number of rounds after each turn."""
 OFF = turned("history", 0, 1, 0)
 
 

@@ -13,12 +13,10 @@ from tests.dynatui.screen.shown_app import shown
 from tests.dynatui.scripted_runs import ScriptedSource
 
 IN_FORCE: dict[KnobName, float] = {"tau_h": 0.8, "tau_l": 0.4, "d0": 6.0}
-"""Knob values in the middle of the story."""
 
 
 @asynccontextmanager
 async def drawer(slider: KnobName = "tau_h") -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The app with the drawer open and a slider selected."""
     async with shown() as (app, source, pilot):
         await pilot.press("d", *["down"] * list(IN_FORCE).index(slider))
         assert app.scene.slider == slider
@@ -51,7 +49,6 @@ async def test_large_steps_of_a_recording_are_none() -> None:
 
 
 TYPED = {".5": 0.5, "0.55": 0.55, "1": 1.0, "0.512345678": 0.512, "9": 1.0, "0": 0.41, "0..6": 0.6, "0.6.5": 0.65}
-"""By keys: the value of tau_h, of which the next always differs."""
 
 
 async def test_a_typed_value_becomes_the_slider_s_or_the_nearest_that_it_can_have() -> None:

@@ -19,7 +19,6 @@ from tests.dynatui.scripted_runs import HOSTILE, run
 
 
 async def found(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
-    """Lines of the palette for a search text."""
     await pilot.press("ctrl+p")
     await pilot.pause()
     app.screen.query_one(Input).value = words
@@ -45,7 +44,6 @@ FIRST = {
     "exit": ("quit   q ctrl+c",),
     "whatif": ("panel: whatif   6",),
 }
-"""By search text: commands that must be among the first three."""
 
 
 async def test_the_palette_finds_a_command_by_the_word_that_one_would_type() -> None:

@@ -25,13 +25,11 @@ TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
 
 
 def tale(texts: list[str], prompt: str = "Once upon") -> list[Event]:
-    """A run of one method whose rounds have these texts."""
     return [run(("dynatree",), prompt), *(tree_round(number, text) for number, text in enumerate(texts))]
 
 
 @asynccontextmanager
 async def replayed(*tales: list[Event]) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
-    """The app on recordings, at the start of the first."""
     source = TraceSource(tales)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=(120, 40)) as pilot:

@@ -20,7 +20,6 @@ PROMPTS = ("Once upon", "A ship sailed", f"The moon{HOSTILE} rose", "Rain fell",
 
 @asynccontextmanager
 async def listing(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The prompts panel in the middle of the first of five prompts; the run is recorded."""
     async with shown([Prompt(1, 5), *MIDWAY[1:]], size) as (app, source, pilot):
         source.steering.session = Session(PROMPTS)
         source.steering.record(Path("run.jsonl"))

@@ -16,13 +16,11 @@ ALL = ("dynatree", "ar", "linear", "hf")
 
 
 def racing(methods: Sequence[str] = ("dynatree", "ar"), rounds: int = 3) -> list[Record]:
-    """A sampled run in which dynatree leads, with three tokens per round."""
     told = [event for number in range(rounds) for event in (sampled_round(number), plain_round("ar", number))]
     return [Prompt(1, 2), sampled_run(methods), *told]
 
 
 def warm(source: ScriptedSource) -> None:
-    """Sets the engine's configuration to the run's temperature and top-p."""
     source.steering.config = RunConfig(temperature=0.6, top_p=0.9)
 
 

@@ -20,8 +20,6 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
 class ScriptedServer:
-    """A source whose events a test releases."""
-
     def __init__(self, events: Sequence[Event] = (), *, live: bool = True) -> None:
         self.paused, self.recording, self.live = False, False, live
         self.upcoming = list(events)

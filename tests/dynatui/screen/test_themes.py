@@ -11,7 +11,6 @@ from tests.dynatui.screen.shown_app import shown
 
 
 def ground(app: DynaApp) -> Color:
-    """Background colour of the first panel on the main screen."""
     return app.screen_stack[0].query_one("#status", Canvas).background_colors[0]
 
 

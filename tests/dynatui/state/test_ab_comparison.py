@@ -22,7 +22,6 @@ WATCHED = "dynatree"
 
 
 def _autocorrelated(generator: np.random.Generator, count: int, memory: float, mean: float) -> NDArray[np.float64]:
-    """An AR(1) series of variance 1."""
     series = np.empty(count)
     value = generator.normal()
     for index in range(count):
