@@ -14,6 +14,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.render.tree import tree
 from dynatui.state.run_state import RunState
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     HOSTILE,
     delayed_run,
@@ -143,16 +144,6 @@ def test_signs_that_are_not_there_are_not_explained() -> None:
     assert ["kept, colour: how" in narrow, "kept, bar, colour:" in wide] == [True, True]
 
 
-def test_the_tree_says_its_shape_what_was_expected_and_what_the_columns_mean() -> None:
-    page = lines(tree(Scene(drawn()), 80, 18))
-    whole = " ".join(" ".join(page).replace("│", "").split())
-    assert "4 drawn as (2, 1, 2), 2 accepted" in page[0]
-    assert "(2, 1, 2): a path of 1 draw, then 2 paths of 2 draws from its end." in whole
-    assert "This tree gave 3 tokens; 2.50 were expected." in whole
-    assert "how likely the verifier keeps it, given this tree." in whole
-    assert "(2, 1, 2), 2 of 4 kept" in lines(tree(Scene(drawn()), 46, 10))[0]
-
-
 def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
     chose = Knob(method="delayed", round=0, name="drafting", old=2, new=3, source="user")
     state = state_of([delayed_run(), chose, structs.replace(drawn_round(0), shape=(4, 0, 3))])
@@ -218,3 +209,13 @@ def test_greedy_and_coupled_trees_are_as_before() -> None:
         page = " ".join(lines(tree(Scene(state_of([begins, event, plain_round("ar", 0)])), 92, 16)))
         assert "kept" not in page
         assert "drawn twice" not in page
+
+
+test_golden = golden(
+    {
+        "the tree says its shape what was expected and what the columns mean": lambda: (
+            tree(Scene(drawn()), 80, 18),
+            tree(Scene(drawn()), 46, 10),
+        ),
+    }
+)

@@ -10,6 +10,7 @@ from decoder.events import Knob
 from dynatui.render.scene import Scene
 from dynatui.render.timeline import hit, timeline
 from dynatui.state.timeline import Place
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, running, text_of
 
 
@@ -38,11 +39,6 @@ def test_in_a_narrow_terminal_the_words_get_shorter(width: int, words: str) -> N
     line = lines(timeline(placed(42, 118), width, 1))[0]
     assert words in line
     assert "●" in line
-
-
-def test_before_the_first_round_there_is_none_to_name() -> None:
-    assert "before the first round" in lines(timeline(placed(0, 118), 120, 1))[0]
-    assert "0 of" not in lines(timeline(placed(0, 118), 120, 1))[0]
 
 
 def test_turns_of_knobs_are_marked() -> None:
@@ -76,3 +72,10 @@ def test_the_ends_are_the_first_and_the_last_round_and_beside_it_is_nothing() ->
 def test_the_line_does_not_move_while_the_numbers_grow() -> None:
     ends = {text_of(timeline(placed(n, n, live=True), 100, 1)[0]).index("▶") for n in (1, 99, 100, 9999)}
     assert len(ends) == 1
+
+
+test_golden = golden(
+    {
+        "before the first round there is none to name": lambda: timeline(placed(0, 118), 120, 1),
+    }
+)

@@ -32,7 +32,6 @@ from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn: tuple[str, float]) -> None:
     async with shown() as (app, source, pilot):
         await pilot.press(key)
-        await pilot.pause()
         assert source.turns == [turn]
         assert "→" in screen_text(app)
 
@@ -55,7 +54,6 @@ async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
 async def test_without_such_a_knob_there_is_nothing_to_hold() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("H")
-        await pilot.pause()
         assert source.turns == []
         assert "the history rule has not moved back any value that you set" in screen_text(app)
 
@@ -65,7 +63,6 @@ async def test_every_panel_shows_the_method_that_is_watched() -> None:
         named = set(re.findall("(?:Text by|Knobs of) \\w+", screen_text(app)))
         assert named == {"Text by dynatree", "Knobs of dynatree"}
         await pilot.press("w")
-        await pilot.pause()
         assert source.steering.watched == "ar"
         told = screen_text(app)
         assert "Text by ar" in told
@@ -148,14 +145,12 @@ async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
         assert "unseen" not in screen_text(app)
         assert app.viewpoint.work.rounds("dynatree") == 7
         await pilot.press("space")
-        await pilot.pause()
         assert "unseen" in screen_text(app)
 
 
 async def test_pause_holds_the_source_and_goes_on() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("P")
-        await pilot.pause()
         assert source.paused
         assert "PAUSED" in screen_text(app)
         await pilot.press("P")
@@ -171,7 +166,6 @@ async def test_next_restart_and_previous_move_among_the_prompts() -> None:
 async def test_speed_halves_and_doubles() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("<", "<", ">")
-        await pilot.pause()
         assert source.speed == 0.5
         assert "speed 1/2x" in screen_text(app)
 
@@ -190,7 +184,6 @@ async def test_help_names_every_key_and_closes_again() -> None:
 async def test_the_app_can_be_left_from_everywhere(keys: tuple[str, ...]) -> None:
     async with shown() as (app, source, pilot):
         await pilot.press(*keys)
-        await pilot.pause()
         assert source.stopped
         assert app.return_code == 0
 
@@ -216,7 +209,6 @@ async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:
         assert "no space on the device" in screen_text(app)
         assert "R tries again" in screen_text(app)
         await pilot.press("q")
-        await pilot.pause()
         assert app.return_code == 3
 
 
@@ -280,7 +272,6 @@ async def test_a_large_terminal_explains_itself() -> None:
 async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[str]) -> None:
     async with shown(size=TABBED) as (app, _, pilot):
         await pilot.press(key)
-        await pilot.pause()
         assert visible(app) == {"status", "cards", "tabs", "knobs", "footer"} | panels
         assert app.scene.panel == PANELS[int(key) - 1]
 
@@ -289,7 +280,6 @@ async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[st
 async def test_no_size_breaks_the_screen_or_leaves_it_blank(size: tuple[int, int]) -> None:
     async with shown(size=size) as (app, _, pilot):
         await pilot.press("2", "3", "4", "1")
-        await pilot.pause()
         assert size == (1, 1) or screen_text(app).strip()
 
 
@@ -297,7 +287,6 @@ async def test_the_screen_follows_a_resize() -> None:
     async with shown() as (app, _, pilot):
         for size in (TABBED, SMALL, (200, 60), FULL):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             rows = screen_text(app).split("\n")
             assert (len(rows[0]), len(rows)) == size
             assert "18 in 6" in rows[0] or "18 tokens in 6 passes" in rows[0]

@@ -27,7 +27,6 @@ from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, text_o
 async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("i")
-        await pilot.pause()
         assert "inspect" in visible(app)
         assert app.scene.inspected is not None
         assert app.scene.inspected.round == 5
@@ -37,7 +36,6 @@ async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:
 async def test_the_tree_shows_the_round_of_the_inspected_token() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("i", "home")
-        await pilot.pause()
         assert app.scene.cursor == 0
         assert "round 1" in screen_text(app)
 
@@ -71,7 +69,6 @@ async def test_escape_goes_back_to_what_happens_now() -> None:
         app.tick()
         assert "unseen" not in screen_text(app)
         await pilot.press("escape")
-        await pilot.pause()
         assert "unseen" in screen_text(app)
         assert app.scene.mode == "watch"
 
@@ -79,7 +76,6 @@ async def test_escape_goes_back_to_what_happens_now() -> None:
 async def test_scrubbing_shows_every_panel_as_it_was() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("left", "left")
-        await pilot.pause()
         assert app.scene.place.round == 4
         assert app.scene.state.rounds == 4
         assert "round 4" in screen_text(app)
@@ -99,7 +95,6 @@ async def test_a_frozen_run_stays_when_the_next_prompt_begins() -> None:
         await pilot.pause()
         assert "Once upon" in screen_text(app)
         await pilot.press("space")
-        await pilot.pause()
         assert "Another tale" in screen_text(app)
 
 
@@ -140,21 +135,18 @@ async def test_a_prompt_is_edited_in_place() -> None:
         await pilot.press("E")
         assert isinstance(app.screen, EditScreen)
         await pilot.press("!", "ctrl+r")
-        await pilot.pause()
         assert source.steering.edited == ["Once upon!"]
 
 
 async def test_an_edit_can_be_left_and_an_unchanged_one_is_none() -> None:
     async with shown() as (_, source, pilot):
         await pilot.press("E", "x", "escape", "E", "ctrl+r")
-        await pilot.pause()
         assert source.steering.edited == []
 
 
 async def test_the_drawer_turns_any_knob_by_key_and_by_value() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("d")
-        await pilot.pause()
         assert {"drawer", "acceptance", "depth"} <= visible(app)
         await pilot.press("left", "0", ".", "7", "enter")
         assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
@@ -173,10 +165,8 @@ async def test_undo_takes_back_the_last_turn() -> None:
 async def test_a_panel_can_have_the_screen_for_itself() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("2", "e")
-        await pilot.pause()
         assert visible(app) == {"status", "tree", "footer"}
         await pilot.press("escape")
-        await pilot.pause()
         assert "text" in visible(app)
 
 
@@ -193,7 +183,6 @@ async def test_the_first_difference_from_ar_is_found() -> None:
     events.append(structs.replace(plain_round("ar", 2), committed=[7]))
     async with shown(events) as (app, _, pilot):
         await pilot.press("f")
-        await pilot.pause()
         assert app.scene.mode == "inspect"
         assert app.scene.cursor == 2
 
@@ -210,7 +199,6 @@ async def test_results_of_prompts_are_kept() -> None:
         source.records += [Prompt(2, 2), run(prompt="Another"), tree_round(0)]
         app.tick()
         await pilot.press("7")
-        await pilot.pause()
         assert app.scene.results[1].done
         assert "Once upon" in screen_text(app)
 
@@ -219,7 +207,6 @@ async def test_a_click_on_the_time_line_goes_there() -> None:
     async with shown() as (app, _, pilot):
         row = app.query_one("#timeline").region
         await pilot.click(offset=(row.x + 6, row.y))
-        await pilot.pause()
         assert not app.scene.place.live
         assert app.scene.place.round < 6
 
@@ -228,7 +215,6 @@ async def test_a_click_on_a_token_inspects_it() -> None:
     async with shown() as (app, _, pilot):
         row = app.query_one("#text").region
         await pilot.click(offset=(row.x + 13, row.y + 1))
-        await pilot.pause()
         assert app.scene.mode == "inspect"
 
 
@@ -246,9 +232,7 @@ async def test_the_palette_finds_commands_by_name() -> None:
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {"freeze", "τh: down", "panel: work", "quit"} <= titles
         await pilot.press("ctrl+p")
-        await pilot.pause()
         await pilot.press(*"mask", "enter")
-        await pilot.pause()
         assert app.scene.mask
 
 
@@ -256,7 +240,6 @@ async def test_the_command_line_is_shown_and_copied() -> None:
     async with shown() as (app, _, pilot):
         app.command_line = lambda: "dynatui --tau-h 0.8"
         await pilot.press("y")
-        await pilot.pause()
         assert isinstance(app.screen, TextPage)
         assert app.clipboard == "dynatui --tau-h 0.8"
 
@@ -264,9 +247,7 @@ async def test_the_command_line_is_shown_and_copied() -> None:
 async def test_heat_mask_symbols_and_theme_change() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("o", "t", "v", "T")
-        await pilot.pause()
         await pilot.press("down", "enter")
-        await pilot.pause()
         assert (app.scene.heat, app.scene.mask, app.scene.symbols) == ("probability", True, "block")
         assert app.theme != "dynatui"
 
@@ -335,7 +316,6 @@ async def test_a_palette_that_is_closed_while_it_opens_ends_in_nothing() -> None
         await pilot.pause()
         assert app.is_running
         await pilot.press("escape")
-        await pilot.pause()
         assert not isinstance(app.screen, Palette)
 
 
@@ -365,7 +345,6 @@ async def test_a_palette_is_opened_again_before_the_last_one_is_gone() -> None:
         await pilot.pause()
         assert isinstance(app.screen, Palette)
         await pilot.press("escape")
-        await pilot.pause()
         assert len(app.screen_stack) == 1
 
 
@@ -466,7 +445,6 @@ async def test_from_110_columns_and_34_rows_on_the_text_keeps_six_rows(
         await pilot.press(*keys)
         for size in (*itertools.product((110, 160), heights), (159, 34), (200, 34)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             assert app.size == size
             assert app.query_one("#text", Canvas).size.height - 2 >= 6, size
 
@@ -479,7 +457,6 @@ async def test_free_rows_of_an_expanded_tree_show_the_trees_before_it_newest_fir
 
     async with shown(story()[:-3], size=size) as (app, _, pilot):
         await pilot.press("2", "e")
-        await pilot.pause()
         assert numbers(app) == [5, 4, 3, 2, 1][: len(numbers(app))]
         assert len(numbers(app)) >= 3
         await pilot.press("left")

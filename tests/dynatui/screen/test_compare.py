@@ -152,20 +152,7 @@ def states() -> tuple[RunState, RunState]:
 
 def test_the_table_has_both_figures_and_their_ratio(states: tuple[RunState, RunState]) -> None:
     _, head, a, b, ratio, verdict, _ = lines(versus.table(states, (110, 7)))
-    assert head.split()[1:-1] == [
-        "whole",
-        "run",
-        "tokens/s",
-        "L-bar",
-        "acc.",
-        "rate",
-        "ms/round",
-        "tokens",
-        "rounds",
-        "distinct",
-        "x",
-        "plain",
-    ]
+    assert " ".join(head.split()[1:-1]) == "whole run tokens/s L-bar acc. rate ms/round tokens rounds distinct x plain"
     assert a.split()[1:9] == ["A", "dynatree", "150", "3.00", "40%", "20.00", "18", "6"]
     assert b.split()[1:9] == ["B", "dynatree", "75.0", "3.00", "40%", "40.00", "9", "3"]
     assert ratio.split()[1:10] == ["B", "/", "A", "0.50", "1.00", "1.00", "2.00", "0.50", "0.50"]
@@ -315,7 +302,6 @@ async def test_it_survives_any_size() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         for size in ((1, 1), (10, 3), (40, 10), (300, 80), (80, 24), (59, 200)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             app.tick()
 
 
@@ -324,7 +310,6 @@ async def test_the_layout_is_that_of_the_new_size_at_once() -> None:
     async with app.run_test(size=(200, 60)) as pilot:
         for size, classes in (((60, 14), {"flat"}), ((200, 60), {"wide"})):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             assert app.screen.classes & {"wide", "flat"} == classes
 
 

@@ -43,7 +43,6 @@ def turn(number: int, old: float) -> Knob:
 
 async def find(pilot: Pilot[None], words: str) -> None:
     await pilot.press("/", *words, "enter")
-    await pilot.pause()
 
 
 def cursor_text(app: DynaApp) -> str:
@@ -132,7 +131,6 @@ async def test_in_a_recording_the_search_comes_to_its_other_runs_and_back() -> N
         for _ in range(4):
             found.append((app.scene.state.prompt_text, app.scene.inspected.round if app.scene.inspected else None))
             await pilot.press("n")
-            await pilot.pause()
         assert found == [("Once upon", 0), ("Once upon", 3), ("Other", 1), ("Once upon", 0)]
         await pilot.press("N")
         await find(pilot, "nowhere")
@@ -165,16 +163,13 @@ async def test_in_the_log_they_move_its_lines() -> None:
     events = [run(), *(event for number in range(3) for event in (tree_round(number), turns[number]))]
     async with shown([Prompt(1, 1), *events], TABBED) as (app, _, pilot):
         await pilot.press("8")
-        await pilot.pause()
         assert "D0 3 → 2" in screen_text(app)
         await pilot.press("k")
-        await pilot.pause()
         assert "1 more below" in screen_text(app)
         assert "D0 3 → 2" not in screen_text(app)
         await pilot.press("g", "k")
         assert app.scene.log_end > 1
         await pilot.press("G")
-        await pilot.pause()
         assert "more below" not in screen_text(app)
 
 
@@ -206,12 +201,10 @@ async def test_in_the_drawer_they_choose_a_slider() -> None:
 async def test_pages_scroll_with_the_keys_of_vim_and_less() -> None:
     async with shown(size=(80, 24)) as (app, _, pilot):
         await pilot.press("?")
-        await pilot.pause()
         page = app.screen.query_one(VerticalScroll)
         heights = []
         for key in ("j", "j", "k", "G", "g"):
             await pilot.press(key)
-            await pilot.pause()
             heights.append(page.scroll_offset.y)
         assert heights == [1, 2, 1, page.max_scroll_y, 0]
 
@@ -225,7 +218,6 @@ async def test_a_page_is_closed_by_the_key_that_opened_it_wherever_that_is(key: 
             await pilot.press(cap)
             assert isinstance(app.screen, page)
             await pilot.press(cap)
-            await pilot.pause()
             assert not isinstance(app.screen, page)
 
 
@@ -237,14 +229,12 @@ async def test_a_key_of_the_settings_does_what_its_name_says_and_the_screen_show
         await pilot.press("P")
         assert not source.paused
         await pilot.press("f5")
-        await pilot.pause()
         assert source.paused
         assert "f5 resumes" in screen_text(app)
         assert "- ," in screen_text(app)
         await pilot.press("q")
         assert app.is_running
         await pilot.press("Q")
-        await pilot.pause()
         assert not app.is_running
 
 
@@ -273,8 +263,6 @@ async def test_a_page_that_is_asked_to_close_behind_another_can_be_closed_afterw
             await pilot.pause()
             assert app.screen is palette, "only the page itself closes"
             await pilot.press("escape")
-            await pilot.pause()
             assert app.screen is page
             await pilot.press("escape")
-            await pilot.pause()
             assert len(app.screen_stack) == 1

@@ -21,11 +21,9 @@ STEPS = {"n": 1, "N": -1, "R": 0}
 async def test_a_run_that_is_not_recorded_is_left_by_the_second_press(key: str, size: tuple[int, int]) -> None:
     async with shown(size=size) as (app, source, pilot):
         await pilot.press(key)
-        await pilot.pause()
         assert source.steps == []
         assert f"not recorded: {key} again leaves this run" in screen_text(app)
         await pilot.press(key)
-        await pilot.pause()
         assert source.steps == [STEPS[key]]
         assert "not recorded" not in screen_text(app)
 
@@ -104,6 +102,5 @@ async def test_the_page_of_a_prompt_says_what_running_it_ends(recorded: Path | N
     async with shown() as (app, source, pilot):
         source.steering.record(recorded)
         await pilot.press("E")
-        await pilot.pause()
         words = str(app.screen.query_one(Static).render())
         assert ("ends this run, which is not recorded" in words) == told

@@ -24,7 +24,6 @@ async def listing(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, 
         source.steering.session = Session(PROMPTS)
         source.steering.record(Path("run.jsonl"))
         await pilot.press("7")
-        await pilot.pause()
         yield app, source, pilot
 
 
@@ -52,7 +51,6 @@ async def test_a_run_that_is_not_recorded_is_left_by_the_second_enter_on_the_sam
     async with listing() as (app, source, pilot):
         source.steering.record(None)
         await pilot.press("j", "enter")
-        await pilot.pause()
         assert "not recorded: enter again goes to prompt 2" in screen_text(app)
         await pilot.press("j", "enter")
         assert source.steps == []
@@ -63,7 +61,6 @@ async def test_a_run_that_is_not_recorded_is_left_by_the_second_enter_on_the_sam
 async def test_a_filter_is_typed_kept_in_sight_and_taken_away_again() -> None:
     async with listing() as (app, source, pilot):
         await pilot.press("/", *"ship", "enter")
-        await pilot.pause()
         seen = screen_text(app)
         assert '"ship" 2 listed' in seen
         assert "Rain fell" not in seen
@@ -71,7 +68,6 @@ async def test_a_filter_is_typed_kept_in_sight_and_taken_away_again() -> None:
         await pilot.press("G", "enter")
         assert source.steps == [4]
         await pilot.press("escape")
-        await pilot.pause()
         assert "Rain fell" in screen_text(app)
 
 
@@ -87,7 +83,6 @@ async def test_of_a_recording_all_runs_are_listed_and_enter_plays_one() -> None:
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=FULL) as pilot:
         await pilot.press("7")
-        await pilot.pause()
         assert all(words in screen_text(app) for words in ("A ship sailed", "Rain fell", "not played"))
         await pilot.press("G", "enter")
         app.tick()
@@ -105,7 +100,6 @@ async def test_prompts_of_a_recording_with_many_runs_are_read_a_few_at_a_time() 
     async with app.run_test(size=FULL) as pilot:
         assert read == []
         await pilot.press("7")
-        await pilot.pause()
         for _ in range(20):
             before = len(read)
             app.draw(everything=True)
@@ -117,6 +111,5 @@ async def test_prompts_of_a_recording_with_many_runs_are_read_a_few_at_a_time() 
 async def test_where_another_process_decodes_its_prompts_cannot_be_chosen() -> None:
     async with shown(steerable=False) as (app, source, pilot):
         await pilot.press("7", "enter")
-        await pilot.pause()
         assert source.steps == []
         assert "another process decodes" in screen_text(app)
