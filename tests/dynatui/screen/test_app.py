@@ -1,20 +1,20 @@
 """The app on a scripted source: keys, frame rate, layouts, freezing, failures and leaving."""
 
 import re
+from functools import partial
 
 import pytest
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from decoder.methods.dynatree import DynaTree
 from dynatui.keymap import PANELS
 from dynatui.render.layout import layout
 from dynatui.screen.app import DynaApp
-from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, screen_text, shown, visible
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 
 
@@ -36,12 +36,6 @@ async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn
         assert "→" in screen_text(app)
 
 
-async def test_history_is_switched_off_with_its_knobs_where_they_are() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("h")
-        assert source.turns == [("history", 0.0), ("d0", 6.0), ("tau_h", 0.8)]
-
-
 async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
     turn = Knob(method="dynatree", round=6, name="d0", old=6.0, new=2.0, source="user")
     back = Knob(method="dynatree", round=7, name="d0", old=2.0, new=3.0, source="history")
@@ -49,13 +43,6 @@ async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
         assert "history moves D0 back: you set 2, now 3" in screen_text(app)
         await pilot.press("H")
         assert source.turns == [("history", 0.0), ("d0", 2.0), ("tau_h", 0.9)]
-
-
-async def test_without_such_a_knob_there_is_nothing_to_hold() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("H")
-        assert source.turns == []
-        assert "the history rule has not moved back any value that you set" in screen_text(app)
 
 
 async def test_every_panel_shows_the_method_that_is_watched() -> None:
@@ -88,12 +75,6 @@ async def test_a_turn_of_a_knob_pins_a_by_itself_and_compares_as_soon_as_it_can(
         assert app.event_reader.pins["dynatree"].by_hand
 
 
-async def test_two_presses_add_up_before_the_first_is_in_force() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("[", "[")
-        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
-
-
 async def test_a_knob_in_force_is_turned_on_from_where_it_is() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("=")
@@ -115,26 +96,6 @@ async def test_knobs_stay_within_their_bounds() -> None:
         assert turned["tau_h"] == 0.02
 
 
-async def test_a_turn_against_the_stop_is_none() -> None:
-    async with shown([run(), tree_round(0, d0=7.0)]) as (_, source, pilot):
-        await pilot.press("=", "=")
-        assert source.turns == []
-
-
-async def test_a_recordings_knobs_cannot_be_turned() -> None:
-    async with shown(steerable=False) as (_, source, pilot):
-        await pilot.press("[", "h", "=")
-        assert source.turns == []
-
-
-async def test_knobs_that_are_turned_while_the_models_load_wait_for_the_first_round() -> None:
-    async with shown([Loading("importing torch")]) as (app, source, pilot):
-        await pilot.press("[", "-", "space", "P", "n")
-        assert source.turns == [("tau_h", 0.85), ("d0", 4.0)]
-        assert source.steering.config.of(DynaTree).d0 == 4
-        assert "importing torch" in screen_text(app)
-
-
 async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("space")
@@ -146,38 +107,6 @@ async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
         assert app.viewpoint.work.rounds("dynatree") == 7
         await pilot.press("space")
         assert "unseen" in screen_text(app)
-
-
-async def test_pause_holds_the_source_and_goes_on() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("P")
-        assert source.paused
-        assert "PAUSED" in screen_text(app)
-        await pilot.press("P")
-        assert not source.paused
-
-
-async def test_next_restart_and_previous_move_among_the_prompts() -> None:
-    async with shown([Prompt(1, 2), *story()]) as (_, source, pilot):
-        await pilot.press("n", "R", "N")
-        assert source.steps == [1, 0, -1]
-
-
-async def test_speed_halves_and_doubles() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("<", "<", ">")
-        assert source.speed == 0.5
-        assert "speed 1/2x" in screen_text(app)
-
-
-async def test_help_names_every_key_and_closes_again() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("?")
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("?")
-        assert not isinstance(app.screen, HelpScreen)
-        await pilot.press("?", "escape")
-        assert not isinstance(app.screen, HelpScreen)
 
 
 @pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("?", "q"), ("?", "ctrl+c")])
@@ -371,3 +300,22 @@ def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeyp
 )
 def test_the_richest_layout_that_fits_is_chosen(size: tuple[int, int], expected: str) -> None:
     assert layout(*size) == expected
+
+
+test_transcript = transcripts(
+    {
+        "history is switched off with its knobs where they are": (shown, "h"),
+        "without such a knob there is nothing to hold": (shown, "H"),
+        "two presses add up before the first is in force": (shown, "[ ["),
+        "a turn against the stop is none": (partial(shown, [run(), tree_round(0, d0=7.0)]), "= ="),
+        "a recordings knobs cannot be turned": (partial(shown, steerable=False), "[ h ="),
+        "knobs that are turned while the models load wait for the first round": (
+            partial(shown, [Loading("importing torch")]),
+            "[ - space P n",
+        ),
+        "pause holds the source and goes on": (shown, "P", "P"),
+        "next restart and previous move among the prompts": (partial(shown, [Prompt(1, 2), *story()]), "n R N"),
+        "speed halves and doubles": (shown, "< < >"),
+        "help names every key and closes again": (shown, "?", "?", "? escape"),
+    }
+)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from msgspec import structs
@@ -13,12 +14,12 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.app import DynaApp
 from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.pages.help import HelpScreen
-from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.pages.page import Page, TextPage
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.shown_app import TABBED, screen_text, shown
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import run, story, tree_round
 
 TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
@@ -94,16 +95,6 @@ async def test_words_that_are_not_there_leave_everything_as_it_was() -> None:
         assert '"sun" is not in the text of dynatree so far' in screen_text(app)
 
 
-async def test_a_search_that_is_given_up_changes_nothing() -> None:
-    async with shown([Prompt(1, 1), *tale(TEXTS)]) as (app, _, pilot):
-        await pilot.press("/", "m")
-        assert isinstance(app.screen, SearchScreen)
-        await pilot.press("q", "escape")
-        assert not isinstance(app.screen, SearchScreen)
-        assert app.is_running
-        assert app.scene.mode == "watch"
-
-
 async def test_in_a_recording_the_search_looks_ahead_and_the_show_goes_on_from_the_hit() -> None:
     async with replayed(tale(TEXTS)) as (app, source, pilot):
         source.play(0.15)
@@ -145,16 +136,6 @@ async def test_another_method_is_searched_for_the_same_words() -> None:
         assert app.scene.state.watched == "ar"
         assert app.scene.mode == "search"
         assert app.scene.hits != before
-
-
-async def test_j_and_k_are_arrow_keys_while_watching() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("k", "k", "j")
-        assert app.scene.place.round == 5
-        await pilot.press("g")
-        assert app.scene.place.round == 0
-        await pilot.press("G")
-        assert app.viewpoint.live
 
 
 async def test_in_the_log_they_move_its_lines() -> None:
@@ -266,3 +247,11 @@ async def test_a_page_that_is_asked_to_close_behind_another_can_be_closed_afterw
             assert app.screen is page
             await pilot.press("escape")
             assert len(app.screen_stack) == 1
+
+
+test_transcript = transcripts(
+    {
+        "a search that is given up changes nothing": (partial(shown, [Prompt(1, 1), *tale(TEXTS)]), "/ m", "q escape"),
+        "j and k are arrow keys while watching": (shown, "k k j", "g", "G"),
+    }
+)
