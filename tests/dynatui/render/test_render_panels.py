@@ -415,7 +415,9 @@ def test_the_tabs_say_how_to_see_more_at_once() -> None:
     [
         ((200, 60), "roomy"),
         ((120, 40), "full"),
+        ((159, 49), "full"),
         ((80, 24), "tabbed"),
+        ((200, 20), "tabbed"),
         ((59, 24), "small"),
         ((40, 10), "small"),
         ((39, 40), "line"),

@@ -8,7 +8,6 @@ import pytest
 from decoder.errors import ConfigError
 from decoder.events import Knob
 from dynatui.keymap import PANELS
-from dynatui.render.layout import layout
 from dynatui.screen.app import DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
@@ -284,22 +283,6 @@ def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeyp
     if ssh:
         monkeypatch.setenv("SSH_CONNECTION", ssh)
     assert DynaApp(ScriptedSource(), View(fps=fps))._fps == expected
-
-
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [
-        ((200, 60), "roomy"),
-        ((120, 40), "full"),
-        ((159, 49), "full"),
-        ((80, 24), "tabbed"),
-        ((200, 20), "tabbed"),
-        ((40, 10), "small"),
-        ((39, 10), "line"),
-    ],
-)
-def test_the_richest_layout_that_fits_is_chosen(size: tuple[int, int], expected: str) -> None:
-    assert layout(*size) == expected
 
 
 test_transcript = transcripts(
