@@ -1,6 +1,5 @@
-"""Cards of the most important figures, side by side; a card has a title, a value with its trend, and a note.
-
-Titles are plain words; the symbols of the figures come after them, in title or note.
+"""Cards of the most important figures, side by side: a plain title, a value with its trend, and a note with the
+symbols.
 """
 
 import math

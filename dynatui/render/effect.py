@@ -1,7 +1,4 @@
-"""One line on the effect of the knobs that were turned last, and on a growth rule that prevents this effect.
-
-Knows no panel: the caller gives the width.
-"""
+"""One line on the effect of the knobs that were turned last, and on a growth rule that prevents this effect."""
 
 from collections import Counter
 from collections.abc import Iterator

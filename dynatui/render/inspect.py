@@ -1,7 +1,4 @@
-"""Facts on the token under the cursor: its origin, the rejected candidates, the cost of the round.
-
-The most important facts come first; a small panel omits the last facts.
-"""
+"""Facts on the token under the cursor, the most important first, since a small panel omits the last ones."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""The log: turned knobs with cause and effect, and other events of the run, as text, the newest last.
+"""The log: turned knobs with cause and effect, and other events of the run, the newest last.
 
-Successive turns of a knob by the user share one line, just as they share one mark on the curves. A turn at which side A
-or B of the comparison began is marked, and its line is never omitted.
+Turns by the user share lines as they share marks on the curves; the line of a turn at which side A or B began is never
+omitted.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,4 @@
-"""Style of each ink, from the theme's colours.
-
-Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so that inks can be
-distinguished without colours.
-"""
+"""Style of each ink, from the theme's colours; inks with a meaning also have an attribute, for screens without colours."""
 
 from collections.abc import Mapping
 

@@ -1,8 +1,6 @@
-"""The shown round, the priority of its nodes, the text before the round, and labels of nodes.
+"""The shown round, the text before it, labels of its nodes, and their priority in a panel without room for all nodes.
 
-A tree may have more nodes than a panel has rows. Then the accepted path, the rejected guesses beside it, and the most
-probable other nodes are shown. An ancestor is never less probable than its descendants, so the shown nodes always form
-a tree.
+An ancestor is never less probable than its descendants, so the shown nodes always form a tree.
 """
 
 import math

@@ -1,8 +1,4 @@
-"""The sampling panel: whether sampled text follows the target's probabilities.
-
-For sampled trees, the panel also shows whether the trees yield the expected number of tokens, and how often the best
-possible verifier would accept a sampled token.
-"""
+"""Whether sampled text follows the target's probabilities, and how well verification of sampled trees works."""
 
 from collections.abc import Mapping
 

@@ -1,7 +1,7 @@
-"""Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
+"""Panels of a watched server.
 
-Pure functions from the server's state to rows. A figure that the server does not report is shown as a dash; a time
-without answers is shown as a gap in every curve. Text from the server is cleaned here by `clean_line`.
+A figure that the server does not report is a dash; a time without answers is a gap in every curve. Text from the server
+is cleaned here.
 """
 
 import math

@@ -1,7 +1,4 @@
-"""The first line (run, device, state), the tab line and the last line (keys).
-
-Parts of the first line have ranks; a narrow terminal omits the parts with the largest ranks first.
-"""
+"""The first line (run, device, state), the tab line and the last line (keys); parts of lowest rank are omitted last."""
 
 import math
 from collections.abc import Iterator, Sequence

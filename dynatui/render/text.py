@@ -1,8 +1,6 @@
 """The text, token by token, coloured by origin, draft probability, round or time, with the cursor.
 
-When the panel is full, the text moves up by a quarter of a page at once, so that most frames change only one row. The
-panel remembers the wrapped lines and their rows, so that it can find the token for a click or an arrow key. Hot inks
-mark improbable guesses and slow tokens.
+A full panel moves up by a quarter of a page at once, so that most frames change only one row.
 """
 
 import math

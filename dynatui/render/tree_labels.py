@@ -1,8 +1,6 @@
 """Labels of a tree's nodes: mark, token and probabilities.
 
-The last figure of a label is the basis of growth or verification: for greedy decoding, the draft's probability of the
-token; for sampled tokens, the chance that the target takes the token; for a sampled tree, the probability that the
-verifier keeps the node.
+The last figure of a label is the basis of growth or verification.
 """
 
 from collections.abc import Iterable, Mapping

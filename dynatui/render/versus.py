@@ -1,6 +1,6 @@
-"""Two recordings side by side: headings, playback position, figures of both recordings, and ratios of these figures.
+"""Two recordings side by side: figures of the watched methods at equal decode time, and their ratios.
 
-The figures describe the watched methods at equal decode time. Knows neither files nor the app.
+Knows no files.
 """
 
 from collections.abc import Callable, Iterable, Sequence

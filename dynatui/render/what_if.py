@@ -1,7 +1,5 @@
-"""Tables that estimate tokens per round and tokens per second of the last rounds for other values of the knobs.
-
-Computes nothing itself: the values come from `decoder.analysis.what_if`; some are lower bounds, some are unknown. Bar
-characters repeat the figures, so that the tables can be read without colour.
+"""Tables of estimates for other values of the knobs, computed by `decoder.analysis.what_if`; bar characters repeat the
+figures, so that the tables can be read without colour.
 """
 
 from collections.abc import Sequence

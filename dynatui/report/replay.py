@@ -1,6 +1,5 @@
-"""A recording as a page: data for the replay script; text and tables of figures for browsers without scripts.
-
-Runs are folded by the same code as on the screen. Knows no files.
+"""A recording as a page, folded as on the screen: data for the replay script, and text and tables for browsers without
+scripts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The monitor: on a timer, folds new records into the state and gives each panel its scene; runs the commands of keys.
-
-All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the commands of keys are in
-`dynatui.screen.commands`. The time is read from a clock that tests can replace.
+Draws and decodes nothing itself; tests can replace the clock.
 """
 
 from collections.abc import Callable, Iterable, Mapping

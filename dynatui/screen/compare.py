@@ -1,7 +1,4 @@
-"""The app that plays two recordings side by side, in lockstep: the same panels for both, and a table of their figures.
-
-A separate app with a single mode, without an engine and its controls. `Lockstep` plays, `dynatui.render` draws.
-"""
+"""The app that plays two recordings side by side, in lockstep; it has one mode and no engine."""
 
 from dataclasses import replace
 from functools import partial

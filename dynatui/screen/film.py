@@ -1,7 +1,5 @@
-"""An asciicast of a run: the panels of the present screen, drawn for all rounds.
-
-The app's thread stores the panels and the scene. Another thread then draws the panels with the drawing functions of the
-canvases, but shares no state with the canvases. Knows no app.
+"""An asciicast of a run: the panels of the present screen, drawn for all rounds, in a thread that shares no state with
+the app.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,5 @@
-"""Turns of knobs: steps and values, pending turns, and undo; knows neither keys nor widgets.
-
-Turns act on the parameter set of the watched method; before the models are loaded, on the parameter set of the first
-method. Steps start from the value in force, which the history rule may have changed. Temperature and top-p are turned
-for all methods.
+"""Turns of knobs: steps from the value in force, pending turns, and undo, for the watched method, or for the first
+method before the models are loaded. Temperature and top-p are turned for all methods. Knows neither keys nor widgets.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,4 @@
-"""The app that watches a server: folds new events on a timer and draws its panels.
-
-A separate app with a single mode, without an engine and its controls. `dynatui.sources.server` polls the server, and
-`dynatui.render.server` draws it.
-"""
+"""The app that watches a server: folds new events on a timer and draws its panels; it has one mode and no engine."""
 
 from collections.abc import Callable
 from typing import TypeAlias, Unpack

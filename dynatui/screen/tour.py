@@ -1,7 +1,6 @@
-"""The tour: one round in slow motion, with a pause at each of its stages as in step mode.
+"""The tour: the second round of the watched method in slow motion, with a pause at each of its stages.
 
-The tour shows the second round of the watched method, so that the first tokens appear without delay. Knows the controls
-of a source and the time, and no panel.
+Knows no panel.
 """
 
 from collections.abc import Mapping

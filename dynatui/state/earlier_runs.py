@@ -1,7 +1,4 @@
-"""The user's turns of knobs in earlier runs of a session, and the outcome of each turn, in tokens per round.
-
-The state of a run is dropped when the next run begins; only this summary is kept. Its size is bounded.
-"""
+"""The user's turns of knobs in earlier runs of a session and their outcomes; the only part of a run that is kept."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

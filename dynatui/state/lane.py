@@ -1,8 +1,4 @@
-"""The state of one method of a run, as the screen shows it: a pure fold of its events.
-
-Every method of a race has a state of its own, so that each method can be watched at any time. A state knows only its
-own method.
-"""
+"""The state of one method of a run, as the screen shows it: a pure fold of its own events."""
 
 import math
 from collections.abc import Mapping, Sequence

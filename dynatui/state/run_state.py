@@ -1,8 +1,6 @@
-"""State of the run on the screen: a pure fold of records into one frozen value.
+"""State of the run on the screen: a pure fold of the engine's events, steps of loading, prompts and failures.
 
-Records are the engine's events and three kinds of records of the source: a step of loading, a new prompt, a failure.
-The fold makes foreign text safe for the terminal (`clean`). Figures come from `decoder.analysis.metrics`. Knows no
-widget, clock or thread.
+Makes foreign text safe for the terminal (`clean`). Knows no widget, clock or thread.
 """
 
 from collections.abc import Mapping

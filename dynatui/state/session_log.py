@@ -1,7 +1,6 @@
-"""Totals of a session of the monitor: its runs and prompts, and tokens and times under each setting.
+"""Totals of a session of the monitor, of bounded size: its runs and prompts, and tokens and times under each setting.
 
-Pure folds of the screen's records and of the state after each record, which contains the figures. The size is bounded,
-since a session may last for days. Events that are played again after a step back in a recording count once.
+Events that are played again after a step back in a recording count once.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
 """The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
-The screen can go back without involving the engine. The state after every 64th record is kept, which costs little since
-states share their parts. Any other state is computed from the last kept state before it. Knows no widget and no source.
+States share their parts, so every 64th is kept; others are computed from the last kept one.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The tokens of a text: the origin of each token, search for words, and repetition within the text.
+"""The tokens of a text: origin, search, repetition.
 
-A token may encode only a part of a character. Therefore the last token of a round gets all text of the round that is
-not in the pieces of the tokens before it. Knows no screen.
+A token may encode only a part of a character, so the last token of a round gets all text that is not in the pieces of
+the tokens before it.
 """
 
 import math

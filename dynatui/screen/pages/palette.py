@@ -1,7 +1,4 @@
-"""Textual's command palette: searches the key map's actions by name, help and synonyms, and shows their keys.
-
-The palette raises no error if the terminal shrinks, or if a key closes the palette while it opens.
-"""
+"""Textual's command palette over the key map; no error if the terminal shrinks, or if a key closes it while it opens."""
 
 from typing import Any, cast
 

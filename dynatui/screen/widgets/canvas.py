@@ -1,7 +1,7 @@
 """The widget of a panel: draws its rows by a pure function and sends the changed rows.
 
-While nothing covers the widget, the app writes its changed cells to the terminal (`patch`); otherwise, and after every
-change of size, layout or theme, Textual draws it from `render_lines`. The two ways may alternate at any time.
+While nothing covers it, the app writes its changed cells (`patch`); otherwise Textual draws it (`render_lines`). The
+two ways may alternate.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,6 @@
-"""Writes changed rows to the terminal in as few bytes as possible; knows neither widgets nor their places.
+"""Writes changed rows to the terminal in few bytes: Textual would send several times as many.
 
-Textual would send whole regions, and open and close the style of every span, which takes several times as many bytes.
-Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole.
+Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole. Knows no widgets.
 """
 
 import re
