@@ -1,4 +1,4 @@
-"""Textual's command palette over the key map; no error if the terminal shrinks, or if a key closes it while it opens."""
+"""Textual's command palette over the key map; no error if the terminal shrinks or a key closes it while it opens."""
 
 from typing import Any, cast
 
