@@ -73,11 +73,6 @@ def best_row(width: int, *rows: Row) -> Row:
     return next((row for row in rows if width_of(row) <= width), rows[-1])
 
 
-def headed(name: str, note: str = "") -> Row:
-    """The title of a panel."""
-    return ((name, "title"), (f" ─ {note}", "dim")) if note else ((name, "title"),)
-
-
 def fitting(parts: Iterable[Row], width: int) -> Row:
     """The first parts, as many as fit whole."""
     row: Row = ()

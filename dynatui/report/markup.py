@@ -30,8 +30,8 @@ def joined(parts: Iterable[str]) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
 
 
-def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str | None = None) -> Markup:
-    """The first cell of each row is its header; `label` names the scrolling region, by default the caption does."""
+def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> Markup:
+    """The first cell of each row is its header."""
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
@@ -39,7 +39,7 @@ def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, l
     ]
     title = element("caption", element("span", caption))
     whole = element("table", title, element("thead", top), element("tbody", *body))
-    return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=label or caption)
+    return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=caption)
 
 
 def details(entries: Iterable[tuple[str, str]]) -> Markup:
