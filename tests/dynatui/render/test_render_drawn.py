@@ -8,7 +8,7 @@ from msgspec import structs
 
 from decoder.events import Event, Knob, Round, Verification
 from dynatui.render import cards, sliders
-from dynatui.render.drawn import drawing_words, shape_wordings, shape_words
+from dynatui.render.drawn import drawing_words, shape_sentence, shape_words
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
@@ -147,9 +147,8 @@ def test_signs_that_are_not_there_are_not_explained() -> None:
 def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
     chose = Knob(method="delayed", round=0, name="drafting", old=2, new=3, source="user")
     state = state_of([delayed_run(), chose, structs.replace(drawn_round(0), shape=(4, 0, 3))])
-    assert (
-        shape_wordings(state, state.lane.past[0])[0] == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
-    )
+    told = shape_sentence(state, state.lane.past[0])
+    assert told == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
 
 
 def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_did() -> None:

@@ -78,7 +78,7 @@ def test_it_is_called_a_light_and_says_what_it_does_not_see() -> None:
 
 
 def test_in_little_room_it_says_the_least_of_that() -> None:
-    assert "no sign of a bias; a light, not a proof" in page(drawn(40), 74, 9)
+    assert "light: green no sign of a bias" in page(drawn(40), 74, 9)
     event = drawn_round(0, generator=0.0)
     assert event.verification is not None
     coupled = structs.replace(event.verification, predicted_tokens=None, reach=[], path=[])

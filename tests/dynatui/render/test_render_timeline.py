@@ -25,7 +25,7 @@ def test_it_says_where_the_picture_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "words"), [(120, "looking ahead"), (80, "round 42 of 118 · looking ahead"), (40, "42 of 118 · ahead")]
+    ("width", "words"), [(120, "looking ahead"), (80, "round 42 of 118 · 3.2 s · looking ahead"), (40, "42/118")]
 )
 def test_what_was_not_played_yet_is_ahead(width: int, words: str) -> None:
     scene = replace(running(), place=Place(42, 118, 3.21, live=False, played=7))
@@ -33,7 +33,7 @@ def test_what_was_not_played_yet_is_ahead(width: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "words"), [(80, "round 42 of 118 · looking back"), (40, "42 of 118 · back"), (20, "42/118")]
+    ("width", "words"), [(80, "round 42 of 118 · 3.2 s · looking back"), (40, "42/118"), (20, "42/118")]
 )
 def test_in_a_narrow_terminal_the_words_get_shorter(width: int, words: str) -> None:
     line = lines(timeline(placed(42, 118), width, 1))[0]
