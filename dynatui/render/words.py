@@ -121,7 +121,8 @@ def _base_depth(d0: float) -> str:
 
 def times_plain(speedup: float) -> tuple[str, str]:
     """Wordings, the longest first."""
-    return f"{short(speedup)}x the speed of plain decoding", f"{short(speedup)}x plain"
+    factor = f"{short(speedup)}x"
+    return f"{factor} the speed of plain decoding", f"{factor} plain decoding"
 
 
 def is_alone(state: RunState, method: str) -> bool:
