@@ -56,7 +56,8 @@ def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = No
         run = state.run
         return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
     verifier, drafting = (_turning(name, state, pending or {}) for name in ("verifier", "drafting"))
-    return f"{verifier}, {drafting}{f' {shape_written(shape)}' if shape else ''}", verifier
+    written_as = f" {shape_written(shape)}" if shape else ""
+    return f"{verifier}, {drafting}{written_as}", f"{verifier}{written_as}"
 
 
 def drawing_line(scene: Scene, width: int) -> Row:

@@ -31,12 +31,13 @@ def consequence_line(scene: Scene, width: int) -> Row:
     if effect is None:
         return ()
     differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
-    long, brief = (
-        (*_parts(scene, effect), *(_difference(difference, interval=interval) for difference in differences))
-        for interval in (True, False)
-    )
-    whole = (*long, _counted(effect))
-    return fitting(whole if width_of(joined(whole, ())) <= width else brief, width)
+    parts = _parts(scene, effect)
+    rows = [
+        [*parts, *(_difference(each, interval=place < intervals) for place, each in enumerate(differences))]
+        for intervals in (2, 1, 0)
+    ]
+    rows[0].append(_counted(effect))
+    return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
 
 
 def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:

@@ -16,7 +16,7 @@ def wasted(waste: Wasted, t: float) -> tuple[str, str]:
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
     return (
         f"drafts wasted for {duration}: {of_drafted}, {bound}; decoding is likely slower",
-        f"drafts wasted: {share} accepted in {duration}, likely slower than without drafts",
+        f"drafts wasted for {duration}: {share} accepted, likely slower than without drafts",
     )
 
 

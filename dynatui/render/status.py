@@ -16,7 +16,7 @@ from dynatui.render.drawn import drawing_words
 from dynatui.render.expected import expected_words
 from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.headline import headline
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
+from dynatui.render.ink import Ink, Row, Rows, best_row, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
@@ -195,7 +195,7 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
     depth: Row = ((f"D0 {math.floor(knobs.d0 + 0.5)}", "second"),) if knobs else ()
     rate: Row = ((f"{short(entry.tokens_per_second, 0)}/s", "first"),)
     yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
-    sentence = next((row for row in headline(state)[-2:] if width_of(row) <= width), ())
+    sentence = best_row(width, *(headline(state)[-2:] or [()]))
     parts = [part for part in (sentence, doing[:1], rate, yielded, depth) if part]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 

@@ -165,7 +165,7 @@ def _share(estimate: WhatIf, width: int) -> str:
     return best(
         width,
         f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}",
-        f"estimate, {estimate.rounds} rounds, {judged}",
+        f"estimate, {judged}",
     )
 
 

@@ -74,7 +74,7 @@ def test_from_one_end_to_the_other_the_line_is_there_within_twelve_rounds(
 
 def test_what_has_no_room_gives_way_from_the_end() -> None:
     told = state(nodes=(7, 10), by="d0")
-    assert line(told, 76) == "D0 2 → 5: nodes 7 → 10, L-bar +1.00, tokens/s +36 %"
+    assert line(told, 76) == "D0 2 → 5: nodes 7 → 10, L-bar +1.00 (+0.07 to +2.22), tokens/s +36 %"
     assert line(told, 40) == "D0 2 → 5: nodes 7 → 10, L-bar +1.00"
     assert line(told, 30) == "D0 2 → 5: nodes 7 → 10"
     for width in range(1, 130):

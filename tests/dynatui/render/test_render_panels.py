@@ -316,23 +316,23 @@ def test_the_key_that_goes_on_stays_in_a_narrow_terminal() -> None:
 def test_the_gpu_is_told_as_far_as_the_driver_knows_it() -> None:
     full = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
     assert "GPU 87% 12.3/139 GB 250 W 61 C" in lines(status(replace(running(), gpus={0: full}), 200, 1))[0]
-    assert gpu_wordings({0: full})[-1] == "GPU 87% 12.3/139 GB"
-    assert gpu_wordings({3: GpuLoad(None, 10**9, None, None, None)}) == ("GPU 1.0 GB", "GPU 1.0 GB")
+    assert gpu_wordings({0: full})[-1] == "GPU 87%"
+    assert gpu_wordings({3: GpuLoad(None, 10**9, None, None, None)}) == ("GPU 1.0 GB", "GPU")
 
 
 def test_of_several_gpus_each_has_its_load_and_memory_where_there_is_room() -> None:
     first = GpuLoad(0.87, int(12.3e9), int(139e9), 250.3, 61)
     gpus = {0: first, 2: replace(first, load=0.634, used_bytes=int(11.9e9))}
-    each, ranges = gpu_wordings(gpus)
+    each, loads = gpu_wordings(gpus)
     assert each == "GPU 0: 87% 12.3/139 GB, 2: 63% 11.9/139 GB"
-    assert ranges == "2 GPUs 63-87% 11.9-12.3 GB"
+    assert loads == "2 GPUs 63-87%"
     assert each in lines(status(replace(running(), gpus=gpus), 200, 1))[0]
     assert "2 GPUs 63-87%" in lines(status(replace(running(), gpus=gpus), 120, 1))[0]
 
 
 def test_several_gpus_that_are_alike_or_tell_nothing_are_told_in_fewer_words() -> None:
     alike, silent = GpuLoad(0.5, 2 * 10**9, None, None, None), GpuLoad(None, None, None, 90.0, 40)
-    assert gpu_wordings({0: alike, 1: alike}) == ("GPU 0: 50% 2.0 GB, 1: 50% 2.0 GB", "2 GPUs 50% 2.0 GB")
+    assert gpu_wordings({0: alike, 1: alike}) == ("GPU 0: 50% 2.0 GB, 1: 50% 2.0 GB", "2 GPUs 50%")
     assert gpu_wordings({0: silent, 1: alike})[0] == "GPU 0: -, 1: 50% 2.0 GB"
     assert gpu_wordings({0: silent, 1: silent})[1] == "2 GPUs"
 
