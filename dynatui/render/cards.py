@@ -10,11 +10,11 @@ from itertools import accumulate
 from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
 from dynatui.number_format import percent, short
-from dynatui.render.curves import deepest, recent, scale_of
+from dynatui.render.curves import deepest, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import limited, no_speedup, times_plain
+from dynatui.render.words import limited, no_speedup
 from dynatui.state.lane import Curve
 
 _ROWS = 3
@@ -73,7 +73,8 @@ def _outcome(scene: Scene) -> list[_Card]:
         titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
     own = no_speedup(figures) or ("own decode time", "own time")
-    gains = (*times_plain(figures.speedup), f"{short(figures.speedup)}x") if figures.speedup else own
+    factor = f"{short(figures.speedup)}x"
+    gains = (f"{factor} plain decoding", f"{factor} plain", factor) if figures.speedup else own
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
     distinct, per_round = short(figures.distinct_8grams), short(figures.tokens_per_round)
     depth, newest = f"depth acc. {short(figures.depth_acceptance)}", short(state.lane.acceptance)
@@ -102,7 +103,7 @@ def _outcome(scene: Scene) -> list[_Card]:
             15,
             ("guesses kept, whole run", "guesses kept"),
             percent(figures.acceptance_rate),
-            (f"{depth}, {recent(scene)} {newest}", depth),
+            (f"{depth}, last {state.lane.window} {newest}", depth),
             "first",
             kept,
         ),

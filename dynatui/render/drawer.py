@@ -133,8 +133,8 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
     signs = "; ● in force, ○ pending, ┼ at the start of the run"
     if len(knob.values) > _PAIR:
         return wrapped(((f"{knob.symbol}  ", "strong"), (_choices(scene, knob), "dim")), width)
-    long = f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type a value{signs}"
-    return [((f"{knob.symbol}  ", "strong"), (best(width - len(knob.symbol) - 2, long, knob.meaning), "dim"))]
+    words = best(width - len(knob.symbol) - 2, f"{knob.meaning}{signs}", knob.meaning)
+    return [((f"{knob.symbol}  ", "strong"), (words, "dim"))]
 
 
 def _choices(scene: Scene, knob: KnobInfo) -> str:

@@ -21,7 +21,8 @@ def headline(state: RunState) -> tuple[Row, ...]:
     if entry is None or not entry.committed:
         return ()
     speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
-    sentences = (speeds[0], passes[0], texts[0]), (speeds[-1], passes[-1], texts[-1]), (speeds[-1], texts[-1])
+    sentences = [(speed, passes[0], texts[0]) for speed in speeds[:2]]
+    sentences += [(speeds[-1], passes[-1], texts[-1]), (speeds[-1], (), texts[-1])]
     last = speeds[-1] or texts[-1] or passes[-1]
     return tuple(dict.fromkeys((*(joined(filter(None, parts), DOT) for parts in sentences if any(parts)), last)))
 

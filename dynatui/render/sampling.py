@@ -18,7 +18,7 @@ _LEAST_BAR, _LONGEST_BAR = 10, 24
 _LARGEST = 1000
 INKS: Mapping[Light, Ink] = {"grey": "dim", "green": "good", "yellow": "warn", "red": "bad"}
 _MEANINGS: Mapping[Light, tuple[str, ...]] = {
-    "green": ("no sign that the text deviates from the target's probabilities", "no sign of a bias"),
+    "green": ("no sign of a bias; a light, not a proof", "no sign of a bias"),
     "yellow": ("a larger deviation than chance usually gives: see if it stays", "a larger deviation than usual"),
     "red": ("deviation too large for chance: probably a bug in sampling", "probably a bug in sampling"),
 }
@@ -120,7 +120,7 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
     difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
-    return f"{difference} than the target predicts", difference
+    return f"{difference} than expected", difference
 
 
 def _sum(name: str, deviation: Deviation, wordings: tuple[str, ...], width: int) -> Row:

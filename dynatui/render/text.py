@@ -255,7 +255,7 @@ def _probability(_state: RunState) -> list[Row]:
     long: list[Span] = list(zip(shares, HOT, strict=True))
     brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
     return [
-        _heading("the draft gave it ", *long, ("target's own", "bonus")),
+        _heading("draft gave it ", *long, ("target", "bonus")),
         _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
     ]
 
@@ -265,16 +265,15 @@ def _round(state: RunState) -> list[Row]:
     mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
-    return [_heading("passes of the target: ", *parts, counts), _heading("", *parts)]
+    return [_heading("", *parts, counts), _heading("", *parts)]
 
 
 def _time(state: RunState) -> list[Row]:
     edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
-    median: Span = (f"median {_rounded(_median_ms(state.lane.tokens)):g}", "dim")
     long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [
-        _heading("ms per token: ", *long, ("slower", HOT[-1]), median),
+        _heading("ms per token: ", *long, ("slower", HOT[-1])),
         _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
     ]
 

@@ -29,7 +29,5 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
     if stage == "verified":
         text = f"{drafted} drafted, {accepted} accepted, not committed"
         return f"{name}{text}", f"{name}{accepted} kept, not committed"
-    if event.shape is None:
-        return f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
-    shape = shape_written(event.shape)
-    return f"{name}{drafted} drawn as {shape}, {accepted} accepted", f"{name}{shape}, {accepted} of {drafted} kept"
+    grown = f"drawn as {shape_written(event.shape)}" if event.shape else "drafted"
+    return f"{name}{drafted} {grown}, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"

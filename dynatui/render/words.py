@@ -119,10 +119,10 @@ def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
-def times_plain(speedup: float) -> tuple[str, str]:
+def times_plain(speedup: float) -> tuple[str, str, str]:
     """Wordings, the longest first."""
     factor = f"{short(speedup)}x"
-    return f"{factor} the speed of plain decoding", f"{factor} plain decoding"
+    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor
 
 
 def is_alone(state: RunState, method: str) -> bool:

@@ -77,8 +77,10 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
         return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
     use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
     right = [share(accepted, tally.rounds) for _, accepted in tally.by_depth]
-    first = f"{use}; depth 1 is right in {percent(right[0])} of the rounds"
-    return f"{first}, depth {len(right)} in {percent(right[-1])}.", f"{use}."
+    return (
+        f"{use}; depth 1 is right in {percent(right[0])} of the rounds, depth {len(right)} in {percent(right[-1])}.",
+        f"{use}; depth 1 right in {percent(right[0])} of rounds.",
+    )
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:

@@ -38,7 +38,7 @@ def page(state: RunState, width: int = 120, height: int = 30) -> str:
 @pytest.mark.parametrize(
     ("surprise", "light", "words", "verdict"),
     [
-        (0.0, "green", "no sign that the text deviates from the target's probabilities", " lossless ✓"),
+        (0.0, "green", "no sign of a bias; a light, not a proof", " lossless ✓"),
         (0.8, "yellow", "a larger deviation than chance usually gives: see if it stays", " lossless ?"),
         (-3.0, "red", "deviation too large for chance: probably a bug in sampling", "not lossless ✗"),
     ],
@@ -78,7 +78,7 @@ def test_it_is_called_a_light_and_says_what_it_does_not_see() -> None:
 
 
 def test_in_little_room_it_says_the_least_of_that() -> None:
-    assert "light: green no sign of a bias" in page(drawn(40), 74, 9)
+    assert "no sign of a bias; a light, not a proof" in page(drawn(40), 74, 9)
     event = drawn_round(0, generator=0.0)
     assert event.verification is not None
     coupled = structs.replace(event.verification, predicted_tokens=None, reach=[], path=[])
@@ -88,7 +88,7 @@ def test_in_little_room_it_says_the_least_of_that() -> None:
 
 def test_the_sums_are_told_with_their_z() -> None:
     told = page(drawn(40, surprise=0.3))
-    assert "surprise z +1.2 0.10 nats a token more than the target predicts" in told
+    assert "surprise z +1.2 0.10 nats a token more than expected" in told
     assert "top-1 hits z -1.6 6.67 in 100 tokens less than" in told
     small = lines(sampling(Scene(drawn(40, surprise=0.3)), 80, 9))
     assert "surprise z +1.2  top-1 hits z -1.6  over 120 tokens" in small[2]
