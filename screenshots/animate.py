@@ -23,20 +23,17 @@ from screenshots.make import HERE, SPEED
 
 FILE = HERE / "animated.svg"
 FIRST = HERE.parent / "tests" / "traces" / "first.jsonl"
-"""Recording of the first run that the screen shows if dynatui is started without options."""
 ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
 ROUNDS = 72
-"""Number of rounds in the picture; the last rounds of the run, which have small trees, are omitted."""
+"""The last rounds of the run, which have small trees, are omitted."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8
-"""Number of times that the last frame is repeated before the animation starts again."""
 
 WIDE, HIGH = 10, 20
 """Width and height of a character cell, in units of the SVG; with these numbers, all coordinates are integers."""
 MARGIN, BAR = 8, 32
-"""Width of the margin around the screen, and height of the window's title bar."""
 FONTS = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono','Liberation Mono',monospace"
 _RICH_WIDE, _RICH_HIGH = 12.2, 24.4
 _RECT = re.compile(r'<rect fill="(#\w+)" x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"')
@@ -51,15 +48,12 @@ _BLANK = "\xa0 \n"
 
 @dataclass(frozen=True, order=True)
 class Piece:
-    """Adjacent cells of one row with the same style: either their background or their text."""
-
     row: int
     column: int
     cells: int
     style: str
-    """Colour of a background; for text, the style as CSS declarations."""
+    """Colour of a background, or CSS declarations of a text."""
     text: str = ""
-    """The text; empty for a background."""
 
 
 Frame = frozenset[Piece]
@@ -67,14 +61,13 @@ Frame = frozenset[Piece]
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """Successive frames, from `begin` up to but not including `end`."""
+    """From `begin` up to but not including `end`."""
 
     begin: int
     end: int
 
 
 async def film(runs: Runs) -> list[Frame]:
-    """A frame for each of the first rounds of the watched method, then copies of the last frame."""
     source = TraceSource(runs, speed=SPEED)
     frames = list[Frame]()
     # The what-if estimate, from which panels give advice, is made anew after some seconds.
@@ -100,7 +93,6 @@ def foresee(app: DynaApp) -> None:
 
 
 def frame(svg: str) -> Frame:
-    """The pieces in a picture that Textual has exported."""
     styles = dict(_STYLE.findall(svg))
     backgrounds = (
         Piece(int(float(y) / _RICH_HIGH), *_columns(x, width), colour) for colour, x, y, width in _RECT.findall(svg)
@@ -114,7 +106,6 @@ def frame(svg: str) -> Frame:
 
 
 def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
-    """The spans of frames in which each piece is visible."""
     places = defaultdict[Piece, list[int]](list)
     for place, frame_pieces in enumerate(frames):
         for piece in frame_pieces:
@@ -123,7 +114,7 @@ def spans(frames: Sequence[Frame]) -> dict[Piece, list[Span]]:
 
 
 def drawing(frames: Sequence[Frame]) -> str:
-    """All frames as one SVG, which shows the frames in an endless loop; without animations it shows the last frame."""
+    """An endless loop; without animations, the last frame."""
     ground = _ground(frames[-1])
     groups = defaultdict[Span, list[Piece]](list)
     for piece, visible in sorted(spans(frames).items()):
@@ -155,7 +146,6 @@ def _trimmed(piece: Piece) -> Piece:
 
 
 def _unbroken(places: Iterable[int]) -> Iterator[Span]:
-    """A series of increasing numbers as spans without gaps."""
     span: Span | None = None
     for place in places:
         if span and place == span.end:
@@ -178,7 +168,6 @@ def _ground(frame_pieces: Frame) -> str:
 
 
 def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
-    """Everything before the pieces: the style sheet, a title bar, and an empty screen."""
     width, height = SIZE[0] * WIDE + 2 * MARGIN, SIZE[1] * HIGH + BAR + MARGIN
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
     yield f"<title>{ABOUT}</title>"
@@ -191,10 +180,7 @@ def _window(ground: str, sheet: Iterable[str]) -> Iterator[str]:
 
 
 def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -> Iterator[str]:
-    """The style sheet: a class for each text style, and an animation for each length of a span.
-
-    In each repetition, such an animation shows a group for as many frames as the span has.
-    """
+    """A class for each text style, and an animation for each length of a span."""
     yield f"text{{font:16.6px {FONTS};white-space:pre}}"
     for style, name in names.items():
         yield f".{name}{{{style}}}"
@@ -208,11 +194,7 @@ def _style_sheet(names: Mapping[str, str], lengths: Iterable[int], count: int) -
 
 
 def _group(span: Span, elements: Sequence[str], count: int) -> str:
-    """A group of elements that appear and disappear together; empty if there are no elements.
-
-    The group's animation is delayed, so that it begins to show the group at the group's first frame. The delay is
-    negative, so that the animation is already running when the picture is opened.
-    """
+    """A delay shows the group at its first frame; it is negative, so that the animation already runs at the start."""
     inside = "".join(elements)
     if not inside:
         return ""
@@ -235,7 +217,6 @@ def _words(piece: Piece, names: Mapping[str, str]) -> str:
 
 
 def main() -> None:
-    """Writes the picture."""
     FILE.write_text(drawing(asyncio.run(film(Runs(FIRST)))), encoding="utf-8")
     print(f"{FILE.relative_to(HERE.parent)}: {FILE.stat().st_size / 1000:.0f} kB")
 

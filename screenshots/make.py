@@ -18,15 +18,11 @@ from dynatui.sources.playback import TraceSource
 HERE = Path(__file__).parent
 TRACE = HERE.parent / "tests" / "traces" / "sampled.jsonl"
 SPEED = 0.25
-"""Playback speed of the replay, as shown in the first line."""
 SHARE_OF_RUN = 0.78
-"""Share of the first run that is played before the picture is taken."""
 
 
 @dataclass(frozen=True)
 class Shot:
-    """One screenshot: terminal size, pressed keys, and view."""
-
     name: str
     size: tuple[int, int] = (120, 40)
     keys: tuple[str, ...] = ()
@@ -48,14 +44,12 @@ SHOTS = (
 
 
 def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
-    """The app after a part of the trace's first run has been played: the share `share`, from 0 to 1."""
     source = TraceSource(runs, speed=SPEED)
     source.play(share * source.played_s[1])
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 
 async def picture(runs: Runs, shot: Shot) -> str:
-    """The screen as SVG."""
     app = standing_at(runs, SHARE_OF_RUN, shot.view)
     async with app.run_test(size=shot.size) as pilot:
         await pilot.pause()
@@ -66,7 +60,6 @@ async def picture(runs: Runs, shot: Shot) -> str:
 
 
 def main() -> None:
-    """Writes one file for each screenshot."""
     runs = Runs(TRACE)
     for shot in SHOTS:
         path = HERE / f"{shot.name}.svg"

@@ -31,12 +31,10 @@ METHOD: RulesName = "dynatree"
 
 @dataclass(frozen=True)
 class Trace:
-    """Prompts, and the configuration with which they are decoded."""
-
     config: RunConfig
     prompts: Sequence[str]
     turns: Mapping[int, tuple[KnobName, float]] = field(default_factory=dict)
-    """Knob of DynaTree that is turned before a round, and the knob's new value, by the number of the round."""
+    """Knob and value that are set before a round, by the round's number."""
 
 
 TRACES = {
@@ -50,7 +48,6 @@ TRACES = {
 
 
 def events(trace: Trace, target: str | None, draft: str | None) -> Iterator[Event]:
-    """Decodes all prompts of a trace one after the other; yields all events."""
     engine = load_pair(target, draft, dtype="float32", report=print)
     for prompt in trace.prompts:
         steering = Steering()
@@ -61,7 +58,6 @@ def events(trace: Trace, target: str | None, draft: str | None) -> Iterator[Even
 
 
 def main() -> None:
-    """Replaces a trace by a new recording."""
     parser = argparse.ArgumentParser()
     parser.add_argument("name", choices=TRACES)
     parser.add_argument("target", nargs="?")

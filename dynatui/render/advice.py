@@ -13,7 +13,6 @@ from dynatui.render.scene import Scene
 
 
 def remedy(scene: Scene) -> Remedy | None:
-    """The remedy in wordings; None if too little is known."""
     estimate, state = scene.whatif, scene.state
     if estimate is not None and (knobs := faster_knobs(estimate)):
         values, gain = knobs
@@ -23,7 +22,7 @@ def remedy(scene: Scene) -> Remedy | None:
 
 
 def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
-    """The knobs that are estimated to be fastest and their gain; None if none are faster than the present ones."""
+    """Values in words and gain; None if none are faster than the present ones."""
     place, here = estimate.faster(), estimate.breadth.here.rate
     if place is None or here is None:
         return None

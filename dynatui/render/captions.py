@@ -12,20 +12,17 @@ IDEA = (
     "keeps the path that it would have written itself: the same text, sooner."
 )
 _LEAST_BESIDE = 2
-"""A caption is shown only if it leaves at least this many rows to the contents of its panel."""
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """A blank row and the rows of the caption; empty if there is no caption or no room for it."""
-    text = _text(scene)
+    """Begins with a blank row; empty if the whole caption has no room."""
+    held = scene.held_stage
+    if held is not None:
+        text = _of_stage(held.name, held.event)
+    else:
+        text = IDEA if scene.touring or scene.state.lane.newest is None else ""
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []
-
-
-def _text(scene: Scene) -> str:
-    if scene.held_stage is not None:
-        return _of_stage(scene.held_stage.name, scene.held_stage.event)
-    return IDEA if scene.touring or scene.state.lane.newest is None else ""
 
 
 def _of_stage(name: StageName, event: Round) -> str:

@@ -1,6 +1,5 @@
-"""Cards of the most important figures, side by side; a card has a title, a value with its trend, and a note.
-
-Titles are plain words; the symbols of the figures come after them, in title or note.
+"""Cards of the most important figures, side by side: a plain title, a value with its trend, and a note with the
+symbols.
 """
 
 import math
@@ -10,13 +9,12 @@ from itertools import accumulate
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
-from decoder.events import Knobs
 from dynatui.number_format import percent, short
-from dynatui.render.curves import deepest, recent, scale_of
+from dynatui.render.curves import deepest, scale_of
 from dynatui.render.drawn import drawing, shape_of, shape_written
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import limited, no_speedup, times_plain
+from dynatui.render.words import limited, no_speedup
 from dynatui.state.lane import Curve
 
 _ROWS = 3
@@ -26,7 +24,7 @@ _LONGEST_TREND = 24
 
 @dataclass(frozen=True)
 class _Card:
-    """Card of one figure; `titles` and `notes` hold several wordings each, the longest first."""
+    """`titles` and `notes` are wordings, the longest first."""
 
     room: int
     """Width of the card with its shortest title and note, in cells."""
@@ -35,11 +33,9 @@ class _Card:
     notes: tuple[str, ...]
     ink: Ink = "strong"
     points: Sequence[float] = ()
-    """The newest values, for the trend."""
     low: float = 0.0
     high: float = 1.0
     brief: str = ""
-    """A shorter form of the value, for a narrow card."""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
@@ -77,7 +73,8 @@ def _outcome(scene: Scene) -> list[_Card]:
         titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
     own = no_speedup(figures) or ("own decode time", "own time")
-    gains = times_plain(figures.speedup) if figures.speedup else own
+    factor = f"{short(figures.speedup)}x"
+    gains = (f"{factor} plain decoding", f"{factor} plain", factor) if figures.speedup else own
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
     distinct, per_round = short(figures.distinct_8grams), short(figures.tokens_per_round)
     depth, newest = f"depth acc. {short(figures.depth_acceptance)}", short(state.lane.acceptance)
@@ -106,7 +103,7 @@ def _outcome(scene: Scene) -> list[_Card]:
             15,
             ("guesses kept, whole run", "guesses kept"),
             percent(figures.acceptance_rate),
-            (f"{depth}, {recent(scene)} {newest}", f"{depth}, last {state.lane.window} {newest}", depth),
+            (f"{depth}, last {state.lane.window} {newest}", depth),
             "first",
             kept,
         ),
@@ -114,7 +111,6 @@ def _outcome(scene: Scene) -> list[_Card]:
 
 
 def _policy(scene: Scene) -> list[_Card]:
-    """Cards of tree depth and thresholds; without thresholds, the second card shows the verifier or a dash."""
     lane, scale_end = scene.state.lane, deepest(scene)
     drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
@@ -146,7 +142,6 @@ def _policy(scene: Scene) -> list[_Card]:
 
 
 def _verifier(scene: Scene) -> _Card | None:
-    """Card with the verifier, the drafting and the tree shape; None if the method samples no trees."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return None
@@ -162,7 +157,7 @@ def _timing(scene: Scene) -> _Card:
         14,
         ("ms of the last round", "ms last round"),
         " · ".join(spent),
-        ("draft · check · keep", "draft·check·keep", "draft·chk·keep"),
+        ("draft · check · keep", "draft·chk·keep"),
         brief="/".join(spent),
     )
 
@@ -176,7 +171,6 @@ def _around(curve: Curve) -> tuple[float, float]:
 
 
 def _line(scene: Scene, width: int) -> Row:
-    """The values alone, in one row, with plain names; knobs only after all figures."""
     state = scene.state
     figures, knobs = state.figures().get(state.watched), state.lane.knobs
     if figures is None:
@@ -187,9 +181,6 @@ def _line(scene: Scene, width: int) -> Row:
         (f"  guesses kept {percent(figures.acceptance_rate)}", "first"),
     ]
     if knobs is not None:
-        texts += [(f"  {name} {short(value, digits)}", "second") for name, value, digits in _set_to(knobs)]
+        values = ("D0", knobs.d0, 1), ("τh", knobs.tau_h, 2), ("τl", knobs.tau_l, 2)
+        texts += [(f"  {name} {short(value, digits)}", "second") for name, value, digits in values]
     return fitting([(text,) for text in texts], width)
-
-
-def _set_to(knobs: Knobs) -> Sequence[tuple[str, float, int]]:
-    return ("D0", knobs.d0, 1), ("τh", knobs.tau_h, 2), ("τl", knobs.tau_l, 2)

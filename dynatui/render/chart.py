@@ -16,14 +16,12 @@ from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 
 LONGEST_WINDOW = 512
-"""Largest number of tokens in the window; if a text is longer, its newest tokens are shown."""
+"""In tokens; of a longer text, the newest are shown."""
 _AXIS = 5
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """The character for each combination of dots in a cell."""
-
     bits: tuple[tuple[int, ...], ...]
     """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
     signs: str
@@ -39,7 +37,6 @@ _GRIDS: dict[Symbols, _Grid] = {
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
 """Line style, by which series differ even without colour; only the pinned measurement A has the style `sparse`."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
-"""Characters that show each stroke in a legend."""
 _DASHES: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
     "dotted": (True, True, False) * 2,
@@ -50,8 +47,6 @@ _DASHES: dict[Stroke, tuple[bool, ...]] = {
 
 @dataclass(frozen=True)
 class Line:
-    """One series and its scale."""
-
     curve: Curve
     low: float
     high: float
@@ -62,8 +57,6 @@ class Line:
 
 @dataclass(frozen=True)
 class Flag:
-    """A mark on the x axis at a token of the text, with a label."""
-
     token: int
     label: str
     ink: Ink = "warn"
@@ -71,18 +64,14 @@ class Flag:
 
 @dataclass(frozen=True)
 class Axis:
-    """The x axis of a chart: its range of tokens, and its marks."""
-
     first: int
     span: int
     flags: Sequence[Flag] = ()
     cursor: int | None = None
     unit: str = "token"
-    """Unit of the x axis."""
 
 
 def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
-    """The names of the series, each with a sample of its line style."""
     parts: list[Row] = [
         ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
     ]
@@ -90,7 +79,7 @@ def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
-    """First token and length of the window. The text now has `newest` tokens, and may grow to `longest` tokens."""
+    """First token and length. The text now has `newest` tokens, and may grow to `longest`."""
     span = min(LONGEST_WINDOW, max(1, longest))
     return max(0, newest - span), span
 
@@ -98,7 +87,7 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 def chart(
     left: Line, right: Line, background: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols
 ) -> Rows:
-    """Chart of all series in the window: `left` and `right` with scales, in front of `background`; flags below."""
+    """`left` and `right` have scales; `background` is behind them."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
@@ -113,7 +102,6 @@ def chart(
 
 
 def _column(token: int, axis: Axis, width: int) -> int | None:
-    """The column of a token; None if the token is outside the window."""
     inside = 0 <= token - axis.first <= axis.span
     return round(share(token - axis.first, axis.span) * (width - 1)) if inside else None
 
@@ -148,7 +136,7 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
 
 
 def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
-    """Dots of a series; vertical strokes join neighbouring dots, and NaN leaves a gap."""
+    """Vertical strokes join neighbouring dots; NaN leaves a gap."""
     points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, dashes = list[tuple[int, int]](), -1, _DASHES[line.stroke]
     for x in range(columns):
@@ -167,7 +155,6 @@ def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int
 
 
 def _flags(axis: Axis, width: int) -> Row:
-    """The row of the x axis: its end values and a mark for each flag, with the flag's label where there is room."""
     plot = width - 2 * _AXIS
     cells: list[Span] = [(" ", "plain")] * width
     marks = [(_column(flag.token, axis, plot), flag) for flag in axis.flags]

@@ -22,7 +22,7 @@ from dynatui.state.lane import Change, Curve, Curves
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Upper ends of the axes, from the watched method's rules and length limit; two compared runs have equal ends."""
+    """Upper ends of the axes; two compared runs have equal ends."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -30,7 +30,7 @@ def scale_of(scene: Scene) -> Scale:
 
 
 def deepest(scene: Scene) -> float:
-    """Largest number of levels that a tree of the watched method may have; if unknown, the newest drafted depth."""
+    """In levels; the newest drafted depth if the rules are unknown."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
         return float(rule.growth.deepest)
@@ -38,7 +38,6 @@ def deepest(scene: Scene) -> float:
 
 
 def acceptance(scene: Scene, width: int, height: int) -> Rows:
-    """Chart of depth acceptance and tokens per round."""
     curves = scene.state.lane.curves
     left = Line(curves.acceptance, 0.0, 1.0, "first")
     right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
@@ -49,7 +48,6 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
-    """Chart of base depth, thresholds and drafted depth; if the method has no such knobs, only of drafted depth."""
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
     drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
@@ -73,7 +71,6 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
 
 
 def trends(scene: Scene, width: int, _height: int) -> Rows:
-    """The curves on a single line, for small terminals."""
     curves, scale, head = scene.state.lane.curves, scale_of(scene), f" {_window_words(scene)}: "
     room = max(0, (width - 36 - len(head)) // 3)
     parts: list[Row] = [
@@ -85,7 +82,6 @@ def trends(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def recent(scene: Scene) -> str:
-    """The window of the moving averages, as text."""
     return f"last {scene.state.lane.window} rounds"
 
 
@@ -100,7 +96,6 @@ def looked_at(scene: Scene) -> int | None:
 
 
 def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
-    """Legend and a note, in the first wording that fits; if there is room, the legend includes the measurement A."""
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
     pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
@@ -120,17 +115,13 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
 
 
 def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
-    """Dimmed lines: A's curves behind `lines`, and the parts of `lines` after the shown round.
-
-    The names in `lines` are names of curves.
-    """
+    """The names in `lines` are names of curves."""
     of_a = _curves_of_a(scene)
     ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
 
 
 def _later(scene: Scene, line: Line, name: str) -> list[Line]:
-    """The known part of a line after the shown round, as a line of its own; empty if there is no such part."""
     end = scene.state.lane.committed
     whole: Curve = getattr(scene.newest_state.lane.curves, name)
     first = bisect_right(whole.ends[:], end)
@@ -141,7 +132,7 @@ def _later(scene: Scene, line: Line, name: str) -> list[Line]:
 
 
 def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves; each curve continues after its last point as a constant: A's mean, or A's value of the knob."""
+    """A's curves, each continued as a constant: A's mean, or A's value of the knob."""
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()
@@ -163,7 +154,6 @@ def _in_force(pin: Pin, name: str) -> float:
 
 
 def _carried(curve: Curve, level: float, end: int) -> Curve:
-    """A curve, continued to token `end` with the constant value `level`."""
     if not curve.points or end <= curve.ends[-1]:
         return curve
     return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)

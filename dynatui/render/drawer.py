@@ -17,13 +17,12 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Number of values of a switch. If a knob has more named values, the value's name also fills the column of bounds."""
+"""Values of a switch; if a knob has more, its value's name also fills the column of bounds."""
 _NOTES = 2
-"""Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
+"""The comparison of A and B, and the effect of the last turn."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
-    """The sliders with a mark at the chosen slider, a line on how to set its knob, and the effect of the last turn."""
     inner, room = inside((width, height))
     sets = _sets(scene.state)
     names = listed_knobs(scene.state)
@@ -43,7 +42,6 @@ def drawer(scene: Scene, width: int, height: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """Knob and value at a clicked cell of the panel; None if there is no slider at this cell."""
     inner, room = inside((width, height))
     left, top = (width - inner) // 2, (height - room) // 2
     names = listed_knobs(scene.state)
@@ -58,7 +56,6 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 
 
 def listed_knobs(state: RunState) -> tuple[KnobName, ...]:
-    """Knobs of the watched method, and knobs that all methods share, in the order of the drawer."""
     return tuple(name for rules in _sets(state) for name in rules.ends())
 
 
@@ -67,7 +64,7 @@ def _sets(state: RunState) -> list[TunableParameters]:
 
 
 def _columns(width: int) -> tuple[int, int, int]:
-    """Widths of track, bounds and meaning in cells; a narrow panel omits the meaning first, then the bounds."""
+    """Of track, bounds and meaning, in cells."""
     free = width - _MARK - _SYMBOL - _VALUE - _PENDING - _LEAST_TRACK
     bounds = _BOUNDS if free >= _BOUNDS else 0
     meaning = _MEANING if free - bounds >= _MEANING else 0
@@ -113,19 +110,16 @@ def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> 
 
 
 def _listed(room: int, knobs: int) -> int:
-    """Number of rows for sliders; one more row explains how to set the chosen knob."""
     if room < _LEAST_HELP:
         return max(0, room)
     return min(room - 1, max(knobs, room - 1 - _NOTES))
 
 
 def _slider(scene: Scene, names: tuple[KnobName, ...]) -> KnobName:
-    """The slider that keys turn: the user's choice if the watched method has that knob, otherwise the first slider."""
     return scene.slider if scene.slider in names else names[0]
 
 
 def _first_row(scene: Scene, names: tuple[KnobName, ...], listed: int) -> int:
-    """Index of the first slider to show, such that the chosen slider is visible."""
     chosen = names.index(_slider(scene, names)) if names else 0
     return max(0, min(chosen - listed // 2, len(names) - listed))
 
@@ -139,16 +133,11 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
     signs = "; ● in force, ○ pending, ┼ at the start of the run"
     if len(knob.values) > _PAIR:
         return wrapped(((f"{knob.symbol}  ", "strong"), (_choices(scene, knob), "dim")), width)
-    wordings = (
-        f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type a value{signs}",
-        f"{knob.meaning}{signs}",
-        knob.meaning,
-    )
-    return [((f"{knob.symbol}  ", "strong"), (best(width - len(knob.symbol) - 2, *wordings), "dim"))]
+    words = best(width - len(knob.symbol) - 2, f"{knob.meaning}{signs}", knob.meaning)
+    return [((f"{knob.symbol}  ", "strong"), (words, "dim"))]
 
 
 def _choices(scene: Scene, knob: KnobInfo) -> str:
-    """Meaning of the knob, and the values that are possible now, each with the number to type."""
     ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
     numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
     return f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type the number: {numbered}"
@@ -160,5 +149,4 @@ def _title(scene: Scene, width: int) -> Row:
 
 
 def _key_pair(scene: Scene, action: str) -> str:
-    """The two keys that run an action with the arguments -1 and 1."""
     return f"{scene.keys.cap(f'{action}(-1)')} {scene.keys.cap(f'{action}(1)')}"

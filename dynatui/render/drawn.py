@@ -14,7 +14,6 @@ from dynatui.state.run_state import RunState
 
 
 def drawing(state: RunState) -> Delayed | None:
-    """Rules by which the watched method samples its trees; None if it samples no trees."""
     rules = rules_in_force(state)
     return rules if isinstance(rules, Delayed) and rules.draws else None
 
@@ -30,12 +29,10 @@ def shape_of(state: RunState) -> tuple[int, int, int] | None:
 
 
 def shape_written(shape: tuple[int, int, int]) -> str:
-    """A shape as text: (2, 1, 2)."""
     return f"({', '.join(map(str, shape))})"
 
 
 def shape_words(shape: tuple[int, int, int]) -> str:
-    """A shape in plain words."""
     k, l1, l2 = shape
     if k <= 1 or l2 == 0:
         return f"one path of {_draws(l1 + l2)}"
@@ -43,34 +40,27 @@ def shape_words(shape: tuple[int, int, int]) -> str:
     return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
 
 
-def shape_wordings(state: RunState, event: Round) -> tuple[str, ...]:
-    """Shape of a round's sampled tree, and what the shape means, as wordings, the longest first; empty if unknown."""
+def shape_sentence(state: RunState, event: Round) -> str:
+    """Shape of a round's sampled tree, and what it means; empty if the tree has no shape."""
     if event.shape is None:
-        return ()
-    place, written_as = state.lane.setting("drafting", event.round), shape_written(event.shape)
+        return ""
+    place = state.lane.setting("drafting", event.round)
     chosen = place is not None and written(info("drafting"), place) == Drafting.SELECTOR
-    subject = "the selector chose " if chosen else ""
-    return f"{subject}{written_as}: {shape_words(event.shape)}", f"{subject}{written_as}", written_as
+    return f"{'the selector chose ' if chosen else ''}{shape_written(event.shape)}: {shape_words(event.shape)}"
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Verifier, drafting and shape of the watched method's sampled trees, as wordings, the longest first.
-
-    If the method samples no trees, the result is empty, with one exception: if the run has deterministic trees and a
-    verifier other than the default, the result is the name of this verifier.
-    """
+    """Wordings, the longest first; empty if no trees are sampled, except for a verifier other than the default."""
     rules, shape = drawing(state), shape_of(state)
     if rules is None:
         run = state.run
         return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
     verifier, drafting = (_turning(name, state, pending or {}) for name in ("verifier", "drafting"))
-    if shape is None:
-        return f"{verifier}, {drafting}", verifier
-    return f"{verifier}, {drafting} {shape_written(shape)}", f"{verifier} {shape_written(shape)}", verifier
+    written_as = f" {shape_written(shape)}" if shape else ""
+    return f"{verifier}, {drafting}{written_as}", f"{verifier}{written_as}"
 
 
 def drawing_line(scene: Scene, width: int) -> Row:
-    """Verifier and drafting with their keys, and the shape in plain words."""
     rules, shape = drawing(scene.state), shape_of(scene.state)
     if rules is None:
         return ()
@@ -84,7 +74,6 @@ def drawing_line(scene: Scene, width: int) -> Row:
 
 
 def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float]) -> str:
-    """A knob's value in force, and its pending value, if any."""
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, pending[name])}' if name in pending else ''}"
 

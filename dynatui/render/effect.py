@@ -1,17 +1,14 @@
-"""One line on the effect of the knobs that were turned last, and on a growth rule that prevents this effect.
-
-Knows no panel: the caller gives the width.
-"""
+"""One line on the effect of the knobs that were turned last, and on a growth rule that prevents this effect."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from decoder.events import LOST, OTHER_LIMITS, Limit
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
 from dynatui.knobs import info, limit_name, rules_in_force, turns
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, fitting, width_of
+from dynatui.render.ink import Ink, Row, fitting, joined, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import written
 from dynatui.state.ab_comparison import LABELS, Difference, signed
@@ -20,7 +17,6 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _MOST_KNOBS = 2
-"""Largest number of turned knobs that the line names with their values."""
 _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
 _FIGURES = ("tokens_per_round", "tokens_per_second")
@@ -31,18 +27,17 @@ _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 
 
 def consequence_line(scene: Scene, width: int) -> Row:
-    """Row with the knobs that were turned last, the changes of tree size, L-bar and speed since then, and a rule that
-    prevents the effect of a knob.
-    """
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
-    parts, counted = _parts(scene, effect), _counted(effect)
     differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
-    rows = [[*parts, *_differences(differences, intervals), counted] for intervals in range(len(_FIGURES), -1, -1)]
-    rows.insert(-1, [*parts, *_differences(differences, 1)])
-    row = next((row for row in rows if sum(map(width_of, row)) <= width), rows[-1])
-    return fitting(row, width)
+    parts = _parts(scene, effect)
+    rows = [
+        [*parts, *(_difference(each, interval=place < intervals) for place, each in enumerate(differences))]
+        for intervals in (2, 1, 0)
+    ]
+    rows[0].append(_counted(effect))
+    return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
 
 
 def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
@@ -51,12 +46,13 @@ def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Lim
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
-    """Parts of the line: the turned knobs, mean tree size before and after, and a rule that prevents an effect."""
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in effect.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     parts: list[Row] = [((head, "title"),)]
     if (nodes := effect.nodes) and any(nodes):
-        parts.append(((": ", "title"), (f"nodes {' → '.join(map(_mean, nodes))}", "plain")))
+        parts.append(
+            ((": ", "title"), (f"nodes {' → '.join(short(mean, 1).removesuffix('.0') for mean in nodes)}", "plain"))
+        )
     if hiding := hidden_by(scene.state, effect):
         rule, key = hiding
         parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
@@ -65,18 +61,6 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
 
 def _ends(name: KnobName, *values: float) -> Iterator[str]:
     return (written(info(name), value) for value in values)
-
-
-def _mean(nodes: float) -> str:
-    return short(nodes, 1).removesuffix(".0")
-
-
-def _differences(differences: Sequence[Difference], intervals: int) -> list[Row]:
-    """Differences of L-bar and speed; the first `intervals` differences have confidence intervals."""
-    return [
-        ((", ", "plain"), *_difference(difference, interval=place < intervals))
-        for place, difference in enumerate(differences)
-    ]
 
 
 def _difference(difference: Difference, *, interval: bool) -> Row:
@@ -88,7 +72,7 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
     )
     ink: Ink = "strong" if difference.clear else "plain"
     reach: Row = ((f" ({low} to {high}{unit})", "dim"),) if interval else ()
-    return ((f"{LABELS[difference.figure]} {value}{unit}", ink), *reach)
+    return ((", ", "plain"), (f"{LABELS[difference.figure]} {value}{unit}", ink), *reach)
 
 
 def _counted(effect: Consequence) -> Row:
@@ -102,7 +86,6 @@ def _counted(effect: Consequence) -> Row:
 
 
 def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
-    """The key that changes or avoids the rule which prevents the knob's effect; empty for a recording."""
     if scene.replaying or scene.following or key == LOST:
         return ()
     actions: tuple[str, ...]
@@ -135,7 +118,6 @@ def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Itera
 
 
 def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
-    """Whether the history rule has changed a turned knob within the compared rounds."""
     turned = next(mark.new for mark in effect.marks if mark.name == name)
     last = effect.rounds[-1].knobs if effect.rounds else None
     now = getattr(last, name, None)
@@ -143,10 +125,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that stopped at least half of the trees and may hide the effect of knob `name`; None if there is none.
-
-    The limit hides no effect if the limit is knob `name` itself, or if the tree size has changed.
-    """
+    """The limit that stopped at least half of the trees, unless it is the knob itself or the tree size has changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

@@ -14,22 +14,19 @@ _FAST = 0.6
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
-    """The highest speed of plain decoding and the least time of a large round, as wordings, the longest first; empty if
-    unknown, and once the watched method has decoded a round.
-    """
+    """Wordings, the longest first; empty if unknown, and once a round is decoded."""
     run, entry = state.run, state.figures().get(state.watched)
     if run is None or not run.expected or entry is None or entry.committed:
         return ()
     levels, rows = SIZES[-1]
-    plain = f"at most {_rate(run.expected)} tokens/s plain"
+    rate = 1 / step_s(run.expected)
+    plain = f"at most {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
     least = _ms(round_s(run.expected, levels, rows))
     return f"{plain}, a round of {rows} rows at least {least} ms", plain
 
 
 def overhead_words(state: RunState) -> tuple[str, ...]:
-    """How much of a round's time is neither reading of weights nor arithmetic, and what follows from it, as a sentence;
-    empty if unknown.
-    """
+    """A sentence; empty if unknown."""
     run, entry = state.run, state.figures().get(state.watched)
     times = _round_times(run.expected, entry) if run and run.expected and entry else None
     if times is None or not is_warm(state, state.watched):
@@ -47,17 +44,12 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
 
 
 def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | None:
-    """Mean seconds of a method's rounds, measured and least; None if it has no rounds or does not report its work."""
+    """Mean seconds of a round, measured and least; None if the method does not report its work."""
     rounds = entry.rounds - entry.left_out_rounds
     if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
         return None
     measured = (entry.decode_s - entry.left_out_s) / rounds
     return measured, round_s(expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
-
-
-def _rate(expected: Expected) -> str:
-    rate = 1 / step_s(expected)
-    return short(rate, 1 if rate >= 1 else 2)
 
 
 def _ms(seconds: float) -> str:

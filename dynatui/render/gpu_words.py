@@ -3,49 +3,27 @@
 Pure functions. Wordings are in order from the longest to the shortest.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from dynatui.gpu import GpuLoad
 from dynatui.number_format import percent
 
 
-def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, ...]:
-    """Wordings for the readings of GPUs; for several GPUs, only the longest wording lists every GPU, by its number."""
+def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, str]:
+    """All values of one GPU, or load and memory of each of several; then the load alone, of several as a range."""
+    loads = sorted(gpu.load for gpu in gpus.values() if gpu.load is not None)
+    ends = [percent(load) for load in dict.fromkeys((*loads[:1], *loads[-1:]))]
+    span = f" {ends[0].removesuffix('%')}-{ends[-1]}" if len(set(ends)) > 1 else "".join(f" {end}" for end in ends[:1])
     if len(gpus) == 1:
         (gpu,) = gpus.values()
-        return _shortened(" ".join(["GPU", *_load(gpu)]), *_memory(gpu), *_power(gpu))
-    readings = (" ".join([f"{number}:", *([*_load(gpu), *_memory(gpu)] or "-")]) for number, gpu in gpus.items())
-    loads = [100 * gpu.load for gpu in gpus.values() if gpu.load is not None]
-    used_gb = [gpu.used_bytes / 1e9 for gpu in gpus.values() if gpu.used_bytes is not None]
-    head = " ".join([f"{len(gpus)} GPUs", *_range(loads, "%", digits=0)])
-    return (f"GPU {', '.join(readings)}", *_shortened(head, *_range(used_gb, " GB", digits=1)))
+        power = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
+        heat = [] if gpu.temperature_c is None else [f"{gpu.temperature_c} C"]
+        return " ".join(["GPU", *_load_and_memory(gpu), *power, *heat]), f"GPU{span}"
+    each = (" ".join([f"{number}:", *(_load_and_memory(gpu) or "-")]) for number, gpu in gpus.items())
+    return f"GPU {', '.join(each)}", f"{len(gpus)} GPUs{span}"
 
 
-def _shortened(*parts: str) -> tuple[str, ...]:
-    """Wordings of decreasing length: all parts, all parts except the last, and so on down to the first part alone."""
-    return tuple(" ".join(parts[:count]) for count in range(len(parts), 0, -1))
-
-
-def _load(gpu: GpuLoad) -> list[str]:
-    return [] if gpu.load is None else [percent(gpu.load)]
-
-
-def _memory(gpu: GpuLoad) -> list[str]:
-    if gpu.used_bytes is None:
-        return []
+def _load_and_memory(gpu: GpuLoad) -> list[str]:
+    load = [] if gpu.load is None else [percent(gpu.load)]
     total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
-    return [f"{gpu.used_bytes / 1e9:.1f}{total} GB"]
-
-
-def _power(gpu: GpuLoad) -> list[str]:
-    """Power and temperature of a GPU."""
-    watts = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
-    return watts if gpu.temperature_c is None else [*watts, f"{gpu.temperature_c} C"]
-
-
-def _range(values: Sequence[float], unit: str, *, digits: int) -> list[str]:
-    """Lowest and highest value as text; empty if `values` is empty."""
-    if not values:
-        return []
-    low, high = (f"{value:.{digits}f}" for value in (min(values), max(values)))
-    return [f"{high}{unit}" if low == high else f"{low}-{high}{unit}"]
+    return load if gpu.used_bytes is None else [*load, f"{gpu.used_bytes / 1e9:.1f}{total} GB"]

@@ -79,13 +79,12 @@ GUIDE: tuple[tuple[str, str], ...] = (
     ("What if", "An estimate, for past rounds with sufficiently recorded trees, of the nodes that would have been "
      "drafted and accepted with other values of the knobs."),
 )  # fmt: skip
-"""Terms with explanations in plain words; the terms that a new user needs most come first."""
+"""The terms that a new user needs most come first."""
 _NAME, _LEAST = 18, 12
 _BY_KEY = {figure.key: figure for figure in FIGURES}
 
 
 def guide(_scene: Scene, width: int, height: int) -> Rows:
-    """The guide panel: the explanations that fit, the first ones first."""
     return _page(width, height)
 
 
@@ -105,7 +104,7 @@ def _page(width: int, height: int) -> Rows:
 
 
 def explained(keys: Iterable[str], width: int, height: int) -> Rows:
-    """A blank row, then explanations of the figures, as many as fit."""
+    """Begins with a blank row."""
     rows: Rows = [()]
     for key in keys:
         explanation = _rows(_BY_KEY[key], width)
@@ -116,13 +115,12 @@ def explained(keys: Iterable[str], width: int, height: int) -> Rows:
 
 
 def led_by(keys: Iterable[str]) -> list[str]:
-    """The keys of all figures: first the given keys, then the remaining keys."""
+    """All keys, the given ones first."""
     first = list(keys)
     return [*first, *(key for key in _BY_KEY if key not in first)]
 
 
 def _rows(figure: Figure, width: int) -> Rows:
-    """Rows of a figure: name and formula, then the figure's name in other engines, in the same row if there is room."""
     row: Row = ((column(figure.label, _NAME), "strong"), (f"= {figure.formula}", "plain"))
     if not figure.elsewhere:
         return [row]

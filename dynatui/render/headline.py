@@ -7,30 +7,28 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Figures
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, joined
+from dynatui.render.ink import DOT, Ink, Row, joined
 from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
 _SLOWER, _FASTER = 0.995, 1.005
 """Relative speeds in this interval count as equal to the speed of plain decoding."""
-_DOT: Row = ((" · ", "dim"),)
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
-    """The sentence as wordings, the longest first; empty before the first token."""
+    """Wordings, the longest first; empty before the first token."""
     entry = state.figures().get(state.watched)
     if entry is None or not entry.committed:
         return ()
     speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
-    whole = [(speed, passes[0], texts[0]) for speed in speeds]
-    shorter = [(speeds[-1], passes[0], texts[-1]), (speeds[-1], passes[-1], texts[-1]), (speeds[-1], texts[-1])]
-    sentences = [[part for part in parts if part] for parts in (*whole, *shorter)]
-    last = next(part for part in (speeds[-1], texts[-1], passes[-1]) if part)
-    return tuple(dict.fromkeys((*(joined(parts, _DOT) for parts in sentences), last)))
+    sentences = [(speed, passes[0], texts[0]) for speed in speeds[:2]]
+    sentences += [(speeds[-1], passes[-1], texts[-1]), (speeds[-1], (), texts[-1])]
+    last = speeds[-1] or texts[-1] or passes[-1]
+    return tuple(dict.fromkeys((*(joined(filter(None, parts), DOT) for parts in sentences if any(parts)), last)))
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Wordings, the longest first, which say whether the text equals that of plain decoding; empty if unknown."""
+    """Wordings, the longest first, on the text against that of plain decoding; empty if unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
@@ -46,13 +44,12 @@ def compared(state: RunState) -> tuple[Row, ...]:
 
 
 def is_warm(state: RunState, method: str) -> bool:
-    """Whether a method's rate is shown: after the warm-up of the method, or once the method has finished."""
+    """After the warm-up, or once the method has finished."""
     entry = state.figures().get(method)
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 
 
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
-    """Speed relative to plain decoding of the same prompt, or why it has no figure; empty during the warm-up."""
     if state.watched == "ar":
         return ((("plain decoding", "plain"),),)
     if entry.speedup is None:

@@ -26,15 +26,15 @@ _ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄�
 _ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 _ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
 _MIN_FRAME = (8, 4)
+DOT: Row = ((" · ", "dim"),)
 
 
 def width_of(row: Row) -> int:
-    """Width of a row in terminal cells."""
     return sum(cell_len(text) for text, _ in row)
 
 
 def fit(row: Row, width: int) -> Row:
-    """The row cut or filled to exactly `width` cells."""
+    """Exactly `width` cells: cut or filled."""
     room, spans = max(0, width), list[Span]()
     for text, ink in row:
         cells = cell_len(text)
@@ -47,7 +47,6 @@ def fit(row: Row, width: int) -> Row:
 
 
 def shortened(row: Row, width: int) -> Row:
-    """The row; a row that is longer than `width` is cut and ends in an ellipsis."""
     room, spans = width, list[Span]()
     for text, ink in row:
         spans.append((text, ink) if cell_len(text) <= room else (column(text, room), ink))
@@ -58,19 +57,24 @@ def shortened(row: Row, width: int) -> Row:
 
 
 def column(text: str, width: int) -> str:
-    """A text in exactly `width` cells: a longer text is cut, with an ellipsis; a shorter text is filled with blanks."""
+    """Exactly `width` cells: cut with an ellipsis, or filled with blanks."""
     if width > 1 and cell_len(text) > width:
         return set_cell_size(text, width - 1) + "…"
     return set_cell_size(text, max(0, width))
 
 
 def best(width: int, *texts: str) -> str:
-    """The first wording that fits; if no wording fits, the last wording, cut and with an ellipsis."""
+    """The first wording that fits; else the last one, cut with an ellipsis."""
     return next((text for text in texts if cell_len(text) <= width), column(texts[-1], width))
 
 
+def best_row(width: int, *rows: Row) -> Row:
+    """The first wording that fits; else the last one."""
+    return next((row for row in rows if width_of(row) <= width), rows[-1])
+
+
 def fitting(parts: Iterable[Row], width: int) -> Row:
-    """A row of the first parts, as many as fit without a cut."""
+    """The first parts, as many as fit whole."""
     row: Row = ()
     for part in parts:
         if row and width_of(row) + width_of(part) > width:
@@ -80,7 +84,6 @@ def fitting(parts: Iterable[Row], width: int) -> Row:
 
 
 def joined(parts: Iterable[Row], separator: Row) -> Row:
-    """Parts with a separator between them."""
     row: Row = ()
     for part in parts:
         row = (*row, *separator, *part) if row else part
@@ -88,12 +91,11 @@ def joined(parts: Iterable[Row], separator: Row) -> Row:
 
 
 def merged(cells: Iterable[Span]) -> Row:
-    """The row with adjacent spans of equal ink merged."""
     return tuple(("".join(map(itemgetter(0), run)), ink) for ink, run in groupby(cells, key=itemgetter(1)))
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
-    """The body in a box with a title; only the body if there is no room for the box."""
+    """Without room for the box, the body alone."""
     width, height = size
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
@@ -122,17 +124,16 @@ def share(part: float, whole: float) -> float:
 
 
 def bar(filled: float, width: int) -> str:
-    """A horizontal bar of `width` cells; `filled`, in [0, 1], is the share of the cells that are filled."""
+    """`filled` is a share, from 0 to 1."""
     eighths = round(filled * width * 8)
     return ("█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()).ljust(width)
 
 
 def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
-    """The newest values as a sparkline: a row of small columns."""
+    """The newest values as a sparkline."""
     tail = values[-width:] if width > 0 else ()
     return "".join(_LEVELS[round(share(value - low, high - low) * (len(_LEVELS) - 1))] for value in tail)
 
 
 def in_ascii(rows: Rows) -> Rows:
-    """The rows with every non-ASCII character replaced by an ASCII one."""
     return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]

@@ -1,7 +1,4 @@
-"""Facts on the token under the cursor: its origin, the rejected candidates, the cost of the round.
-
-The most important facts come first; a small panel omits the last facts.
-"""
+"""Facts on the token under the cursor, the most important first, since a small panel omits the last ones."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,8 +8,8 @@ from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
 from dynatui.number_format import nth, percent, short
-from dynatui.render.drawn import shape_wordings
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
+from dynatui.render.drawn import shape_sentence
+from dynatui.render.ink import DOT, Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
 from dynatui.render.rounds import (
     LEAST_SHOWN,
     draws_after,
@@ -34,11 +31,9 @@ _ALL = 7
 """Least height of the panel, in rows, at which each fact has a row of its own."""
 _LABEL = 8
 _TENTH_MS = 1e-4
-_DOT: Row = ((" · ", "dim"),)
 
 
 def inspect(scene: Scene, width: int, height: int) -> Rows:
-    """Facts on one token, in a frame."""
     token = scene.inspected
     inner, room = inside((width, height))
     if token is None:
@@ -53,7 +48,7 @@ def inspect(scene: Scene, width: int, height: int) -> Rows:
 
 
 def position(event: Round, token: Token) -> int:
-    """Number of tokens generated before the given token."""
+    """Number of tokens generated before this token."""
     return event.position + token.depth - 1
 
 
@@ -82,10 +77,7 @@ def node_of(event: Round, token: Token) -> int | None:
 
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
-    """Parts of each row, by the label of the row.
-
-    The most important part of a row comes first, since a narrow panel omits the last parts.
-    """
+    """By label; the most important part comes first, since a narrow panel omits the last ones."""
     target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     sampled = bool(scene.state.lane.setting("temperature", event.round))
@@ -108,12 +100,12 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
-    """One row for each fact; while there are spare rows, a fact that needs several rows gets them."""
+    """While rows are spare, a fact that needs several gets them."""
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
         contents = parts or [_plain("-")]
-        whole = wrapped(joined(contents, _DOT), width - _LABEL)
+        whole = wrapped(joined(contents, DOT), width - _LABEL)
         if len(whole) - 1 > spare:
             whole = [_cut(contents, width - _LABEL)]
         spare -= len(whole) - 1
@@ -125,7 +117,7 @@ def _cut(parts: Sequence[Row], width: int) -> Row:
     """As many whole parts as fit; if not even the first part fits, this part is cut, with an ellipsis."""
     if width_of(parts[0]) > width:
         return (*fit(parts[0], width - 1), ("…", "dim"))
-    return fitting([parts[0], *((*_DOT, *part) for part in parts[1:])], width)
+    return fitting([parts[0], *((*DOT, *part) for part in parts[1:])], width)
 
 
 def _plain(text: str) -> Row:
@@ -151,7 +143,7 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
 
 
 def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
-    """Probability and rank of the token among the draft's guesses; `sampled`: whether the temperature is above 0."""
+    """`sampled`: the temperature is above 0."""
     if event.draft_forwards is None:
         return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -174,7 +166,6 @@ def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
 
 
 def _drew(event: Round, token: Token) -> list[Row]:
-    """Number of times that the draft sampled the token, and the token's probability."""
     token_node, draws = node_of(event, token), draws_after(event, token.depth - 1)
     if token_node is None:
         rival_count = draws.count if draws else len(rivals(event, token))
@@ -196,7 +187,6 @@ def _drew(event: Round, token: Token) -> list[Row]:
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The verifier's choice among the tokens sampled at this position, and the agreement of draft and target."""
     token_node, draws, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
     if token_node is not None:
         chance = kept_chance(event, token_node)
@@ -219,13 +209,11 @@ def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
 
 
 def _verifier(state: RunState, event: Round) -> str:
-    """Name of the verifier that a round used."""
     place = state.lane.setting("verifier", event.round)
     return "the verifier" if place is None else written(info("verifier"), place)
 
 
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
-    """The target's own choice, and whether ar has the same token."""
     heat = state.lane.setting("temperature", event.round)
     choice = f"sampled this at T {written(info('temperature'), heat)}" if heat else "chose exactly this"
     if is_alone(state, state.watched):
@@ -249,7 +237,6 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
 
 
 def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    """Facts about the random noise: what it depends on, and what the chances mean; empty if no token was sampled."""
     if not event.draft_logprobs or state.run is None:
         return {}
     noise_source = f"decided by seed {state.run.seed} and the position in the text"
@@ -261,13 +248,8 @@ def _node_row(event: Round, node: int) -> Row:
 
 
 def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
-    """Row with the values of the knobs, the draft's highest probability for the token's position, and the number of
-    guesses for this position.
-
-    If the method has no such knobs, the row gives the shape of a sampled tree, or says that the method lacks them.
-    """
     if event.knobs is None:
-        return [_plain(next(iter(shape_wordings(state, event)), "no τh, τl, D0 in this method"))]
+        return [_plain(shape_sentence(state, event) or "no τh, τl, D0 in this method")]
     knobs = event.knobs
     values = f"τh {short(knobs.tau_h)} τl {short(knobs.tau_l)} D0 {short(knobs.d0, 1)}"
     token_node = node_of(event, token)

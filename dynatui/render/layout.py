@@ -23,29 +23,26 @@ _SMALLEST: dict[Layout, tuple[int, int]] = {
     "line": (0, 0),
 }
 LAYOUTS: tuple[Layout, ...] = tuple(_SMALLEST)
-"""Layouts, the largest first."""
+"""The largest first."""
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
     "left": ("text", "race", "work", "whatif", "prompts", "log", "sampling", "inspect", "drawer"),
     "column": ("side", "guide"),
     "curves": ("acceptance", "depth"),
 }
-"""Names of the widgets in each container."""
 
 
 def layout(width: int, height: int) -> Layout:
-    """The largest layout that fits."""
     return next((name for name, (w, h) in _SMALLEST.items() if width >= w and height >= h), "line")
 
 
 def smallest_size(name: Layout) -> str:
-    """The smallest terminal for a layout, as text."""
     width, height = _SMALLEST[name]
     return f"{width}x{height}"
 
 
 def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
-    """Names of the shown widgets and containers; `shared` is the panel in the place that several panels share."""
+    """Names of widgets and containers; `shared` is the panel in the place that several panels share."""
     panels = _panels(room, scene, shared)
     for container in reversed(_CONTAINERS):
         if panels.intersection(_CONTAINERS[container]):
@@ -70,7 +67,6 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
 
 
 def _one_page(room: Layout, scene: Scene, inspecting: set[str]) -> set[str]:
-    """The first page, or the chosen panel, in a terminal without room for all panels."""
     tabbed = room == "tabbed"
     around = {"status", "cards", "footer"} | ({"knobs"} if tabbed else set[str]())
     if scene.panel == "text" and not inspecting and not scene.state.failure:

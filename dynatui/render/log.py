@@ -1,7 +1,7 @@
-"""The log: turned knobs with cause and effect, and other events of the run, as text, the newest last.
+"""The log: turned knobs with cause and effect, and other events of the run, the newest last.
 
-Successive turns of a knob by the user share one line, just as they share one mark on the curves. A turn at which side A
-or B of the comparison began is marked, and its line is never omitted.
+Turns by the user share lines as they share marks on the curves; the line of a turn at which side A or B began is never
+omitted.
 """
 
 from collections.abc import Iterator
@@ -26,9 +26,9 @@ from dynatui.state.tokens import entry_of
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
-"""Largest number of characters of a shown error message."""
+"""Characters of a shown error message."""
 _NARROW = 44
-"""In a panel narrower than this, in cells, a line omits the word "round" and has a shorter column for rounds."""
+"""Below this width, a line omits the word "round"."""
 _ENDS: dict[Reason, str] = {
     "length": "done: as many tokens as asked for",
     "eos": "done: the text ended",
@@ -39,19 +39,16 @@ _ENDS: dict[Reason, str] = {
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the log."""
-
     rounds: tuple[int, int] | None
     """First and last round of the watched method that the line covers; None for events before or after all rounds."""
     who: str
     what: str
     why: tuple[str, ...] = ()
-    """Cause of the event, as wordings, the longest first."""
+    """Wordings, the longest first."""
     ink: Ink = "plain"
 
 
 def log(scene: Scene, width: int, height: int) -> Rows:
-    """The newest lines, as many as fit."""
     inner, room = inside((width, height))
     lines = entries(scene.state, scene.pinned, scene.keys)
     below = min(scene.log_end, max(0, len(lines) - 1))
@@ -67,7 +64,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 
 def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
-    """All lines, the newest last; `pinned` is the pinned measurement A of the watched method."""
+    """The newest last; `pinned` is the pinned measurement A."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     run = state.race.run
     begun = [Entry(None, "prompt", run.start_words, ink="warn")] if run and run.start_words else []
@@ -76,8 +73,9 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
         for end in state.ends.values()
     ]
     failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
-    turned_by_hand = [*_by_hand(state, pinned, keys), *_pinned_by_hand(state, pinned)]
-    unsorted = [*_by_history(state.lane), *turned_by_hand, *_difference(state)]
+    unsorted = [*_by_history(state.lane), *_by_hand(state, pinned, keys), *_difference(state)]
+    if pinned and pinned.by_hand and pinned.of_run(state) and pinned.rounds <= state.rounds:
+        unsorted.append(Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",)))
     happened = sorted(unsorted, key=lambda entry: entry.rounds or (0, 0))
     past = list(_in_earlier_runs(state))
     present = [Entry(None, f"run {state.number}", "now", ink="dim")] if past else []
@@ -85,7 +83,7 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
-    """Changes by the history rule; successive changes of a knob in the same direction share one line."""
+    """Successive changes of a knob in the same direction share one line."""
     merged = list[tuple[int, Change]]()
     for change in lane.changes:
         if merged and continues(change, merged[-1][1]):
@@ -99,7 +97,6 @@ def _by_history(lane: LaneState) -> Iterator[Entry]:
 
 
 def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
-    """The user's turns of knobs, each with its effect."""
     lane = state.lane
     of_a = pinned.turns if pinned and pinned.of_run(state) else ()
     lost = [turn for turn in of_a if not any(_holds(other, turn) for other in lane.turns)]
@@ -113,18 +110,13 @@ def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entr
         yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", why)
 
 
-def _pinned_by_hand(state: RunState, pinned: Pin | None) -> Iterator[Entry]:
-    if pinned and pinned.by_hand and pinned.of_run(state) and pinned.rounds <= state.rounds:
-        yield Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",))
-
-
 def _holds(turn: Change, other: Change) -> bool:
     """Whether `other` is one of the turns that are joined in `turn`."""
     return turn.name == other.name and turn.first <= other.round <= turn.round
 
 
 def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """Words that name the sides of the comparison that began at a turn: A, B or both; empty if no side began there."""
+    """The sides of the comparison that began at this turn, in words."""
     if pinned is None:
         return ""
     of_this_run = pinned.of_run(state)
@@ -136,7 +128,6 @@ def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
-    """Message that the history rule has moved a turned knob back, as wordings, the longest first; empty otherwise."""
     moved = moved_back(lane)
     latest = next((other for other in reversed(lane.turns) if moved and other.name == moved.name), None)
     if moved is None or latest is not turn:
@@ -147,7 +138,6 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
 
 
 def _effect(outcome: Outcome, *, last: bool) -> tuple[str, ...]:
-    """L-bar before and after a turn, as wordings."""
     before, after = outcome.before, outcome.after
     if after is None:
         return ("no round with this value yet",) if last else ()
@@ -166,7 +156,6 @@ def _counted(side: Side) -> str:
 
 
 def _in_earlier_runs(state: RunState) -> Iterator[Entry]:
-    """The user's turns in earlier runs, below a line for each run."""
     for run in state.earlier:
         turns = run.turns.get(state.watched, ())
         if turns:
@@ -178,7 +167,6 @@ def _in_earlier_runs(state: RunState) -> Iterator[Entry]:
 
 
 def _difference(state: RunState) -> list[Entry]:
-    """The entry for the first token that differs from the text of ar; empty if there is no such token."""
     entry = state.figures().get(state.watched)
     if entry is None or entry.first_difference is None or state.watched == "ar":
         return []

@@ -28,18 +28,17 @@ _NOTES = (
 class _Matrix:
     event: Round
     nodes: Sequence[int]
-    """The shown nodes, in the order of the verification pass."""
+    """In the order of the verification pass."""
     visible: Sequence[frozenset[int]]
-    """Nodes that each shown node sees: the node itself and its ancestors."""
+    """The node itself and its ancestors."""
     marked: int | None
     wide: int
-    """Width of a column in cells."""
+    """Cells of a column."""
     name: int
-    """Width of a row's label in cells."""
+    """Cells of a row's label."""
 
 
 def mask(scene: Scene, width: int, height: int) -> Rows:
-    """The attention mask of the round that the tree panel shows, in a frame."""
     event, size = shown_round(scene), (width, height)
     inner, room = inside(size)
     if event is None:
@@ -52,17 +51,18 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     if count < total:
         notes = [*notes[:-1], ((f"+ {total - count} more nodes; {_NOTES[-1]}", "dim"),)] if notes else []
     matrix = _matrix(scene, event, count, inner, halves=halves)
-    body = [_heading(matrix), *(_halved(matrix) if halves else _rows(matrix))]
+    marks = merged([(mark(event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes])
+    body = [
+        ((" " * (matrix.name + (matrix.name > 0)), "plain"), *marks),
+        *(_halved(matrix) if halves else _rows(matrix)),
+    ]
     body += [()] * (room - len(notes) - len(body))
     title: Row = (("Mask", "title"), (f" ─ round {nth(event.round)}: who sees whom", "dim"))
     return frame(title, [*body, *notes], size)
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The note to show, and whether two nodes share a row.
-
-    The note is the longest one that leaves room for all nodes; if there is no such note, it is the shortest one.
-    """
+    """The longest note that leaves room for all nodes, or the shortest; and whether two nodes share a row."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:
@@ -87,12 +87,6 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
     )
 
 
-def _heading(matrix: _Matrix) -> Row:
-    """The heading row, which marks the columns of accepted nodes."""
-    marks = [(mark(matrix.event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes]
-    return ((" " * (matrix.name + (matrix.name > 0)), "plain"), *merged(marks))
-
-
 def _rows(matrix: _Matrix) -> Rows:
     rows: Rows = []
     for node, visible in zip(matrix.nodes, matrix.visible, strict=True):
@@ -105,7 +99,7 @@ def _rows(matrix: _Matrix) -> Rows:
 
 
 def _halved(matrix: _Matrix) -> Rows:
-    """Rows joined in pairs, so that each new row shows two nodes."""
+    """Each row shows two nodes."""
     rows: Rows = []
     for place in range(0, len(matrix.nodes), 2):
         pair, visible = matrix.nodes[place : place + 2], matrix.visible[place : place + 2]

@@ -1,8 +1,4 @@
-"""Style of each ink, from the theme's colours.
-
-Every ink with a meaning has an attribute (bold, underline, italic, reverse) besides its colour, so that inks can be
-distinguished without colours.
-"""
+"""Style of each ink, from the theme's colours; inks with a meaning have an attribute, for screens without colours."""
 
 from collections.abc import Mapping
 
@@ -63,7 +59,7 @@ _ATTRIBUTES: dict[Ink, tuple[str, str]] = {
 
 
 def palette(theme: Mapping[str, str], *, color: bool) -> dict[Ink, Style]:
-    """The style of each ink, from a theme's variables; without `color`, styles contain only attributes."""
+    """Without `color`, styles contain only attributes."""
     return {ink: _style(theme, role, attributes, color=color) for ink, (role, attributes) in _ATTRIBUTES.items()}
 
 

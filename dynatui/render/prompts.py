@@ -1,7 +1,7 @@
 """The list of prompts: a row per prompt with the figures of its newest run, a cursor, and totals."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from decoder.errors import shortened
@@ -11,6 +11,7 @@ from dynatui.number_format import short
 from dynatui.render.guide import explained
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, frame, inside, width_of
 from dynatui.render.scene import Scene
+from dynatui.render.sheet import Column, Sheet
 from dynatui.render.words import same_as_ar, speedup_cell
 from dynatui.state.session_log import Result, noted
 
@@ -18,15 +19,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Least height of the list, in rows, at which it has a row for totals."""
-
-
-@dataclass(frozen=True)
-class _Column:
-    head: str
-    cells: int
-    value: Callable[[Result], str]
-    total: Callable[[Sequence[Figures]], str]
+"""Least rows of a list with a row of totals."""
 
 
 @dataclass(frozen=True)
@@ -37,44 +30,40 @@ class _Line:
 
 
 def prompts(scene: Scene, width: int, height: int) -> Rows:
-    """The list, scrolled to its cursor; until the user moves the cursor, it is on the shown prompt."""
+    """Scrolled to its cursor; until the user moves the cursor, it is on the shown prompt."""
     inner, room = inside((width, height))
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
     if not lines:
-        return frame(title, [((_why_none(scene), "dim"),)], (width, height))
-    columns = _columns(inner)
-    opening = max(0, inner - _NUMBER - sum(each.cells for each in columns))
+        why = "the first figures appear with the first round"
+        if scene.prompt_filter:
+            why = f'no prompt contains "{shortened(clean_line(scene.prompt_filter))}" at or near its beginning'
+        return frame(title, [((why, "dim"),)], (width, height))
+    sheet = Sheet(_COLUMNS, inner - _NUMBER - _LEAST_OPENING)
+    opening = max(0, inner - _NUMBER - sheet.cells)
     ran = [line.result for line in lines if line.result]
-    totals = [_totals(ran, len(lines), columns, opening)] if ran and room >= _LEAST_TOTALS else []
+    totals = [_totals(ran, len(lines), sheet, opening)] if ran and room >= _LEAST_TOTALS else []
     visible = max(1, room - 1 - len(totals))
     cursor = chosen(scene, [line.number for line in lines])
     place = next(place for place, line in enumerate(lines) if line.number == cursor)
     first = max(0, min(place - visible // 2, len(lines) - visible))
-    page = [
-        _row(scene, line, columns, opening, at_cursor=line.number == cursor) for line in lines[first : first + visible]
-    ]
-    body = [_heads(columns, opening), *page, *totals]
+    page = [_row(scene, line, sheet, opening, at_cursor=line.number == cursor) for line in lines[first:][:visible]]
+    body = [((column("", _NUMBER) + column("prompt", opening) + sheet.heads, "dim"),), *page, *totals]
     body += explained(_EXPLAINED, inner, room - len(body))
     return frame(title, body[: max(0, room)], (width, height))
 
 
 def listed(scene: Scene) -> list[int]:
-    """Numbers of the known prompts that contain the words of the filter."""
     return [line.number for line in _lines(scene)]
 
 
 def chosen(scene: Scene, numbers: Sequence[int]) -> int | None:
-    """Number of the prompt under the cursor; None if the list is empty.
-
-    It is the listed prompt nearest to the prompt that the user has chosen, or else nearest to the shown prompt.
-    """
+    """The listed prompt nearest to the user's choice, or else to the shown prompt; None if none is listed."""
     aim = _present(scene) if scene.chosen_prompt is None else scene.chosen_prompt
     return min(numbers, key=lambda number: abs(number - aim), default=None)
 
 
 def _lines(scene: Scene) -> list[_Line]:
-    """A line for each prompt that contains the words of the filter; if the prompt has run, with its result."""
     results, words = noted(scene.results, scene.state), scene.prompt_filter.casefold()
     openings = dict(enumerate(scene.openings, 1)) | {number: result.opening for number, result in results.items()}
     return [
@@ -89,7 +78,6 @@ def _present(scene: Scene) -> int:
 
 
 def _title(scene: Scene, count: int, width: int) -> Row:
-    """The title: the words of the filter, or what the figures cover, followed by hints on keys."""
     cap = scene.keys.cap
     choose = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} opens"
     if scene.prompt_filter:
@@ -103,38 +91,13 @@ def _title(scene: Scene, count: int, width: int) -> Row:
     return (("Prompts", "title"), (text, "dim"))
 
 
-def _why_none(scene: Scene) -> str:
-    if scene.prompt_filter:
-        return f'no prompt contains "{shortened(clean_line(scene.prompt_filter))}" at or near its beginning'
-    return "the first figures appear with the first round"
-
-
-def _columns(width: int) -> list[_Column]:
-    """The most important columns, as many as leave room for the beginning of the prompt."""
-    chosen, free = list[int](), width - _NUMBER - _LEAST_OPENING
-    for place in _RANKED:
-        if _COLUMNS[place].cells > free:
-            break
-        chosen.append(place)
-        free -= _COLUMNS[place].cells
-    return [_COLUMNS[place] for place in sorted(chosen)]
-
-
-def _heads(columns: Sequence[_Column], opening: int) -> Row:
-    cells = "".join(f"{each.head:>{each.cells}}" for each in columns)
-    return ((column("", _NUMBER) + column("prompt", opening) + cells, "dim"),)
-
-
-def _row(scene: Scene, line: _Line, columns: Sequence[_Column], opening: int, *, at_cursor: bool) -> Row:
+def _row(scene: Scene, line: _Line, sheet: Sheet[Result], opening: int, *, at_cursor: bool) -> Row:
     """A prompt with the figures of its newest run, or with the reason why there are no figures."""
     result, now = line.result, line.number == _present(scene)
     ink: Ink = "strong" if now else "plain" if result is not None and result.done else "dim"
     mark: Span = ("▸", "key") if at_cursor else ("●" if now else " ", ink)
     begins = f"{column(str(line.number), _NUMBER - 1)}{column(line.opening, opening)}"
-    if result is None:
-        cells = f"{_without_figures(scene, now=now):>{sum(each.cells for each in columns)}}"
-    else:
-        cells = "".join(f"{each.value(result):>{each.cells}}" for each in columns)
+    cells = f"{_without_figures(scene, now=now):>{sheet.cells}}" if result is None else sheet.row(result)
     return (mark, (begins, ink), (cells, ink))
 
 
@@ -144,39 +107,36 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
     return "not played" if scene.replaying else "waiting"
 
 
-def _totals(results: Sequence[Result], count: int, columns: Sequence[_Column], opening: int) -> Row:
-    """Row with the figures of all prompts that ran: sums, ratios of sums, and the geometric mean of the speed-ups."""
+def _totals(results: Sequence[Result], count: int, sheet: Sheet[Result], opening: int) -> Row:
     figures = [result.figures for result in results]
-    cells = "".join(f"{each.total(figures):>{each.cells}}" for each in columns)
+    cells = "".join(f"{_TOTALS[each.head](figures):>{each.cells}}" for each in sheet.columns)
     together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
     known = len(_speedups(figures))
     of = "" if known == len(results) else f" of {known}"
     label = column(best(_NUMBER + opening, f"{together}; x plain: geometric mean{of}", together), _NUMBER + opening)
-    return ((label, "title"), (cells, "title"))
+    return ((label + cells, "title"),)
 
 
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+def _of_sums(parts: Iterable[tuple[float, float]]) -> float | None:
+    """The sum of the first numbers over the sum of the second ones."""
+    pairs = [*parts]
+    above, below = sum(above for above, _ in pairs), sum(below for _, below in pairs)
+    return above / below if below else None
 
 
-def _weighted(figures: Sequence[Figures]) -> float | None:
-    """Depth acceptance over all rounds of all prompts."""
-    rated = [(figure.depth_acceptance, figure.rounds) for figure in figures if figure.depth_acceptance is not None]
-    return _ratio(sum(share * rounds for share, rounds in rated), sum(rounds for _, rounds in rated))
+def _depth_acceptance(figures: Sequence[Figures]) -> float | None:
+    return _of_sums(
+        (one.depth_acceptance * one.rounds, one.rounds) for one in figures if one.depth_acceptance is not None
+    )
 
 
 def _rate(figures: Sequence[Figures]) -> float | None:
-    """Tokens per second over all prompts: number of timed tokens divided by decode time."""
-    timed = [
-        (figure.tokens_per_second, figure.decode_s - figure.left_out_s)
-        for figure in figures
-        if figure.tokens_per_second is not None
-    ]
-    return _ratio(math.fsum(rate * seconds for rate, seconds in timed), math.fsum(seconds for _, seconds in timed))
+    """Timed tokens over their decode time."""
+    timed = ((one.tokens_per_second, one.decode_s - one.left_out_s) for one in figures)
+    return _of_sums((rate * seconds, seconds) for rate, seconds in timed if rate is not None)
 
 
 def _gain(figures: Sequence[Figures]) -> float | None:
-    """Geometric mean of the speed-ups that are known."""
     speedups = _speedups(figures)
     return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
 
@@ -194,19 +154,20 @@ def _agreement(result: Result) -> str:
     return same_as_ar(result.method, result.figures, "differs" if result.figures.near_tie is None else "NO")
 
 
-_COLUMNS = (
-    _Column("tokens", 8, lambda one: str(one.figures.committed), lambda all_: str(sum(one.committed for one in all_))),
-    _Column(
-        "L-bar",
-        7,
-        lambda one: short(one.figures.tokens_per_round),
-        lambda all_: short(_ratio(sum(one.committed for one in all_), sum(one.rounds for one in all_))),
-    ),
-    _Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), lambda all_: short(_weighted(all_))),
-    _Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), lambda all_: short(_rate(all_), 1)),
-    _Column("x plain", 9, lambda one: speedup_cell(one.figures), lambda all_: short(_gain(all_))),
-    _Column("same as ar", 12, _agreement, _agreed),
+_COLUMNS: tuple[Column[Result], ...] = (
+    Column("tokens", 8, lambda one: str(one.figures.committed), rank=5),
+    Column("L-bar", 7, lambda one: short(one.figures.tokens_per_round), rank=1),
+    Column("depth acc.", 12, lambda one: short(one.figures.depth_acceptance), rank=4),
+    Column("tokens/s", 10, lambda one: short(one.figures.tokens_per_second, 1), rank=0),
+    Column("x plain", 9, lambda one: speedup_cell(one.figures), rank=2),
+    Column("same as ar", 12, _agreement, rank=3),
 )
-_RANKED = (3, 1, 4, 5, 2, 0)
-"""Indices of the columns, the most important first."""
+_TOTALS: Mapping[str, Callable[[Sequence[Figures]], str]] = {
+    "tokens": lambda figures: str(sum(one.committed for one in figures)),
+    "L-bar": lambda figures: short(_of_sums((one.committed, one.rounds) for one in figures)),
+    "depth acc.": lambda figures: short(_depth_acceptance(figures)),
+    "tokens/s": lambda figures: short(_rate(figures), 1),
+    "x plain": lambda figures: short(_gain(figures)),
+    "same as ar": _agreed,
+}
 _EXPLAINED = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")

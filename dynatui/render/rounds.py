@@ -1,8 +1,6 @@
-"""The shown round, the priority of its nodes, the text before the round, and labels of nodes.
+"""The shown round, the text before it, labels of its nodes, and their priority in a panel without room for all nodes.
 
-A tree may have more nodes than a panel has rows. Then the accepted path, the rejected guesses beside it, and the most
-probable other nodes are shown. An ancestor is never less probable than its descendants, so the shown nodes always form
-a tree.
+An ancestor is never less probable than its descendants, so the shown nodes always form a tree.
 """
 
 import math
@@ -24,7 +22,6 @@ LEAST_SHOWN = 0.005
 
 
 def shown_round(scene: Scene) -> Round | None:
-    """The round that the tree and the mask show."""
     token, stage = scene.inspected, scene.held_stage
     if token is not None:
         return round_of(scene.newest_state, token)
@@ -35,7 +32,7 @@ def shown_round(scene: Scene) -> Round | None:
 
 
 def earlier(scene: Scene, most: int) -> list[Round]:
-    """The rounds before the shown round, newest first."""
+    """Newest first."""
     token, stage = scene.inspected, scene.held_stage
     if token is not None:
         state, end = scene.newest_state, _place_of(scene.newest_state, token)
@@ -47,21 +44,17 @@ def earlier(scene: Scene, most: int) -> list[Round]:
 
 
 def round_number(state: RunState, token: Token) -> int:
-    """Number, from 1, of the round that committed a token of the watched method."""
+    """From 1."""
     return _place_of(state, token) + 1
 
 
 def round_of(state: RunState, token: Token) -> Round | None:
-    """The round that committed a token."""
     place = _place_of(state, token)
     return state.with_origins(state.lane.past[place]) if place >= 0 else None
 
 
 def _place_of(state: RunState, token: Token) -> int:
-    """Index of the round that committed a token; -1 if there is none.
-
-    If bisection does not find the round, all rounds are searched, since a recording may number rounds in any order.
-    """
+    """-1 if there is none. A recording may number rounds in any order, so all are searched if bisection fails."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -70,7 +63,7 @@ def _place_of(state: RunState, token: Token) -> int:
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
-    """The token that the target adds after the accepted path of a round; None until it is committed."""
+    """The target's token after the accepted path; None until it is committed."""
     stage = scene.held_stage
     if stage is not None and stage.name != "committed":
         return None
@@ -83,7 +76,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 
 def path_logprobs(event: Round) -> list[float]:
-    """The draft's log-probability of the path to each node; never above the log-probability of the parent's path."""
+    """Never above that of the parent's path."""
     logprobs = [min(0.0, logprob) for logprob in event.logprobs]
     for node in range(1, len(logprobs)):
         logprobs[node] += logprobs[event.parents[node]]
@@ -91,10 +84,8 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """Nodes by priority, for panels without room for all nodes; each node comes after its parent.
-
-    The root and the accepted path come first, then the other children of these nodes, then all other nodes; within the
-    second and the third group, the most probable path comes first.
+    """Each node after its parent: root and accepted path, then their other children, then the rest, the most probable
+    first.
     """
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
@@ -102,7 +93,7 @@ def ranked(event: Round, paths: Sequence[float]) -> list[int]:
 
 
 def before(scene: Scene, event: Round) -> Sequence[int]:
-    """The newest tokens before a round, including tokens of the prompt."""
+    """Including tokens of the prompt."""
     state = scene.state
     tally, prompt = state.race.tallies.get(event.method), state.run.prompt_tokens if state.run else []
     written = tally.tokens[max(0, event.position - FARTHEST) : event.position] if tally else ()
@@ -110,7 +101,7 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 
 def path_to(event: Round, node: int) -> list[int]:
-    """The nodes from the root to a node, including both."""
+    """From the root to the node."""
     path = list[int]()
     while node >= 0:
         path.append(node)
@@ -119,12 +110,12 @@ def path_to(event: Round, node: int) -> list[int]:
 
 
 def is_drawn(event: Round) -> bool:
-    """Whether the tree was sampled from the draft, as method `delayed` does; other trees are grown by probability."""
+    """By sampling, as method `delayed` does; other trees are grown by probability."""
     return event.shape is not None or bool(event.drawn)
 
 
 def times_drawn(event: Round, node: int) -> int | None:
-    """How often a node of a sampled tree was sampled; None if this was not recorded."""
+    """None if not recorded."""
     return event.drawn[node] if node < len(event.drawn) else None
 
 
@@ -135,7 +126,7 @@ def kept_chance(event: Round, node: int) -> float | None:
 
 
 def draws_after(event: Round, depth: int) -> Draws | None:
-    """Statistics of the tokens that were sampled after the accepted node at `depth` (root: 0); None if unknown."""
+    """Statistics of the tokens sampled after the accepted node at `depth` (root: 0); None if unknown."""
     path = event.verification.path if event.verification else []
     return path[depth] if depth < len(path) else None
 
@@ -146,12 +137,11 @@ def is_drafted(event: Round, node: int) -> bool:
 
 
 def looked_up(event: Round, node: int) -> bool:
-    """Whether the node was copied from an earlier place in the text."""
     return bool(event.origins) and event.origins[node] == "lookup"
 
 
 def mark(event: Round, node: int) -> str:
-    """Mark in front of a drafted node: accepted or not, looked up or not; empty for other nodes."""
+    """Empty for a node that was not drafted."""
     if not is_drafted(event, node):
         return ""
     accepted, rejected = ("◆", "◇") if looked_up(event, node) else ("●", "○")
@@ -159,7 +149,7 @@ def mark(event: Round, node: int) -> str:
 
 
 def probability(logprob: float) -> float:
-    """Probability for a log-probability, clipped to [0, 1], since recordings may contain any numbers."""
+    """Clipped to [0, 1], since recordings may contain any numbers."""
     return math.exp(min(0.0, logprob))
 
 

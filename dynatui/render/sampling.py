@@ -1,8 +1,4 @@
-"""The sampling panel: whether sampled text follows the target's probabilities.
-
-For sampled trees, the panel also shows whether the trees yield the expected number of tokens, and how often the best
-possible verifier would accept a sampled token.
-"""
+"""Whether sampled text follows the target's probabilities, and how well verification of sampled trees works."""
 
 from collections.abc import Mapping
 
@@ -22,11 +18,7 @@ _LEAST_BAR, _LONGEST_BAR = 10, 24
 _LARGEST = 1000
 INKS: Mapping[Light, Ink] = {"grey": "dim", "green": "good", "yellow": "warn", "red": "bad"}
 _MEANINGS: Mapping[Light, tuple[str, ...]] = {
-    "green": (
-        "no sign that the text deviates from the target's probabilities",
-        "no sign of a bias; a light, not a proof",
-        "no sign of a bias",
-    ),
+    "green": ("no sign of a bias; a light, not a proof", "no sign of a bias"),
     "yellow": ("a larger deviation than chance usually gives: see if it stays", "a larger deviation than usual"),
     "red": ("deviation too large for chance: probably a bug in sampling", "probably a bug in sampling"),
 }
@@ -55,7 +47,6 @@ _DEPTHS = (
 
 
 def sampling(scene: Scene, width: int, height: int) -> Rows:
-    """The losslessness light with its statistics; for sampled trees also the expected tokens and a row per depth."""
     size = width, height
     inner, room = inside(size)
     lane = scene.state.lane
@@ -73,14 +64,13 @@ def sampling(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _explained(wordings: tuple[str, ...], width: int, room: int) -> Rows:
-    """Rows of the first wording that fits, with a blank row above if there is room for one."""
+    """The first wording that fits, below a blank row if there is room."""
     wrappings = (wrapped(((words, "dim"),), width) for words in wordings)
     rows = next((rows for rows in wrappings if len(rows) <= room), [])
     return [(), *rows] if rows and len(rows) < room else rows
 
 
 def light_words(state: RunState) -> tuple[Row, ...]:
-    """The losslessness light, for the first line of the screen; empty before the first sampled token."""
     evidence = state.lane.evidence
     if evidence.surprise.count == 0:
         return ()
@@ -88,7 +78,6 @@ def light_words(state: RunState) -> tuple[Row, ...]:
 
 
 def _nothing(scene: Scene) -> str:
-    """The reason why there is no losslessness light."""
     state = scene.state
     if state.lane.newest is None:
         return "shows whether sampled text follows the target's probabilities, once there is text"
@@ -113,7 +102,6 @@ def _lit(evidence: Evidence, width: int) -> Row:
 
 
 def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
-    """The statistics behind the losslessness light, and the actual and the expected number of tokens per round."""
     surprise, top1, prediction = evidence.surprise, evidence.top1, evidence.prediction
     rows: Rows = []
     if airy:
@@ -131,9 +119,8 @@ def _sums(evidence: Evidence, width: int, *, airy: bool) -> Rows:
 
 
 def _way(mean: float, unit: str) -> tuple[str, ...]:
-    """The difference of a mean from its expected value, as wordings, the longest first."""
     difference = f"{short(abs(mean))} {unit} {'more' if mean > 0 else 'less'}"
-    return f"{difference} than the target predicts", f"{difference} than expected", difference
+    return f"{difference} than expected", difference
 
 
 def _sum(name: str, deviation: Deviation, wordings: tuple[str, ...], width: int) -> Row:
@@ -157,7 +144,6 @@ def _mean(deviation: Deviation) -> float:
 
 
 def _depths(levels: tuple[AtDepth, ...], last_turn: int, width: int, room: int) -> Rows:
-    """A row per depth of sampled trees, for as many depths as fit."""
     if room < 2:
         return []
     length = min(_LONGEST_BAR, width - _BEFORE_BAR - 2)

@@ -1,7 +1,7 @@
-"""Panels of a watched server: its name and state, figures as cards, curves and bars, and totals.
+"""Panels of a watched server.
 
-Pure functions from the server's state to rows. A figure that the server does not report is shown as a dash; a time
-without answers is shown as a gap in every curve. Text from the server is cleaned here by `clean_line`.
+A figure that the server does not report is a dash; a time without answers is a gap in every curve. Text from the server
+is cleaned here.
 """
 
 import math
@@ -16,20 +16,7 @@ from dynatui.attach.events import Drafting, Figures, Gap
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
 from dynatui.render.chart import Axis, Line, chart, legend
-from dynatui.render.ink import (
-    Ink,
-    Row,
-    Rows,
-    bar,
-    best,
-    column,
-    fit,
-    fitting,
-    frame,
-    inside,
-    joined,
-    width_of,
-)
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, fitting, frame, inside, joined, width_of
 from dynatui.render.server_words import time_text, wasted
 from dynatui.render.wrap import wrapped
 from dynatui.session import Symbols
@@ -37,7 +24,7 @@ from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
 
 WINDOW = 300
-"""Largest number of polls that the curves show."""
+"""In polls."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 """Least upper end of the axis of tokens per round, and least upper end of the axis of tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
@@ -56,8 +43,6 @@ Size: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True)
 class Look:
-    """The user's view of a server."""
-
     paused: bool = False
     recording: bool = False
     replaying: bool = False
@@ -68,22 +53,20 @@ class Look:
 @dataclass(frozen=True)
 class _Card:
     titles: tuple[str, ...]
-    """Wordings of the title, the longest first."""
     figure: Figure
     digits: int = 2
 
 
 _CARDS = (
-    _Card(("L-bar, tokens a round", "L-bar tok/round", "L-bar"), lambda figures: figures.tokens_per_round),
+    _Card(("L-bar, tokens a round", "L-bar"), lambda figures: figures.tokens_per_round),
     _Card(("acceptance rate", "acc. rate"), lambda figures: figures.acceptance_rate),
-    _Card(("generated tokens/s", "generated/s", "tok/s"), lambda figures: figures.tokens_per_second, 1),
-    _Card(("drafted tokens/s", "drafted/s", "draft/s"), lambda figures: figures.drafted_per_second, 1),
-    _Card(("accepted tokens/s", "accepted/s", "acc./s"), lambda figures: figures.accepted_per_second, 1),
+    _Card(("generated tokens/s", "generated/s"), lambda figures: figures.tokens_per_second, 1),
+    _Card(("drafted tokens/s", "drafted/s"), lambda figures: figures.drafted_per_second, 1),
+    _Card(("accepted tokens/s", "accepted/s"), lambda figures: figures.accepted_per_second, 1),
 )
 
 
 def status(state: ServerState, look: Look, width: int) -> Row:
-    """The first line: state, kind of server, models, URL; if it is too long, the last parts are omitted first."""
     return fitting([*_head(state, look), *_names(state)], width)
 
 
@@ -95,7 +78,7 @@ def _head(state: ServerState, look: Look) -> list[Row]:
 
 
 def _names(state: ServerState) -> list[Row]:
-    """The models and the URL, as far as they are known, in one row each; a text longer than `_LONGEST_NAME` is cut."""
+    """Models and URL; a text longer than `_LONGEST_NAME` is cut."""
     server, opening = state.server, state.opening
     url = server.url if server else opening.url if opening else ""
     named: tuple[tuple[str, Ink], ...] = ((", ".join(server.models) if server else "", "plain"), (url, "dim"))
@@ -117,7 +100,6 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
 
 
 def note(state: ServerState, look: Look, size: Size) -> Rows:
-    """The lines below the first line: reason of a gap, warning, remark, or names that do not fit in the first line."""
     (width, height), names = size, _names(state)
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -129,7 +111,6 @@ def note(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
-    """The warning or remark below the first line, as wordings, the longest first, with the ink."""
     if state.wasted is not None and state.gap is None:
         return wasted(state.wasted, state.t), "bad"
     text = clean_line(remark(state))
@@ -137,7 +118,6 @@ def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
-    """Figures of the last interval above figures of the session; in a low panel, only figures of the interval."""
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
@@ -152,12 +132,8 @@ def cards(state: ServerState, width: int, height: int) -> Rows:
         ("first", now),
         ("dim", [best(room, f"session {value}", value) for value in session]),
     )
-    return [fit(_side_by_side([column(text, room) for text in texts], ink), width) for ink, texts in rows]
-
-
-def _side_by_side(texts: Sequence[str], ink: Ink) -> Row:
-    parts: list[Row] = [((text, ink),) for text in texts]
-    return joined(parts, (("▏", "frame"),))
+    edge: Row = (("▏", "frame"),)
+    return [fit(joined([((column(text, room), ink),) for text in texts], edge), width) for ink, texts in rows]
 
 
 def _written(card: _Card, figures: Figures | None) -> str:
@@ -165,7 +141,6 @@ def _written(card: _Card, figures: Figures | None) -> str:
 
 
 def lengths(state: ServerState, look: Look, size: Size) -> Rows:
-    """L-bar and the acceptance rate over time."""
     length, rate = (series(state, card.figure) for card in _CARDS[:2])
     left = Line(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
     right = Line(rate, 0.0, 1.0, "second", "dotted")
@@ -173,7 +148,6 @@ def lengths(state: ServerState, look: Look, size: Size) -> Rows:
 
 
 def speeds(state: ServerState, look: Look, size: Size) -> Rows:
-    """Generated and accepted tokens per second over time, with one scale."""
     generated, accepted = (series(state, card.figure) for card in (_CARDS[2], _CARDS[4]))
     top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
     left = Line(generated, 0.0, top, "first", digits=0)
@@ -219,11 +193,7 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Bars with the share of accepted tokens among the drafted ones, one bar for each position in the draft; among all
-    rounds, if the server does not report how many tokens it drafted at each position.
-
-    If the server reports only the size of its drafts, the panel shows this size instead.
-    """
+    """Per position of the draft; if the server reports only the size of its drafts, this size."""
     by_drafts = state.kind is not None and state.kind.drafted_at
     title: Row = (("Acceptance by position", "title"), (f" ─ share of {'drafts' if by_drafts else 'rounds'}", "dim"))
     width, room = inside(size)
@@ -242,8 +212,13 @@ def positions(state: ServerState, size: Size) -> Rows:
     newest = () if state.gap else reading.interval.acceptance_by_position
     length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
     heading: Row = ((f"position {'':{length}} session    now", "dim"),)
-    rows = [
-        _position(number, share, now, length)
+    rows: Rows = [
+        (
+            (f"{number:>8} ", "dim"),
+            (bar(share or 0.0, length), "accepted"),
+            (f" {percent(share):>7}", "strong"),
+            (f" {percent(now):>6}", "dim"),
+        )
         for number, (share, now) in enumerate(zip_longest(whole, newest[: len(whole)]), 1)
     ]
     more = len(rows) - (room - 1)
@@ -251,21 +226,7 @@ def positions(state: ServerState, size: Size) -> Rows:
     return frame(title, [heading, *listed], size)
 
 
-def _position(number: int, share: float | None, now: float | None, length: int) -> Row:
-    return (
-        (f"{number:>8} ", "dim"),
-        (bar(share or 0.0, length), "accepted"),
-        (f" {percent(share):>7}", "strong"),
-        (f" {percent(now):>6}", "dim"),
-    )
-
-
 def _drafting(drafts: Drafting, size: Size) -> Rows:
-    """Number of draft steps per round, and number of tokens that a round may verify.
-
-    If the server limits verification, the panel also shows the mean number of verified tokens, and the L-bar without
-    the limit.
-    """
     width = max(1, inside(size)[0])
     lines = (
         (drafts.steps, count(drafts.steps), ("draft steps per round", "steps")),
@@ -283,7 +244,6 @@ def _drafting(drafts: Drafting, size: Size) -> Rows:
 
 
 def totals(state: ServerState, size: Size) -> Rows:
-    """Numbers of rounds and tokens in the session and the last interval; length of the session; failed polls."""
     reading = state.reading
     both = (reading.session, reading.interval) if reading else (None, None)
     counted: tuple[tuple[str, Figure], ...] = (

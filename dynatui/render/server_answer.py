@@ -20,7 +20,6 @@ _TITLE: Row = (
 
 
 def answer(state: ServerState, size: Size) -> Rows:
-    """The answer to our request: figures, a column for each round with the number of accepted tokens, and the text."""
     answered, room = state.answer, inside(size)[1]
     width = max(1, inside(size)[0])
     if answered is None:
@@ -35,7 +34,6 @@ def answer(state: ServerState, size: Size) -> Rows:
 
 
 def _waiting(state: ServerState, width: int) -> Rows:
-    """The request while it has no answer yet, and the seconds since it was sent."""
     if state.request is None:
         return []
     heading = wrapped([(f"sent {time_text(state.t - state.request.t)} ago, no answer yet:", "strong")], width)
@@ -43,7 +41,6 @@ def _waiting(state: ServerState, width: int) -> Rows:
 
 
 def _summary(answered: Answer) -> str:
-    """Figures of the answer in one sentence."""
     parts = (
         (answered.rounds, f"{count(answered.rounds)} rounds"),
         (answered.tokens_per_round, f"L-bar {short(answered.tokens_per_round)}"),
@@ -54,7 +51,6 @@ def _summary(answered: Answer) -> str:
 
 
 def _reason(state: ServerState) -> str:
-    """The reason why no rounds of the answer are shown."""
     if state.kind is not None and state.kind.name == "vllm":
         return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
     return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"

@@ -9,32 +9,24 @@ from dynatui.number_format import count, percent, short
 from dynatui.state.server_state import ServerState
 
 
-def wasted(waste: Wasted, t: float) -> tuple[str, ...]:
-    """Warning that drafts are wasted, with the duration and the maximum gain, as wordings, the longest first.
-
-    A round takes at least the time of a plain pass, so the speed-up is at most the number of tokens per round; the cost
-    of drafting is unknown.
-    """
+def wasted(waste: Wasted, t: float) -> tuple[str, str]:
+    """Long and short wording. A round takes at least the time of a plain pass, so L-bar bounds the speed-up."""
     duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
     return (
         f"drafts wasted for {duration}: {of_drafted}, {bound}; decoding is likely slower",
-        f"drafts wasted for {duration}: {of_drafted}, at most {length} times as fast as without drafts; likely slower",
         f"drafts wasted for {duration}: {share} accepted, likely slower than without drafts",
-        f"drafts wasted: {share} accepted",
-        f"{share} accepted",
     )
 
 
 def summary(state: ServerState) -> str:
-    """Summary of an ended session in one line; empty if no page of metrics was read."""
     if state.reading is None or state.server is None:
         return ""
     session, title = state.reading.session, state.kind.title if state.kind else state.server.kind
     figures = f"L-bar {short(session.tokens_per_round)}, acceptance rate {short(session.acceptance_rate)}"
     speed = f"{short(session.tokens_per_second, 1)} tokens/s"
-    alarm = f"; {wasted(state.wasted, state.t)[-3]}" if state.wasted else ""
+    alarm = f"; {wasted(state.wasted, state.t)[-1]}" if state.wasted else ""
     return clean_line(f"{title} at {state.server.url}, watched for {time_text(state.t)}: {figures}, {speed}{alarm}")
 
 

@@ -9,7 +9,7 @@ from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.drawn import drawing_line
 from dynatui.render.effect import consequence_line
-from dynatui.render.ink import Ink, Row, Rows, best, fit, fitting, frame, inside, merged, share, width_of
+from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
@@ -18,7 +18,6 @@ from dynatui.state.run_state import RunState
 
 _BORDER = 3
 _TAIL = 14
-"""Width of the switch for the history rule, at the right end of the row, in cells."""
 _FIGURE = 6
 _LONG = 30
 """Least width of a slider that shows its meaning, in cells."""
@@ -36,11 +35,10 @@ class Track:
     high: float
 
     def cell(self, value: float) -> int:
-        """Index of the cell of a value, counted from the first cell of the track."""
         return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
 
     def value_at(self, x: int, info: KnobInfo) -> float | None:
-        """The value under a click at column `x`, rounded to the step of the knob; None outside the track."""
+        """Rounded to the step of the knob; None outside the track."""
         if not self.x <= x < self.x + self.cells:
             return None
         exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
@@ -65,8 +63,6 @@ class Track:
 
 @dataclass(frozen=True)
 class _Place:
-    """Position of a slider in its row."""
-
     knob: KnobInfo
     value: float
     label: str
@@ -76,7 +72,6 @@ class _Place:
 
 
 def knobs(scene: Scene, width: int, height: int) -> Rows:
-    """A row of sliders, and below it the lines of `notes`; with a frame if there is room."""
     framed, window = height > _BORDER, scene.state.lane.window
     inner, room = inside((width, height)) if framed else (width - 1, height)
     body = [_sliders(scene, inner), *notes(scene, inner, room - 1)]
@@ -87,16 +82,12 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def height_for(scene: Scene, width: int, most: int) -> int:
-    """Height of the framed panel that leaves no row empty, at most `most`, and with a row for one note."""
+    """Leaves no row empty, and has a row for one note."""
     return min(most, _BORDER + max(1, len(notes(scene, width - 4, most))))
 
 
 def notes(scene: Scene, width: int, room: int) -> Rows:
-    """Lines on history rule, verifier of sampled trees, comparison of A and B, and effect of the last turn.
-
-    If there is no room for all lines, the first lines are omitted, except a line which says that the history rule has
-    moved a knob back. The last line compares A with B if the user pinned A; otherwise it shows the effect of the turn.
-    """
+    """The last notes that fit; a note that the history rule has moved a knob back is never omitted."""
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
     by_hand = scene.pinned is not None and scene.pinned.by_hand
@@ -112,7 +103,6 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
 
 
 def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName, float] | None:
-    """Knob and value at a clicked cell; None if there is no slider."""
     framed = height > _BORDER
     inner = inside((width, height))[0] if framed else width - 1
     left, top = (2, 1) if framed and inner < width - 1 else (0 if framed else 1, 0)
@@ -129,7 +119,6 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
 
 
 def knobs_title(scene: Scene, subject: str, keys: str, when: str, width: int) -> Row:
-    """Title: the method with the knobs, its preset, what limits its trees, and, if there is room, how to turn knobs."""
     watched = scene.state.watched
     preset = preset_of(watched, scene.state.lane)
     owner = (f" of {watched}" if watched else "") + (f" (preset {preset})" if preset else "")
@@ -187,7 +176,6 @@ def _written(knob: KnobInfo, value: float) -> str:
 
 
 def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
-    """The history rule's last change and the direction of its next change, each with its reason."""
     if lane.history is None:
         return ()
     if not lane.history:
@@ -203,11 +191,11 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
     change: Row = (("history: ", "plain"), (turned(last), "strong"), (f": {reason(last, lane)}", "plain"))
     since: Row = ((f" (round {nth(last.round)})", "dim"),)
     now: Row = (("; now ", "dim"), *_direction(lane, 0))
-    return next((row for row in ((*change, *since, *now), (*change, *since), change) if width_of(row) <= width), change)
+    return best_row(width, (*change, *since, *now), change)
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
-    """Message that the history rule has changed a turned knob, with the key that holds the knob."""
+    """With the key that holds the knob."""
     knob = info(change.name)
     set_value, now = written(knob, change.old), written(knob, change.new)
     message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
@@ -222,7 +210,6 @@ def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
 
 
 def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
-    """Figures of the pinned settings, A, and of the current settings, B, with confidence intervals."""
     if pinned is None:
         return ()
     now = pinned.since(state)
@@ -248,7 +235,6 @@ def _last_change(lane: LaneState) -> Change | None:
 
 
 def _direction(lane: LaneState, width: int) -> Row:
-    """The direction in which the history rule now moves the knobs, with the reason."""
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]

@@ -1,7 +1,4 @@
-"""The first line (run, device, state), the tab line and the last line (keys).
-
-Parts of the first line have ranks; a narrow terminal omits the parts with the largest ranks first.
-"""
+"""The first line (run, device, state), the tab line and the last line (keys); parts of lowest rank are omitted last."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,7 +16,7 @@ from dynatui.render.drawn import drawing_words
 from dynatui.render.expected import expected_words
 from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.headline import headline
-from dynatui.render.ink import Ink, Row, Rows, fit, fitting, joined, width_of
+from dynatui.render.ink import Ink, Row, Rows, best_row, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
@@ -41,28 +38,23 @@ _HINTS = (
     f"  press 1-{len(PANELS)} for other panels; side by side at {smallest_size('full')}",
     f"  side by side at {smallest_size('full')}",
 )
-"""Hints that other panels exist, for terminals that show one panel at a time."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One part of the first line."""
-
     rank: int
     """The most important part has rank 0; a narrow terminal omits the parts with the largest ranks first."""
     wordings: tuple[Row, ...]
-    """Wordings, the longest first."""
+    """The longest first."""
     right: bool = False
 
 
 def speed_text(speed: float) -> str:
-    """A playback speed as a whole factor or a fraction."""
     whole = 0 < speed < 1 and (1 / speed).is_integer()
     return f"1/{1 / speed:.0f}x" if whole else f"{speed:.3g}x"
 
 
 def activity(scene: Scene) -> Row:
-    """State of the run in a few words, with the key that resumes it."""
     state = scene.state
     if state.failure:
         return (("ERROR", "bad"),)
@@ -80,7 +72,7 @@ def activity(scene: Scene) -> Row:
 
 
 def _standstill(scene: Scene) -> Row:
-    """The reason why the view is at a standstill, with the key that resumes it; empty while the view advances."""
+    """The reason, with the key that resumes; empty while the view advances."""
     number, last = scene.number, scene.place.rounds
     steps: Row = (
         (f" {scene.keys.cap('step')} goes on", "dim"),
@@ -102,7 +94,6 @@ def _standstill(scene: Scene) -> Row:
 
 
 def status(scene: Scene, width: int, height: int) -> Rows:
-    """The first line: on the left the headline, state, prompt and speed; on the right models, device and costs."""
     if width < _NARROW:
         return essentials(scene, width, height)
     parts = [*_left_parts(scene), *_right_parts(scene)]
@@ -115,10 +106,8 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """The parts that fit, in the order of the line.
-
-    The part of lowest rank gets the longest wording that leaves room for the needed parts. Then as many other parts as
-    possible are added in their shortest wording. Finally, the parts get longer wordings, as far as there is room.
+    """The parts that fit, in the order of the line: the first in rank as long as the needed parts permit, then as many
+    others as possible, then longer wordings.
     """
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
@@ -157,7 +146,6 @@ def _left_parts(scene: Scene) -> Iterator[_Part]:
 
 
 def _right_parts(scene: Scene) -> Iterator[_Part]:
-    """Models, device and arithmetic, sampling, times expected before the first round, and meters."""
     run = scene.state.run
     if run is not None:
         by, sign = (" ← drafted through text by ", "← text ←") if run.translated else (" ← drafted by ", "←")
@@ -180,7 +168,6 @@ def _right_parts(scene: Scene) -> Iterator[_Part]:
 
 
 def _meter_parts(scene: Scene) -> Iterator[_Part]:
-    """Load of the GPUs, and cost of the screen."""
     meters = scene.meters
     if scene.gpus:
         yield _at_right(7, "dim", *gpu_wordings(scene.gpus))
@@ -199,7 +186,6 @@ def _at_right(rank: int, ink: Ink, *wordings: str) -> _Part:
 
 
 def essentials(scene: Scene, width: int, _height: int) -> Rows:
-    """One line for the smallest terminals: the message on the last key press, if there is one; else the essentials."""
     if scene.note:
         return [fit(((note_within(scene.note, width), "strong"),), width)]
     state = scene.state
@@ -209,20 +195,18 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
     depth: Row = ((f"D0 {math.floor(knobs.d0 + 0.5)}", "second"),) if knobs else ()
     rate: Row = ((f"{short(entry.tokens_per_second, 0)}/s", "first"),)
     yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
-    sentence = next((row for row in headline(state)[-2:] if width_of(row) <= width), ())
+    sentence = best_row(width, *(headline(state)[-2:] or [()]))
     parts = [part for part in (sentence, doing[:1], rate, yielded, depth) if part]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 
 def tabs(scene: Scene, width: int, _height: int) -> Rows:
-    """The tabs of panels that share one place, and a hint on how to show them side by side."""
     row = joined(_tabs(scene, width), ())
     hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
     return [fit((*row, (hint, "dim")), width)]
 
 
 def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
-    """The panel of a clicked tab."""
     end = 0
     for name, tab in zip(PANELS, _tabs(scene, width), strict=True):
         start, end = end, end + width_of(tab)
@@ -232,7 +216,7 @@ def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
 
 
 def named_at(row: Row, x: int) -> PanelName | None:
-    """The panel whose number and name, such as "6 what if", are at the given column of a title."""
+    """The panel that a title names, such as "6 what if", at a column."""
     text = "".join(text for text, _ in row)
     for number, name in enumerate(PANELS, 1):
         before, label, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
@@ -242,7 +226,7 @@ def named_at(row: Row, x: int) -> PanelName | None:
 
 
 def _tabs(scene: Scene, width: int) -> list[Row]:
-    """One tab for each panel; a narrower terminal omits the gaps, then the names of the panels that are not shown."""
+    """A narrower terminal omits the gaps, then the names of the panels that are not shown."""
     for before, after in ((" ", " "), ("", " "), ("", "")):
         named = [_tab(scene, name, before, after) for name in PANELS]
         if width_of(joined(named, ())) <= width:
@@ -263,7 +247,6 @@ def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
 
 
 def footer(scene: Scene, width: int, _height: int) -> Rows:
-    """The mode, the result of the last key, and as many keys as fit, the most needed first."""
     head: Row = ()
     if scene.mode not in FIRST_MODES or scene.maximised:
         name = "expanded" if scene.mode in FIRST_MODES else scene.mode
@@ -277,14 +260,12 @@ def footer(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def _hit(scene: Scene) -> Row:
-    """The search words, and which hit is under the cursor."""
     number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
     where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
     return ((f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
 
 
 def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    """As many keys as fit, the most needed first; with `in_words`, arrow keys are written as words."""
     room, chosen = width, list[tuple[int, Row]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):

@@ -1,8 +1,6 @@
 """The text, token by token, coloured by origin, draft probability, round or time, with the cursor.
 
-When the panel is full, the text moves up by a quarter of a page at once, so that most frames change only one row. The
-panel remembers the wrapped lines and their rows, so that it can find the token for a click or an arrow key. Hot inks
-mark improbable guesses and slow tokens.
+A full panel moves up by a quarter of a page at once, so that most frames change only one row.
 """
 
 import math
@@ -16,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 from decoder.append_only import SharedList
 from dynatui.number_format import short
 from dynatui.render.captions import IDEA, caption
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, frame, inside, joined, width_of
+from dynatui.render.ink import DOT, Ink, Row, Rows, Span, best_row, fit, frame, inside, joined, width_of
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Heat, Scene
 from dynatui.render.wrap import Flow, Line, inked, is_gap, wrapped
@@ -36,28 +34,19 @@ _ORIGINS: dict[Origin, Ink] = {"prompt": "prompt", "accepted": "accepted", "bonu
 _PROBABILITIES = (0.2, 0.4, 0.6, 0.8)
 _TIMES = (0.5, 0.8, 1.25, 2.0)
 """Limits between the five inks for token times, as multiples of the median time."""
-_DOT: Row = ((" · ", "dim"),)
 
 
 class TextPanel:
-    """Draws the text panel; remembers the wrapped lines."""
-
     def __init__(self) -> None:
         self._flow = Flow[int](1)
         self._prompt = ""
         self._wrapped_tokens: SharedList[Token] = SharedList()
         self._top = 0
-        """Index of the first shown line."""
         self._head = 0
-        """Number of rows above the text."""
         self._size = (0, 0)
         self._height = 0
-        """Number of rows for the text; a caption follows below."""
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
-        """The newest text that fits, or the text at the cursor; before a run, the steps of loading; after an error, the
-        error message.
-        """
         self._size = size = (width, height)
         inner, room = inside(size)
         state = scene.state
@@ -74,7 +63,6 @@ class TextPanel:
         return frame(legend(scene, width - 6), [*page, *below], size)
 
     def token_at(self, x: int, y: int) -> int | None:
-        """The token at a cell of the panel as last displayed."""
         inner, room = inside(self._size)
         left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
         line = self._top + y - top - self._head
@@ -84,9 +72,10 @@ class TextPanel:
         return tag if tag is not None and 0 <= tag < len(self._wrapped_tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """The token `lines` lines below the cursor (above if negative), but not beyond the first or last line."""
+        """Not beyond the first or last line."""
         home = _line_of(self._flow.lines, cursor)
-        column = _column(self._flow.lines[home], cursor)
+        before = takewhile(lambda stretch: stretch[1] != cursor, self._flow.lines[home])
+        column = sum(cell_len(text) for text, _ in before)
         step = -1 if lines > 0 else 1
         for line in range(max(0, min(home + lines, len(self._flow.lines) - 1)), home, step):
             tags = [tag for _, tag in self._flow.lines[line] if tag != _PROMPT]
@@ -137,7 +126,7 @@ class TextPanel:
         self._wrapped_tokens = state.lane.tokens
 
     def _scroll(self, line: int, height: int) -> None:
-        """Moves the view so that it contains the line; does nothing if the view already contains the line."""
+        """Moves the view so that it contains the line."""
         lines = len(self._flow.lines)
         if lines <= height:
             self._top = 0
@@ -147,7 +136,7 @@ class TextPanel:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """Index of the line with the visible part of the token; the token's leading blank may be on the line before."""
+    """The line with the visible part of the token; its leading blank may be on the line before."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -155,14 +144,8 @@ def _line_of(lines: Sequence[Line[int]], token: int) -> int:
     return min(first, len(lines) - 1)
 
 
-def _column(line: Line[int], token: int) -> int:
-    """First column of the token in its line."""
-    before = takewhile(lambda stretch: stretch[1] != token, line)
-    return sum(cell_len(text) for text, _ in before)
-
-
 def _tag_at(line: Line[int], column: int) -> int | None:
-    """Tag of the span at a column of the line; None after its end."""
+    """None after the line's end."""
     for text, tag in line:
         column -= cell_len(text)
         if column < 0:
@@ -207,7 +190,6 @@ def _welcome(scene: Scene, width: int) -> Rows:
 
 
 def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
-    """The error message, cut if it is long, and the keys to continue."""
     keys: list[Span] = []
     for action, effect in (("prompt(0)", "tries again   "), ("prompt(1)", "next prompt   "), ("leave", "quits")):
         keys += [(scene.keys.cap(action), "key"), (f" {effect}", "plain")]
@@ -219,7 +201,6 @@ def _failure(scene: Scene, failure: Failure, width: int, height: int) -> Rows:
 
 
 def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
-    """Function that returns the ink of a token."""
     match heat:
         case "origin":
             return lambda token: _ORIGINS[token.origin]
@@ -239,9 +220,7 @@ def time_edges(tokens: Sequence[Token]) -> list[float]:
 
 
 def legend(scene: Scene, room: int) -> Row:
-    """The panel's title, which explains the inks in the longest wording that fits."""
-    wordings = _LEGENDS[scene.heat](scene.state)
-    return next((row for row in wordings if width_of(row) <= room), wordings[-1])
+    return best_row(room, *_LEGENDS[scene.heat](scene.state))
 
 
 def _by_probability(token: Token) -> Ink:
@@ -259,7 +238,7 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if math.isfinite(value) else value
 
 
-def _heading(start: str, *parts: Span, by: str = "", separator: Row = _DOT) -> Row:
+def _heading(start: str, *parts: Span, by: str = "", separator: Row = DOT) -> Row:
     return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
 
 
@@ -276,7 +255,6 @@ def _probability(_state: RunState) -> list[Row]:
     long: list[Span] = list(zip(shares, HOT, strict=True))
     brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
     return [
-        _heading("the draft gave it ", *long, ("target's own", "bonus")),
         _heading("draft gave it ", *long, ("target", "bonus")),
         _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
     ]
@@ -287,20 +265,14 @@ def _round(state: RunState) -> list[Row]:
     mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
     parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
     counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
-    return [
-        _heading("passes of the target: ", *parts, counts),
-        _heading("", *parts, counts),
-        _heading("", *parts),
-    ]
+    return [_heading("", *parts, counts), _heading("", *parts)]
 
 
 def _time(state: RunState) -> list[Row]:
     edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
-    median: Span = (f"median {_rounded(_median_ms(state.lane.tokens)):g}", "dim")
     long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
     brief: list[Span] = list(zip(edges, HOT, strict=False))
     return [
-        _heading("ms per token: ", *long, ("slower", HOT[-1]), median),
         _heading("ms per token: ", *long, ("slower", HOT[-1])),
         _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
     ]

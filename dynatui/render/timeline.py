@@ -5,12 +5,11 @@ from dynatui.render.ink import Ink, Row, Rows, Span, best, fit, merged, share
 from dynatui.render.scene import Scene
 
 _BACK, _AHEAD = "looking back", "looking ahead"
-_LEAST = 8
+_LEAST, _ENOUGH = 8, 32
 """Least length of the line, in cells; if there is less room, only the words are shown."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
-    """One row: the line with the marker of the shown round, then the round's position as text."""
     words, length = _words(scene, width), _length(scene, width)
     row: Row = ((" ", "plain"), *_line(scene, length), (" " if length else "", "plain"), *words)
     return [fit(row, width), *[fit((), width)] * (height - 1)]
@@ -50,11 +49,10 @@ def _length(scene: Scene, width: int) -> int:
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """The longest wording that fits in half of the row, even with large numbers; if none fits, the shortest wording."""
+    """The long wording if it leaves enough room for the line, else the short one, each with large numbers."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
-    where = f"{digits} of {digits}"
-    long = (f"round {where} · 0000.0 s · {_AHEAD}", f"round {where} · {_AHEAD}", f"{where} · ahead")
-    return next((words for words in long if width >= 2 * len(words)), f"{digits}/{digits}")
+    long = f"round {digits} of {digits} · 0000.0 s · {_AHEAD}"
+    return long if width >= len(long) + _ENOUGH else f"{digits}/{digits}"
 
 
 def _words(scene: Scene, width: int) -> Row:
@@ -65,10 +63,5 @@ def _words(scene: Scene, width: int) -> Row:
         return ((best(len(longest), "before the first round", "no round"), ink),)
     if "of" not in longest:
         return ((f"{number}/{last}", ink),)
-    words = f"round {number} of {last} · " if "round" in longest else f"{number} of {last} · "
-    if " s " in longest:
-        words += f"{short(place.seconds, 1)} s · "
-    elsewhere = _AHEAD if place.ahead else _BACK
-    if _AHEAD not in longest:
-        elsewhere = elsewhere.removeprefix("looking ")
-    return ((words, "plain"), ("live", "good") if place.live else (elsewhere, "warn"))
+    where: Span = ("live", "good") if place.live else (_AHEAD if place.ahead else _BACK, "warn")
+    return (f"round {number} of {last} · {short(place.seconds, 1)} s · ", "plain"), where

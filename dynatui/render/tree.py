@@ -7,8 +7,8 @@ from decoder.events import LENGTH, LOST, Limit, Round
 from dynatui.number_format import short
 from dynatui.render import rounds
 from dynatui.render.captions import caption
-from dynatui.render.drawn import shape_wordings
-from dynatui.render.ink import Row, Rows, best, frame, inside, width_of
+from dynatui.render.drawn import shape_sentence
+from dynatui.render.ink import Row, Rows, best, best_row, frame, inside
 from dynatui.render.mask import mask
 from dynatui.render.scene import Scene
 from dynatui.render.tree_past import MOST, past_trees
@@ -23,19 +23,26 @@ _ALONE: Mapping[Limit | None, str] = {
     LENGTH: "the text ends with this token: no guess could have become text",
     None: "the target decodes alone",
 }
+_GROWN: Mapping[Sign, str] = {
+    "prob.": "prob.: how likely the draft finds it.",
+    "chance": "chance: how likely the target keeps it.",
+    "path": "path: the same for its whole row.",
+}
+_SAMPLED: Mapping[Sign, str] = {
+    "x2": "x2: the token was sampled twice.",
+    "prob.": "prob.: the draft's probability of the token at this temperature.",
+    "kept": "kept: how likely the verifier keeps it, given this tree.",
+}
 _TITLE = len("╭─ Tree ─  ─╮")
 _LARGE = (38, 23), (61, 18)
 """A panel that is at least as large as one of these sizes (columns, rows) shows several earlier trees beside others."""
 _FEW, _SEVERAL = 1, 6
-"""Largest numbers of earlier trees in a panel beside others: few, since every round moves them, which costs a slow line
-bytes.
-"""
+"""Every round moves them, which costs a slow line bytes."""
 _LEAST = 4
 """Least number of rows for more than the accepted path."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
-    """The tree of a round in a frame: the round of the inspected token, the paused round, or the newest round."""
     if scene.mask:
         return mask(scene, width, height)
     event = rounds.shown_round(scene)
@@ -72,7 +79,7 @@ def _most_past(scene: Scene, width: int, height: int) -> int:
 
 
 def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Rows:
-    """The beginning of the accepted path, then the last line; without a frame, the title begins the panel."""
+    """Without a frame, the title begins the panel."""
     inner, room = inside(size)
     path = drawn_path(event, inner, 2).rows[-1:]
     above = [title] if room == size[1] else []
@@ -80,39 +87,19 @@ def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Row
 
 
 def _explained(scene: Scene, event: Round, signs: frozenset[Sign]) -> list[str]:
-    """Legend of the tree: its signs and figures; for a sampled tree also the shape."""
     arrow = ["→1: continues at 1→."] * ("arrow" in signs)
     if rounds.is_drawn(event):
         expected = event.verification.predicted_tokens if event.verification else None
-        expectation = [] if expected is None else [_expected(event, expected)]
-        shape = [f"{words}." for words in shape_wordings(scene.state, event)[:1]]
-        return [*shape, *expectation, _figure_legend(signs), *arrow]
-    return [_grown(signs), *arrow]
+        outcome = f"This tree gave {len(event.accepted) + 1} tokens;"
+        expectation = [] if expected is None else [f"{outcome} {short(expected)} were expected."]
+        shape = shape_sentence(scene.state, event)
+        return [*([f"{shape}."] if shape else []), *expectation, _meanings(signs, _SAMPLED), *arrow]
+    return [_meanings(signs, _GROWN), *arrow]
 
 
-def _grown(signs: frozenset[Sign]) -> str:
-    """Legend of the figures of a tree that was grown by probability."""
-    meanings: Mapping[Sign, str] = {
-        "prob.": "prob.: how likely the draft finds it.",
-        "chance": "chance: how likely the target keeps it.",
-        "path": "path: the same for its whole row.",
-    }
-    return " ".join(words for sign, words in meanings.items() if sign in signs)
-
-
-def _figure_legend(signs: frozenset[Sign]) -> str:
-    """Legend of the figures of a sampled tree."""
+def _meanings(signs: frozenset[Sign], meanings: Mapping[Sign, str]) -> str:
     named = "kept, bar, colour" if "bar" in signs else "kept, colour"
-    meanings: Mapping[Sign, str] = {
-        "x2": "x2: the token was sampled twice.",
-        "prob.": "prob.: the draft's probability of the token at this temperature.",
-        "kept": f"{named}: how likely the verifier keeps it, given this tree.",
-    }
-    return " ".join(words for sign, words in meanings.items() if sign in signs)
-
-
-def _expected(event: Round, predicted: float) -> str:
-    return f"This tree gave {len(event.accepted) + 1} tokens; {short(predicted)} were expected."
+    return " ".join(words.replace("kept", named, 1) for sign, words in meanings.items() if sign in signs)
 
 
 def _ending(scene: Scene, event: Round, width: int) -> Row:
@@ -130,11 +117,10 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
             for legend in wordings
             for label in ("target: ", "")
         ]
-    return next((row for row in wordings if width_of(row) <= width), wordings[-1])
+    return best_row(width, *wordings)
 
 
 def _legends(event: Round) -> list[Row]:
-    """Legend of the marks of nodes, in wordings, the longest first."""
     origins = set(event.origins[1:])
     if "lookup" not in origins:
         return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]

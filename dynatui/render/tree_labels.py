@@ -1,8 +1,6 @@
 """Labels of a tree's nodes: mark, token and probabilities.
 
-The last figure of a label is the basis of growth or verification: for greedy decoding, the draft's probability of the
-token; for sampled tokens, the chance that the target takes the token; for a sampled tree, the probability that the
-verifier keeps the node.
+The last figure of a label is the basis of growth or verification.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,49 +16,39 @@ from dynatui.render.ink import Ink, Row, best, column
 FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
 
 LEAST_CELLS = 10
-"""Width of a short label with the line that leads to it, in cells."""
+"""A short label with the line that leads to it."""
 _LONGEST = 18
-"""Greatest width of mark and token, in cells."""
 _SHORTEST, _LEAST = 5, 3
 """Least width of mark and token in cells: the first value if figures follow, the second value if a remark follows."""
 _FIGURE = 3
-"""Width of a percentage below 100%, in cells."""
 _TIMES = 4
-"""Greatest width of the text for repeated draws of a node, in cells."""
 _LIKELY, _POSSIBLE, _UNLIKELY = 0.5, 0.2, 0.05
 """Thresholds of the probability that the verifier keeps a sampled node; at each threshold the node's colour changes."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of some nodes of a round."""
-
     event: Round
     marked: int | None
-    """The node under the cursor."""
     tells_kept: bool
-    """Whether the last figure of each label is the probability that the verifier keeps the node."""
+    """Whether the last figure is the probability that the verifier keeps the node."""
     accepted: frozenset[int]
     names: Mapping[int, str]
-    """Mark and token of each node, as text."""
+    """Mark and token of each node."""
     chances: Mapping[int, float]
     """The last figure of each drafted node."""
     figures: Mapping[int, str]
-    """The last figure of each node, as text."""
     times: Mapping[int, str]
-    """How often each node was sampled, as text, if more than once."""
+    """How often a node was sampled, if more than once."""
     copies: Mapping[int, int] = field(default_factory=dict)
-    """Number of repeated tokens for each leaf whose path repeats earlier text."""
 
     @property
     def figure_names(self) -> tuple[FigureName, ...]:
-        """Names of a label's figures."""
         if self.tells_kept:
             return "prob.", "kept"
         return ("prob.", "chance") if self.event.draft_logprobs else ("prob.",)
 
     def cells(self, node: int) -> int:
-        """Width of a node's label with one figure, or with the shortest remark, in cells."""
         name = min(_LONGEST, cell_len(self.names[node]))
         if node in self.copies:
             return name + len(_remarks(self.copies[node])[-1])
@@ -68,7 +56,6 @@ class Labels:
         return name + len(self.times.get(node, "")) + figure
 
     def label(self, node: int, cells: int, figures: int) -> Row:
-        """A node's label in exactly `cells` cells, with 1 or 2 figures; if the room is too small, only the token."""
         if node in self.copies:
             return self._remarked(node, cells)
         name, ink = self.names[node], self.ink(node)
@@ -86,7 +73,6 @@ class Labels:
         return ((token, ink), *between, (last, self.figure_ink(node)))
 
     def _remarked(self, node: int, cells: int) -> Row:
-        """The label of a leaf whose path repeats earlier text."""
         name, remarks = self.names[node], _remarks(self.copies[node])
         needed = cell_len(name)
         words = next((words for words in remarks if min(needed, _SHORTEST) + len(words) <= cells), remarks[-1])
@@ -94,15 +80,11 @@ class Labels:
         return ((column(name, min(room, cells)), self.ink(node)), (column(words, cells - room), "warn"))
 
     def ink(self, node: int) -> Ink:
-        """Ink of a node's token."""
         if node == self.marked:
             return "caret"
         return "accepted" if node in self.accepted else "plain" if node in self.figures else "strong"
 
     def figure_ink(self, node: int) -> Ink:
-        """Ink of a node's last figure: depends on the figure's value if it is the probability that the node is kept;
-        otherwise it depends on the ink of the node's token.
-        """
         ink = self.ink(node)
         if self.tells_kept and ink != "caret":
             return kept_ink(self.chances[node])
@@ -110,12 +92,11 @@ class Labels:
 
 
 def _remarks(copy: int) -> tuple[str, ...]:
-    """Number of repeated tokens of a path, as wordings, the longest first."""
+    """Wordings, the longest first."""
     return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
 
 
 def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
-    """Labels of the given nodes; `marked` is the node under the cursor."""
     reach = event.verification.reach if event.verification and rounds.is_drawn(event) else []
     names, chances = dict[int, str](), dict[int, float]()
     for node in nodes:
@@ -132,12 +113,11 @@ def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
 
 
 def percent(probability: float) -> str:
-    """A probability in at most four cells."""
+    """In at most four cells."""
     return "<1%" if probability < rounds.LEAST_SHOWN else f"{100 * probability:.0f}%"
 
 
 def kept_ink(chance: float) -> Ink:
-    """The ink for a probability that the verifier keeps a node."""
     if chance >= _LIKELY:
         return "good"
     return "second" if chance >= _POSSIBLE else "bar" if chance >= _UNLIKELY else "dim"

@@ -15,23 +15,17 @@ from dynatui.render.tree_levels import Level, Look, levels
 
 
 class Line(NamedTuple):
-    """A span of line characters and blanks, with the node that it leads to, if any."""
-
     text: str
     node: int | None = None
 
 
 class Arrow(NamedTuple):
-    """A numbered arrow: the end of a row, or the beginning of the row that continues it."""
-
     text: str
     node: int
     """The first node after the arrow."""
 
 
 class Slot(NamedTuple):
-    """Cells in which the label of a node is drawn."""
-
     node: int
     cells: int
 
@@ -41,8 +35,6 @@ PlacedRow: TypeAlias = list[Line | Arrow | Slot]
 
 @dataclass(frozen=True)
 class Layout:
-    """A tree as rows; the first row contains the root."""
-
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
     look: Look
@@ -59,11 +51,8 @@ def laid_out(
     looks: Sequence[Look],
     size: tuple[int, int],
 ) -> Layout:
-    """The nodes that fit, in rows.
-
-    `ranked` contains nodes by priority, each node after its parent; the root is always shown. `labels` contains the
-    width of each ranked node's label with one figure; `looks` are the ways to draw labels, see `levels`. If nodes are
-    omitted, one row stays free for a note.
+    """The nodes that fit, in rows. `ranked`: nodes by priority, each after its parent. `labels`: width of each ranked
+    node's label with one figure. If nodes are omitted, one row stays free for a note.
     """
     width, height = size
     depth = _depths(parents, ranked)
@@ -74,7 +63,7 @@ def laid_out(
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
-    """Depth of each node of `ranked`; a node that comes before its parent in `ranked` gets no depth."""
+    """A node that comes before its parent in `ranked` gets no depth."""
     depths = {0: 0}
     for node in ranked:
         if node > 0 and parents[node] in depths:
@@ -83,7 +72,6 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    """Width of the widest label of each depth, beginning with depth 1."""
     widest = [0] * max(depth.values())
     for node, level in depth.items():
         if level > 0 and labels[node] > widest[level - 1]:
@@ -115,13 +103,11 @@ class _Place(NamedTuple):
     node: int
     depth: int
     part: int
-    """Number of the part of the tree: part 0 contains the root, and every further part continues a numbered arrow."""
+    """Part 0 contains the root; every further part continues a numbered arrow."""
     before: str
-    """Text to the left of the line between siblings, if the node begins a row."""
+    """To the left of the line between siblings, if the node begins a row."""
     last: bool
-    """Whether the node is the last sibling."""
     joins: bool
-    """Whether the node continues the newest row of its part."""
 
 
 def _placed(
@@ -151,7 +137,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """Siblings as a stack, the first one on top; if `joins`, the first one continues the row of its parent or arrow."""
+    """A stack, the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
     return [
         _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
     ]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 _STEP = 2
-"""Width of an indent, in cells."""
 _LEAST_LABEL, _ENOUGH = 3, 10
 """Widths in cells: the least width of any label, and the width that a further indent must leave for labels."""
 LEAST_COLUMNS = 34
@@ -18,14 +17,11 @@ LEAST_COLUMNS = 34
 
 
 class Look(NamedTuple):
-    """A way to draw labels as columns."""
-
     figures: int
-    """Number of figures in each label."""
+    """In each label."""
     more: int
-    """Width of all figures except the first, in cells."""
+    """Width of all figures except the first."""
     least: int
-    """Least width of a label, in cells."""
     gap: int
     """Distance from a label to the line between siblings, in cells."""
     lead: int
@@ -35,31 +31,23 @@ class Look(NamedTuple):
 
 
 class Level(NamedTuple):
-    """Position of the nodes of one depth."""
-
     band: int
     line: int
     """Column of the line between siblings."""
     label: int
     """Column of the first cell of the labels."""
     room: int
-    """Width of a label, in cells."""
     beside: bool = False
     """Whether the level is drawn to the right of the previous level, in the same rows."""
 
     @property
     def end(self) -> int:
-        """Column of the first cell after the labels."""
         return self.label + self.room
 
 
 def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int) -> tuple[list[Level], Look]:
-    """The level of the root, which has its own row, and as many other levels as fit; also the look of all labels.
-
-    `widest` is the width of the widest label of each depth from 1, with one figure; `arrow` is the width of a numbered
-    arrow. `looks` are in order from the richest to the narrowest look. The first look whose columns fit in one band is
-    chosen. If no look fits in one band, the last look is chosen, with as few bands as possible. Then the labels are
-    made as wide as possible without a further band.
+    """The levels that fit, and the look: the richest whose columns fit in one band, else the last, with as few bands as
+    possible.
     """
     close = looks[-1]
     if width < LEAST_COLUMNS:
@@ -76,7 +64,6 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
 
 
 def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[Level]:
-    """Levels as columns with labels of these widths, in bands with as many columns as fit."""
     levels = [Level(0, 0, 0, width)]
     for depth, room in enumerate(rooms, 1):
         last, after = levels[-1], (arrow + 1) * (depth < len(rooms))
@@ -91,10 +78,7 @@ def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[L
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
-    """Levels as indents, in bands with as many levels as leave enough width for labels.
-
-    If `width` is too small even for one indent, returns only the level of the root.
-    """
+    """Only the level of the root if `width` is too small for an indent."""
     levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)

@@ -16,7 +16,6 @@ from dynatui.render.tree_rows import Drawing, drawn_path, drawn_tree
 from dynatui.render.tree_title import titles
 
 MOST = 15
-"""Largest number of earlier rounds whose trees are shown."""
 _TOGETHER = 3
 """Number of trees that stand side by side in a wide panel; in a narrow panel, at least their paths are shown first."""
 _GAP, _RULE = "  ", "── "
@@ -24,10 +23,7 @@ _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
 
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
-    """The first trees that fit, in rows of three in a wide panel, otherwise one below the other.
-
-    Empty if no tree fits or no round has a draft.
-    """
+    """In rows of three in a wide panel; empty if no tree fits or no round has a draft."""
     if not any(map(drafted_nodes, events)):
         return []
     cells = (width - (_TOGETHER - 1) * len(_GAP)) // _TOGETHER
@@ -43,7 +39,6 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
-    """The first trees that fit, side by side."""
     trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height) for event in events))]
     rows = max(map(len, trees), default=0)
     padded = [[fit(row, cells) for row in [*tree, *[()] * (rows - len(tree))]] for tree in trees]
@@ -51,7 +46,6 @@ def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
 
 
 def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """The first trees, then as many further whole trees as fit below them."""
     pictures = _stacked(events[:_TOGETHER], width, height)
     free = height - sum(map(len, pictures))
     for event in events[len(pictures) :]:
@@ -64,7 +58,7 @@ def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Accepted paths of as many rounds as fit, one below another; if rows remain, the first rounds get whole trees."""
+    """Accepted paths of as many rounds as fit; if rows remain, the first rounds get whole trees."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
@@ -82,7 +76,7 @@ def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
-    """The tree, with a heading in place of the root, since the root is already text; empty if nodes were omitted."""
+    """A heading replaces the root, which is already text; empty if nodes were omitted."""
     if drawing.left_out:
         return []
     name = f"round {nth(event.round)}"

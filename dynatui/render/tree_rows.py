@@ -18,26 +18,22 @@ from dynatui.state.tokens import repeated_length
 Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
 
 _PATH = 6
-"""Width of the column with the probability of the path to the end of a row, in cells."""
+"""The column with the probability of a row's path."""
 _BAR = 10
-"""Width of the bar to the right of the labels, in cells, including a gap of two cells."""
+"""The bar to the right of the labels, with a gap of two cells."""
 _SECOND = 5
-"""Width of a second figure in a label, in cells."""
 _ROOMY, _MEDIUM, _CLOSE = 16, 13, 11
-"""Least width of a label with roomy, medium and close spacing, in cells."""
+"""Least width of a label with this spacing."""
 _NOTE = "  last token"
 _LEAST_COPY = 4
 """Least number of repeated tokens at which a repetition is marked."""
 
 
 class Drawing(NamedTuple):
-    """A tree drawn as rows of text."""
-
     rows: Rows
     signs: frozenset[Sign]
-    """Signs that occur in the picture, for the legend."""
     left_out: int
-    """Number of nodes that had no room."""
+    """Nodes that had no room."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +43,16 @@ class _Tree:
     layout: Layout
     paths: Sequence[float]
     room: int
-    """Width available for labels, in cells."""
 
     @property
     def tells_path(self) -> bool:
-        """Whether there is a column with the probability of the path to the end of each row."""
         return self.layout.look.aside in (_PATH, _PATH + _BAR)
 
 
 def drawn_tree(
     event: Round, width: int, height: int, text: Sequence[int] = (), *, marked: int | None = None
 ) -> Drawing:
-    """The tree in at most `height` rows, with the number of omitted nodes; `text` holds the tokens before the round."""
+    """`text` holds the tokens before the round."""
     paths, most = rounds.path_logprobs(event), height * max(1, width // LEAST_CELLS)
     candidates = rounds.ranked(event, paths)[: max(1, most)]
     names = labels(event, candidates, marked)
@@ -76,7 +70,7 @@ def drawn_tree(
 
 
 def drawn_path(event: Round, width: int, height: int) -> Drawing:
-    """The accepted path alone, drawn like the tree, without a note that nodes are omitted."""
+    """Without a note that nodes are omitted."""
     path = list(dict.fromkeys((0, *event.accepted)))
     nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
     names = labels(event, nodes, None)
@@ -102,10 +96,7 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """Length of the longest repetition in tokens, for each shown leaf whose improbable path occurs in the text.
-
-    Such a path is often accepted though the draft finds it improbable, so the method `auto` keeps it.
-    """
+    """Repeated tokens of each shown leaf whose improbable path occurs in the text; `auto` keeps such paths."""
     copies = {}
     for leaf in shown.difference(event.parents):
         path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
@@ -117,7 +108,7 @@ def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: S
 
 
 def _looks(names: Labels) -> list[Look]:
-    """Looks of labels, from the richest to the narrowest."""
+    """From the richest to the narrowest."""
     one_level = max(names.event.parents) <= 0 and not rounds.is_drafted(names.event, 0)
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
@@ -136,7 +127,6 @@ def _looks(names: Labels) -> list[Look]:
 
 
 def _inked(tree: _Tree) -> Rows:
-    """The rows with inks; the first row is the root's row."""
     root, figures = _heading(tree)
     edge = tree.room if tree.labels.copies else max(tree.layout.end, width_of(root) + width_of(figures))
     path = "path".rjust(_PATH) if tree.tells_path and figures else ""
@@ -145,7 +135,6 @@ def _inked(tree: _Tree) -> Rows:
 
 
 def _heading(tree: _Tree) -> tuple[Row, Row]:
-    """The root, and the names of the figures."""
     root = tree.labels.label(0, min(tree.room, tree.labels.cells(0)), 1)
     noted: Row = root if rounds.is_drafted(tree.event, 0) else (*root, (_NOTE, "dim"))
     names = ", ".join(tree.labels.figure_names[-tree.layout.look.figures :])
@@ -155,7 +144,6 @@ def _heading(tree: _Tree) -> tuple[Row, Row]:
 
 
 def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
-    """A row below the root; lines that lead to accepted nodes have the ink of these nodes."""
     spans, used, names, look = list[Span](), 0, tree.labels, tree.layout.look
     for part in placed:
         if isinstance(part, Slot):
@@ -172,7 +160,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """Probability of the path to a row's last node; in a sampled tree, the probability that the node is kept."""
+    """Probability of the path to the node; in a sampled tree, that it is kept."""
     is_sampled = tree.labels.tells_kept
     chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"

@@ -8,7 +8,7 @@ from dynatui.render.drawn import shape_written
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings of the title, the longest first; they include the lost time if the round stalled."""
+    """Wordings, the longest first, with the lost time if the round stalled."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings
@@ -25,16 +25,9 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
             text = "the last token"
         return f"{name}{text}", text
     if stage == "drafted":
-        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified", "not yet verified"
+        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified"
     if stage == "verified":
         text = f"{drafted} drafted, {accepted} accepted, not committed"
-        return f"{name}{text}", f"{name}{accepted} kept, not committed", "not yet committed"
-    plain = f"{name}{drafted} drafted, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
-    if event.shape is None:
-        return plain
-    shape = shape_written(event.shape)
-    return (
-        f"{name}{drafted} drawn as {shape}, {accepted} accepted",
-        f"{name}{shape}, {accepted} of {drafted} kept",
-        *plain,
-    )
+        return f"{name}{text}", f"{name}{accepted} kept, not committed"
+    grown = f"drawn as {shape_written(event.shape)}" if event.shape else "drafted"
+    return f"{name}{drafted} {grown}, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"

@@ -1,9 +1,9 @@
-"""Two recordings side by side: headings, playback position, figures of both recordings, and ratios of these figures.
+"""Two recordings side by side: figures of the watched methods at equal decode time, and their ratios.
 
-The figures describe the watched methods at equal decode time. Knows neither files nor the app.
+Knows no files.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -28,12 +28,9 @@ _LEAST_FRAMED = 7
 
 @dataclass(frozen=True)
 class Moment:
-    """Playback position of two recordings."""
-
     played_s: float
     seconds: float
     number: int
-    """Number of the pair of runs, counted from 1."""
     pairs: int
     speed: float
     paused: bool
@@ -41,35 +38,45 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class _Column:
-    title: str
-    value: Callable[[Figures], float | None]
+class _Figure:
+    name: str
+    of: Callable[[Figures], float | None]
     written: Callable[[float | None], str]
     timed: bool = False
     """Whether the figure depends on times."""
 
-
-_COLUMNS = (
-    _Column("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1), timed=True),
-    _Column("L-bar", lambda figures: figures.tokens_per_round, short),
-    _Column("acc. rate", lambda figures: figures.acceptance_rate, percent),
-    _Column("ms/round", lambda figures: _round_ms(figures), short, timed=True),
-    _Column("tokens", lambda figures: figures.committed, lambda value: f"{value or 0:.0f}"),
-    _Column("rounds", lambda figures: figures.rounds, lambda value: f"{value or 0:.0f}"),
-    _Column("distinct", lambda figures: figures.distinct_8grams, short),
-    _Column("x plain", lambda figures: figures.speedup, short, timed=True),
-)
-"""Columns of the table of figures; a narrow terminal omits the last columns first."""
+    def ratio(self, sides: tuple[Figures, Figures]) -> str:
+        """B / A."""
+        if self.timed and any(side.stalled_rounds > side.left_out_rounds for side in sides):
+            return "busy"
+        below, above = map(self.of, sides)
+        return short(above / below) if above is not None and below else "-"
 
 
 def _round_ms(figures: Figures) -> float | None:
-    """Mean duration, in ms, of the rounds that rates include."""
+    """Mean of the rounds that rates include."""
     rounds = figures.rounds - figures.left_out_rounds
     return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
 
+def _count(value: float | None) -> str:
+    return f"{value or 0:.0f}"
+
+
+_FIGURES = (
+    _Figure("tokens/s", lambda figures: figures.tokens_per_second, lambda value: short(value, 1), timed=True),
+    _Figure("L-bar", lambda figures: figures.tokens_per_round, short),
+    _Figure("acc. rate", lambda figures: figures.acceptance_rate, percent),
+    _Figure("ms/round", _round_ms, short, timed=True),
+    _Figure("tokens", lambda figures: figures.committed, _count),
+    _Figure("rounds", lambda figures: figures.rounds, _count),
+    _Figure("distinct", lambda figures: figures.distinct_8grams, short),
+    _Figure("x plain", lambda figures: figures.speedup, short, timed=True),
+)
+"""Columns of the table; a narrow terminal omits the last ones first."""
+
+
 def moment(now: Moment, width: int) -> Row:
-    """The first line: the played runs and the progress."""
     word, ink = _doing(now)
     parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
     if now.pairs > 1:
@@ -96,7 +103,6 @@ def _doing(now: Moment) -> tuple[str, Ink]:
 
 
 def heading(side: int, name: str, state: RunState, width: int) -> Row:
-    """Heading of a recording: letter, file, watched method and number of tokens."""
     run, figures = state.run, state.figures().get(state.watched)
     limit, tokens = (run.max_new_tokens if run else 0), (figures.committed if figures else 0)
     filled: Row = ((f" {tokens:>4}/{limit} ", "plain"),)
@@ -113,30 +119,20 @@ def heading(side: int, name: str, state: RunState, width: int) -> Row:
 
 
 def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
-    """Table with the figures of A and B and their ratio, and whether the texts are equal."""
+    """The figures of A and B and their ratio, and whether the texts are equal."""
     inner, _ = inside(size)
     left, right = (state.figures().get(state.watched) or Figures() for state in states)
     name = min(_NAME, max(3, inner // 3))
-    columns = _COLUMNS[: max(1, (inner - name) // _COLUMN)]
-    rows: Rows = [
-        _line(
-            column(best(name - 1, "whole run", "run"), name),
-            [(heading_column.title, "dim") for heading_column in columns],
-        )
-    ]
-    for side, figures in enumerate((left, right)):
-        values: list[tuple[str, Ink]] = [
-            (heading_column.written(heading_column.value(figures)), _INKS[side]) for heading_column in columns
-        ]
-        rows.append(_line(column(f"{LETTERS[side]}  {states[side].watched}", name), values, _INKS[side]))
-    rows.append(
-        _line(
-            column("B / A", name),
-            [(_ratio(heading_column, left, right), "strong") for heading_column in columns],
-            "strong",
-        )
-    )
-    body = [fit(row, inner) for row in (*rows, verdict(*states))]
+    figures = _FIGURES[: max(1, (inner - name) // _COLUMN)]
+
+    def line(label: str, texts: Iterable[str], ink: Ink) -> Row:
+        return fit(((column(label, name) + "".join(text.rjust(_COLUMN) for text in texts), ink),), inner)
+
+    body = [line(best(name - 1, "whole run", "run"), (figure.name for figure in figures), "dim")]
+    for letter, state, side, ink in zip(LETTERS, states, (left, right), _INKS, strict=True):
+        body.append(line(f"{letter}  {state.watched}", (figure.written(figure.of(side)) for figure in figures), ink))
+    body += [line("B / A", (figure.ratio((left, right)) for figure in figures), "strong")]
+    body += [fit(verdict(*states), inner)]
     title: Row = (("A against B", "title"), (" ─ watched methods, at equal decode time", "dim"))
     if stalled := stall_notes((left, right)):
         title = (*title, (f" ─ {stalled[1]}", "warn"))
@@ -144,7 +140,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
 
 
 def verdict(left: RunState, right: RunState) -> Row:
-    """Whether the texts are equal, up to the length of the shorter text."""
+    """Up to the length of the shorter text."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:
@@ -156,14 +152,3 @@ def verdict(left: RunState, right: RunState) -> Row:
     if place is not None:
         return (("~ ", "warn"), (f"the texts are the same for {place} tokens, then differ", "dim"))
     return (("= ", "good"), (f"the same text, as far as both have come: {common} tokens", "dim")) if common else ()
-
-
-def _line(name: str, cells: Sequence[tuple[str, Ink]], ink: Ink = "plain") -> Row:
-    return ((name, ink), *((text.rjust(_COLUMN), cell_ink) for text, cell_ink in cells))
-
-
-def _ratio(figure: _Column, left: Figures, right: Figures) -> str:
-    if figure.timed and any(entry.stalled_rounds > entry.left_out_rounds for entry in (left, right)):
-        return "busy"
-    below, above = figure.value(left), figure.value(right)
-    return short(above / below) if above is not None and below else "-"

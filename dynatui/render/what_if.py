@@ -1,7 +1,5 @@
-"""Tables that estimate tokens per round and tokens per second of the last rounds for other values of the knobs.
-
-Computes nothing itself: the values come from `decoder.analysis.what_if`; some are lower bounds, some are unknown. Bar
-characters repeat the figures, so that the tables can be read without colour.
+"""Tables of estimates for other values of the knobs, computed by `decoder.analysis.what_if`; bar characters repeat the
+figures, so that the tables can be read without colour.
 """
 
 from collections.abc import Sequence
@@ -16,10 +14,8 @@ from dynatui.render.scene import Scene
 from dynatui.render.wrap import wrapped
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
-"""Bar characters and inks of cells, from the smallest number of tokens per round to the largest."""
 _LABEL = 6
 _CELL, _CELL_RATED = 8, 14
-"""Widths in cells of a table entry without tokens per second, and of an entry with tokens per second."""
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
@@ -30,7 +26,6 @@ _BY_COSTS = "auto drafts only nodes that save time; nodes left out are assumed t
 
 
 def whatif(scene: Scene, width: int, height: int) -> Rows:
-    """The tables that fit, a sentence on the best cell, and the size of the sample."""
     size = (width, height)
     inner, room = inside(size)
     estimate = scene.whatif
@@ -50,7 +45,6 @@ def _nothing_yet(scene: Scene) -> str:
 
 
 def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
-    """Both tables, side by side or one below the other, or only the first table, or no table."""
     yields = [cell.tokens for cell in estimate.cells if cell.known]
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
@@ -78,7 +72,6 @@ def _beside(tables: Sequence[Rows]) -> Rows:
 
 
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
-    """One table: names of the knobs, values of the columns, and the rows."""
     columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
     down, across = info(grid.down).symbol, info("d0").symbol
     words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
@@ -106,7 +99,7 @@ def _ink(*, here: bool) -> Ink:
 
 
 def _nearest(grid: Grid, count: int) -> Sequence[int]:
-    """Indices of as many columns as fit, around the column of the current base depth."""
+    """Around the column of the current base depth."""
     places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     return sorted(places[:count])
 
@@ -120,18 +113,13 @@ def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> 
     low, high = scale
     level = round((cell.tokens - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
     sign, ink = _YIELDS[level]
-    spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{_plus(exact=cell.exact)}", ink))
+    spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{'' if cell.exact else '+'}", ink))
     if width == _CELL_RATED and cell.rate is not None:
         spans = (*spans, (f" {short(cell.rate, 0)}/s", "dim"))
     return (*fit(spans, width - 1), (right, edge))
 
 
-def _plus(*, exact: bool) -> str:
-    return "" if exact else "+"
-
-
 def _sentence(scene: Scene, estimate: WhatIf) -> str:
-    """A sentence on the fastest cell, in plain words; on the cell with most tokens where no speed is known."""
     if (rate := estimate.breadth.here.rate) is not None:
         present = f"the knobs as they are, {short(rate, 0)} tokens/s"
         if knobs := faster_knobs(estimate):
@@ -171,16 +159,13 @@ def _bound_words(*, exact: bool) -> str:
 
 
 def _share(estimate: WhatIf, width: int) -> str:
-    """Number of rounds on which the tables are based, and how many of them could be judged."""
     shares = [cell.share for cell in estimate.cells]
     low, high = percent(min(shares)), percent(max(shares))
     judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"
     return best(
         width,
         f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}",
-        f"estimate, {estimate.rounds} rounds, {judged}",
         f"estimate, {judged}",
-        judged,
     )
 
 

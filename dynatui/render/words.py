@@ -20,20 +20,22 @@ from dynatui.state.run_state import RunState
 TARGET = 0.7
 """Depth acceptance that the history rule aims at if the run gives no target."""
 ALONE = "own noise"
-"""Table entry of a method whose text is not compared with that of ar, since the method samples with its own noise."""
+"""Table entry of a method that samples with its own noise."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
 BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
+_NO_SPEEDUP = {
+    "machine busy": ("machine busy: no figure", "busy"),
+    "too few rounds": ("too few rounds: no figure", "few"),
+    "warming up": ("warming up", "warm-up"),
+}
 _LEAST_REASON = 8
 """Least width in cells of the reason in a message; in less room, the message is its remedy alone."""
 
 
 def turned(change: Change) -> str:
-    """A knob's old and new value, such as τh 0.60 → 0.65.
-
-    If the history rule changed D0, both values are rounded to whole depths, unless this would make them equal.
-    """
+    """τh 0.60 → 0.65; D0 in whole depths if the history rule changed it, unless both are equal then."""
     knob = info(change.name)
     old, new = _base_depth(change.old), _base_depth(change.new)
     if change.name == "d0" and not change.by_user and old != new:
@@ -54,17 +56,17 @@ def joint(change: Change, before: Change) -> Change:
 
 
 def written(knob: KnobInfo, value: float) -> str:
-    """A knob's value as text, whatever number a recording contains."""
+    """Whatever number a recording contains."""
     return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Reason of a change by the history rule, such as "depth acceptance 0.78 > 0.70 over 10 rounds", or empty."""
+    """Such as "depth acceptance 0.78 > 0.70 over 10 rounds", or empty."""
     return next(iter(reasons(change, lane)), "")
 
 
 def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
-    """Reason of a change by the history rule, as wordings, the longest first."""
+    """Wordings, the longest first."""
     if change.by_user or change.acceptance is None:
         return ()
     figures, rounds = versus(change.acceptance, target(lane)), min(lane.window, max(1, change.round))
@@ -72,12 +74,10 @@ def reasons(change: Change, lane: LaneState) -> tuple[str, ...]:
 
 
 def versus(mean: float, aim: float) -> str:
-    """A mean compared with its target, as text: 0.78 > 0.70."""
     return f"{short(mean)} {sign(mean, aim)} {short(aim)}"
 
 
 def target(lane: LaneState) -> float:
-    """Depth acceptance that the history rule aims at."""
     return lane.parameter("target_acceptance", TARGET)
 
 
@@ -88,19 +88,15 @@ def sign(mean: float, aim: float) -> str:
 
 
 def limits(lane: LaneState) -> list[tuple[str, float]]:
-    """Limits of the trees of the last rounds, each with its share of the rounds, most frequent first.
-
-    Rounds without a recorded limit, and rounds without a tree, are not counted.
-    """
+    """Limits of the last rounds, each with its share of the rounds that recorded one, most frequent first."""
     known: list[Limit] = [limit for limit in lane.limits if limit is not None]
     return [(limit_name(limit), count / len(known)) for limit, count in Counter(known).most_common()]
 
 
 def limited(lane: LaneState) -> tuple[str, ...]:
-    """Limits of the trees of the last rounds, as wordings, the longest first; empty if unknown."""
+    """Wordings, the longest first; empty if unknown."""
     named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
-    long = [f"limited by {', '.join(named[:count])}" for count in range(len(named), 0, -1)]
-    return (*long, *(f"by {wording}" for wording in named[:1]), *named[:1])
+    return (f"limited by {', '.join(named)}", f"limited by {named[0]}", named[0]) if named else ()
 
 
 def moved_back(lane: LaneState) -> Change | None:
@@ -123,28 +119,20 @@ def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
-def times_plain(speedup: float) -> tuple[str, ...]:
-    """Speed relative to plain decoding, as wordings, the longest first."""
+def times_plain(speedup: float) -> tuple[str, str, str]:
+    """Wordings, the longest first."""
     factor = f"{short(speedup)}x"
-    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", f"{factor} plain", factor
+    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor
 
 
 def is_alone(state: RunState, method: str) -> bool:
-    """Whether a method's text is not compared with that of ar because the method samples with its own noise."""
+    """Whether the text is not compared with that of ar, because the method samples with its own noise."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
 
 
 def no_speedup(figures: Figures) -> tuple[str, ...]:
-    """Why there is no speed-up, as wordings, the longest first; empty if it is known, or if ar does not race."""
-    match figures.speedup_reason:
-        case None:
-            return ()
-        case "machine busy":
-            return "machine busy: no figure", "busy: no figure", "busy"
-        case "too few rounds":
-            return "too few rounds: no figure", "few rounds", "few"
-        case "warming up":
-            return "warming up", "warm-up"
+    """Wordings, the longest first; empty if the speed-up is known, or if ar does not race."""
+    return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
 
 
 def speedup_cell(figures: Figures) -> str:
@@ -155,7 +143,7 @@ def speedup_cell(figures: Figures) -> str:
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """Table entry: whether a method's text equals that of ar; `differs` is the entry for a clear difference."""
+    """`differs` is the entry for a clear difference."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
@@ -168,14 +156,13 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
-    """Kind of the first difference, preceded by the words in `before`; empty if unknown."""
+    """Empty if unknown."""
     if differs_by_design(figures):
         return f"{before}{BY_DESIGN}"
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
 
 
 def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Sampling settings of the watched method, each with its pending value, if there is one."""
     run, now, ahead = state.run, state.lane.settings, pending or {}
     if run is None or not (now.get("temperature") or ahead.get("temperature")):
         return ("greedy",)
@@ -191,9 +178,7 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
 
 
 def note_within(note: str, width: int) -> str:
-    """A message in at most `width` cells. The remedy, which follows the last semicolon, stays whole; the reason
-    before it is cut.
-    """
+    """At most `width` cells. The remedy, after the last semicolon, stays whole; the reason before it is cut."""
     reason, separator, remedy = note.rpartition("; ")
     left = width - cell_len(separator + remedy)
     if cell_len(note) <= width:

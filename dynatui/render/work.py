@@ -19,10 +19,8 @@ from dynatui.state.tokens import Token
 
 _SIDE_BY_SIDE = 64
 _AIRY = 8
-"""Least height of the panel, in rows, at which the summary has two rows."""
 _GAP = 3
 _TIMES = 5
-"""Number of rows of the table of times, including its heading."""
 _SHORTEST_BAR = 2
 _LONGEST_TREND = 24
 _NEWEST = 2000
@@ -38,7 +36,6 @@ _KINDS = (
 
 
 def work(scene: Scene, width: int, height: int) -> Rows:
-    """A summary, the drafted nodes by depth, the time by stage and the tokens by kind."""
     state, size = scene.state, (width, height)
     inner, room = inside(size)
     title: Row = (("Work", "title"), (" ─ cost and use of the guesses", "dim"))
@@ -61,9 +58,6 @@ def work(scene: Scene, width: int, height: int) -> Rows:
 
 
 def limit_sentences(scene: Scene, width: int, room: int) -> Rows:
-    """What limits the method's speed, and how much of a round is overhead, as many whole sentences as fit; empty if
-    unknown.
-    """
     rows: Rows = [()]
     state = scene.state
     limits = explained(state.race, state.watched, state.watched, remedy(scene))
@@ -76,19 +70,16 @@ def limit_sentences(scene: Scene, width: int, room: int) -> Rows:
 
 
 def summaries(method: str, tally: Tally) -> tuple[str, ...]:
-    """The use of the drafted nodes in one sentence, as wordings, the longest first."""
+    """Wordings, the longest first."""
     if not tally.knows_tree:
         return (f"{method} does not show its draft, so only the method's time is known.", "the draft is not shown")
     if tally.drafted == 0:
         return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
     use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
     right = [share(accepted, tally.rounds) for _, accepted in tally.by_depth]
-    first = f"{use}; depth 1 is right in {percent(right[0])} of the rounds"
     return (
-        f"{first}, depth {len(right)} in {percent(right[-1])}.",
-        f"{first}.",
+        f"{use}; depth 1 is right in {percent(right[0])} of the rounds, depth {len(right)} in {percent(right[-1])}.",
         f"{use}; depth 1 right in {percent(right[0])} of rounds.",
-        f"{use}.",
     )
 
 
@@ -126,7 +117,6 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
 
 
 def times(state: RunState, tally: Tally, width: int) -> Rows:
-    """Time of each stage: in the last round, on average, as a share of decode time, and as a trend."""
     past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))
@@ -162,7 +152,6 @@ def _time(name: str, last_s: float | None, mean_s: float | None, part_of_decodin
 
 
 def kinds(tokens: Sequence[Token], width: int) -> Rows:
-    """Share of tokens that the draft guessed, by kind of token; the most frequent kinds come first."""
     counted = [token for token in tokens[-_NEWEST:] if token.text and token.origin != "plain"]
     total = Counter(kind_of(token.text) for token in counted)
     guessed = Counter(kind_of(token.text) for token in counted if token.origin == "accepted")
@@ -176,5 +165,4 @@ def kinds(tokens: Sequence[Token], width: int) -> Rows:
 
 @lru_cache(maxsize=4096)
 def kind_of(text: str) -> str:
-    """The kind of a token."""
     return next(kind for kind, pattern in _KINDS if pattern.fullmatch(text))

@@ -19,9 +19,8 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Lines of tagged text at one width; only words that are longer than a line are split.
-
-    A text of width 0 (an empty text, a line end, a blank without room in the line) is kept as an empty span.
+    """Only words longer than a line are split. A text of width 0 (empty, a line end, a blank without room) is an empty
+    span.
     """
 
     def __init__(self, width: int) -> None:
@@ -30,7 +29,6 @@ class Flow(Generic[Tag]):
         self._used = 0
 
     def add(self, text: str, tag: Tag) -> None:
-        """Appends text with this tag."""
         for piece in _PIECES.findall(text) or ("",):
             if piece == "\n":
                 self.lines[-1].append(("", tag))
@@ -69,7 +67,6 @@ class Flow(Generic[Tag]):
         return len(word)
 
     def _move_last_word_down(self) -> None:
-        """Moves the text after the line's last gap to a new line; does nothing if the line has no gap."""
         line = self.lines[-1]
         cut = next((i + 1 for i in range(len(line) - 1, -1, -1) if is_gap(line[i][0])), 0)
         if cut:
@@ -88,12 +85,11 @@ class Flow(Generic[Tag]):
 
 
 def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
-    """A line in which each span has its ink."""
     return merged((text, ink_of(text, tag)) for text, tag in line if text)
 
 
 def is_gap(text: str) -> bool:
-    """Whether a span is a gap between words; gaps are not underlined."""
+    """Gaps are not underlined."""
     return text.startswith(" ")
 
 

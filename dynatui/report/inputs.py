@@ -22,28 +22,17 @@ MOST_BYTES = 256 * 2**20
 _REMEDY = "give a recording, as --record writes it"
 
 
-class InputError(DecoderError):
-    """No page can be made from the input."""
+class InputError(DecoderError): ...
 
 
 class _Opening(msgspec.Struct):
-    """The fields of a file's first line that show its kind."""
-
     type: str | None = None
     setup: msgspec.Raw = msgspec.Raw()
     begun: msgspec.Raw = msgspec.Raw()
 
 
 def page_of(path: Path, run: int | None = None) -> Page:
-    """The page of a recording.
-
-    Args:
-        path: A file.
-        run: Number of one run of the recording, from 1; None: all runs.
-
-    Raises:
-        DecoderError: The path is not a recording, cannot be read, is too large, or has no such run.
-    """
+    """`run` is the number of one run, from 1; None: all runs. Raises a DecoderError if the recording has none."""
     try:
         _require_recording(path)
         if run is None:
@@ -54,11 +43,7 @@ def page_of(path: Path, run: int | None = None) -> Page:
 
 
 def run_of(path: Path, number: int) -> Sequence[Event]:
-    """The run of a recording that has this number; the first run has number 1.
-
-    Raises:
-        DecoderError: The file is not a recording, cannot be read, or has no run of this number.
-    """
+    """Raises DecoderError if there is no run of this number, from 1."""
     runs = Runs(path)
     if number > len(runs):
         raise ConfigError(f"{shortened(path)} has no run {number}; give --run at most {len(runs)}")
@@ -66,12 +51,11 @@ def run_of(path: Path, number: int) -> Sequence[Event]:
 
 
 def page_name(source: Path) -> Path:
-    """Default path of a page: in the working directory, with the source's name and the suffix `.html`."""
+    """In the working directory."""
     return Path(f"{Path(os.path.realpath(source)).stem}.html")
 
 
 def require_other_file(source: Path, page: Path) -> None:
-    """Raises a ConfigError if a page would overwrite its source."""
     if _is_same(page, source):
         raise ConfigError(
             f"{shortened(page)} is a source of the page and is not overwritten; set --output to another file"

@@ -4,10 +4,7 @@ import msgspec
 
 
 class Key(msgspec.Struct, frozen=True):
-    """One action with its keys."""
-
     caps: str
-    """The keys as displayed."""
     names: tuple[str, ...]
     """The keys' names in browsers. For a key pressed with Shift, `Shift+` precedes the name, unless the name is one
     character."""

@@ -10,19 +10,12 @@ from dynatui.clean import clean
 
 
 class Markup(str):
-    """HTML made by this module; all texts in it are escaped."""
-
     __slots__ = ()
 
 
 def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
-    """An element with its children; a child that is not markup is escaped as text.
-
-    Args:
-        name: Tag name.
-        children: Text, or markup.
-        attributes: Attributes by name. A final `_`, which distinguishes a name from a Python keyword, is dropped, and
-        every other `_` becomes `-`. An attribute whose value is None is omitted.
+    """A child that is not markup is escaped. An attribute's final `_` is dropped, its other `_` become `-`; None omits
+    it.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
@@ -34,19 +27,11 @@ def element(name: str, *children: str, **attributes: str | int | None) -> Markup
 
 
 def joined(parts: Iterable[str]) -> Markup:
-    """Texts and markup, concatenated."""
     return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
 
 
-def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, label: str | None = None) -> Markup:
-    """A table that scrolls separately on a narrow page; the first cell of each row is the row's header.
-
-    Args:
-        caption: Title of the table.
-        head: Column headings.
-        rows: Cells by row.
-        label: Accessible name of the scrolling region; if it is not given, the caption is used.
-    """
+def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> Markup:
+    """The first cell of each row is its header."""
     top = element("tr", *(element("th", cell, scope="col") for cell in head))
     body = [
         element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
@@ -54,11 +39,10 @@ def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]], *, l
     ]
     title = element("caption", element("span", caption))
     whole = element("table", title, element("thead", top), element("tbody", *body))
-    return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=label or caption)
+    return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=caption)
 
 
 def details(entries: Iterable[tuple[str, str]]) -> Markup:
-    """A description list: names with their values."""
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
     return element("dl", *pairs)
 

@@ -10,7 +10,6 @@ from decoder.errors import ConfigError, shortened
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    """Raises a ConfigError if the page's file already exists; called before the page is made."""
     if not os.path.lexists(path):  # if the check itself fails, `write` reports the error
         return
     if not path.is_file():
@@ -22,10 +21,8 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def write(text: str, path: Path, *, force: bool) -> None:
-    """Writes a page atomically, readable by its owner and by everyone who could read the replaced file.
-
-    Raises:
-        ConfigError: The file cannot be written, or it exists and `force` is False; in both cases, no file has changed.
+    """Writes atomically, readable by everyone who could read the replaced file. Raises a ConfigError if nothing was
+    written.
     """
     require_free(path, force=force)
     place = path.resolve()

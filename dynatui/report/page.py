@@ -23,18 +23,15 @@ _AS_JSON: Mapping[int, str] = {ord(character): f"\\u{ord(character):04x}" for ch
 
 @dataclass(frozen=True)
 class Page:
-    """Content of a page."""
-
     title: str
     body: Markup
     data: object = None
-    """Data for the scripts, to be encoded by msgspec; None if there are no scripts."""
+    """For the scripts, encoded by msgspec."""
     scripts: Sequence[str] = ()
-    """Names of script files among the assets, concatenated in this order."""
+    """Files among the assets, in this order."""
 
 
 def written(page: Page) -> str:
-    """The page as HTML."""
     style, script = asset("page.css"), _as_one(page.scripts)
     return Template(asset("page.html")).substitute(
         title=element("title", page.title),
@@ -72,7 +69,6 @@ def policy(style: str, script: str) -> str:
 
 
 def _as_one(names: Sequence[str]) -> str:
-    """The scripts, concatenated within one block."""
     inside = "\n".join(asset(name) for name in names)
     return f'"use strict";\n{{\n{inside}}}\n' if names else ""
 

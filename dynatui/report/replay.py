@@ -1,6 +1,5 @@
-"""A recording as a page: data for the replay script; text and tables of figures for browsers without scripts.
-
-Runs are folded by the same code as on the screen. Knows no files.
+"""A recording as a page, folded as on the screen: data for the replay script, and text and tables for browsers without
+scripts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +24,17 @@ _ABOUT = (
 
 
 def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> Page:
-    """The page of a recording.
-
-    Args:
-        name: Name of the recording's file.
-        runs: Events of each run.
-        first: The number that the first of these runs has in the recording.
-    """
+    """`first` is the number that the first of these runs has in the recording."""
     states = [reduce(apply, events, RunState()) for events in runs]
     return Page(
         title=f"{name} - dynatui",
-        body=joined((_head(name, states), Markup(asset("replay.html")), *_figures(states, first))),
+        body=joined(
+            (
+                _head(name, states),
+                Markup(asset("replay.html")),
+                *(_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run),
+            )
+        ),
         data=replay_data(states, first),
         scripts=SCRIPTS,
     )
@@ -47,12 +46,7 @@ def _head(name: str, states: Sequence[RunState]) -> Markup:
     return element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
 
 
-def _figures(states: Sequence[RunState], first: int) -> list[Markup]:
-    return [_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run]
-
-
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
-    """A run's section: its figures, and for browsers without scripts also its prompt and text."""
     title = f"Figures of prompt {label_of(number, run.prompt)}"
     return element(
         "section",
@@ -83,7 +77,6 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
-    """Table of the figures that are known of at least one method: each row has a figure, its definition and values."""
     known_figures = [
         figure
         for figure in FIGURES
@@ -130,7 +123,6 @@ def _parameters_text(parameters: object) -> str:
 
 
 def _text(state: RunState) -> Markup:
-    """The prompt, and the text of the first method."""
     written = "".join(token.text for token in state.lane.tokens)
     return joined(
         (

@@ -17,7 +17,7 @@ from decoder.methods import METHODS, root_is_drafted
 from dynatui.clean import clean, clean_line
 from dynatui.knobs import info, limit_name
 from dynatui.report.keys import KEYS, Key
-from dynatui.state.lane import Change, Curve, LaneState
+from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 Text: TypeAlias = int
@@ -30,8 +30,6 @@ _CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A curve: values, and the length of the text in tokens at each value."""
-
     at: list[int]
     values: list[float]
 
@@ -45,12 +43,9 @@ class Tree(msgspec.Struct, frozen=True):
     pieces: list[Text]
     accepted: list[int]
     looked_up: list[int]
-    """Indices of the nodes that were looked up in the text so far."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A turn of a knob by the user."""
-
     at: int
     """Length of the text in tokens at the turn."""
     label: str
@@ -66,45 +61,36 @@ class Lane(msgspec.Struct, frozen=True):
     """Whether the method reports the tokens that it drafts."""
     root_is_drafted: bool
     t: list[float]
-    """Decode time of the method up to the end of the round, in seconds."""
+    """Decode time up to the end of the round, in seconds."""
     ends: list[int]
     """Length of the text in tokens at the end of the round."""
     texts: list[list[Text]]
-    """Texts of the round's committed tokens."""
     kept: list[int]
-    """How many of the round's committed tokens were drafted; the target added the remaining tokens."""
+    """How many committed tokens were drafted."""
     trees: list[Tree]
     ms: list[tuple[float | None, float | None, float | None]]
-    """Durations of drafting, verification and commit, in milliseconds."""
+    """Drafting, verification and commit, in milliseconds."""
     limits: list[str | None]
-    """Limit that ended the growth of the round's tree."""
     curves: dict[str, Line]
     turns: list[Turn]
 
 
 class RunData(msgspec.Struct, frozen=True):
-    """A run: the prompt, and the rounds of each method."""
-
     label: str
     prompt: Text
     most: int
-    """Maximum number of new tokens."""
     window: int
     """Window of the curves' moving averages, in rounds of the first method."""
     lanes: list[Lane]
 
 
 class ReplayData(msgspec.Struct, frozen=True):
-    """All data of the replay script."""
-
     texts: list[str]
     keys: tuple[Key, ...]
     runs: list[RunData]
 
 
 class Texts:
-    """List of distinct texts: equal texts have the same index."""
-
     def __init__(self) -> None:
         self._numbers: dict[str, Text] = {}
 
@@ -113,19 +99,17 @@ class Texts:
         return self._numbers.setdefault(clean(text), len(self._numbers))
 
     def all(self) -> list[str]:
-        """The texts, by index."""
         return list(self._numbers)
 
 
 def replay_data(states: Iterable[RunState], first: int = 1) -> ReplayData:
-    """Data of runs, from their states after the last event; `first` is the number of the first run."""
+    """`first` is the number of the first run."""
     texts = Texts()
     runs = [_run(state, number, texts) for number, state in enumerate(states, first)]
     return ReplayData(texts=texts.all(), keys=KEYS, runs=runs)
 
 
 def label_of(number: int, prompt: str) -> str:
-    """Name of a run in a list: its number, and the start of its prompt."""
     beginning = clean_line(" ".join(prompt[: 2 * _LABEL].split()))
     return f"{number}: {beginning if len(beginning) <= _LABEL else f'{beginning[:_LABEL]}…'}"
 
@@ -156,8 +140,12 @@ def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
         trees=[_tree(state.with_origins(event), texts) for event in rounds],
         ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
         limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
-        curves={key: _line(curve) for key in _CURVES if (curve := getattr(lane.curves, key)).points},
-        turns=[Turn(mark.token, _turn_text(mark)) for mark in lane.marks],
+        curves={
+            key: Line(list(curve.ends), [round(value, 4) for value in curve.points])
+            for key in _CURVES
+            if (curve := getattr(lane.curves, key)).points
+        },
+        turns=[Turn(mark.token, f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}") for mark in lane.marks],
     )
 
 
@@ -170,14 +158,6 @@ def _tree(event: Round, texts: Texts) -> Tree:
         accepted=event.accepted,
         looked_up=[node for node, origin in enumerate(event.origins) if origin == "lookup"],
     )
-
-
-def _line(curve: Curve) -> Line:
-    return Line(list(curve.ends), [round(value, 4) for value in curve.points])
-
-
-def _turn_text(mark: Change) -> str:
-    return f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}"
 
 
 def _ms(seconds: float | None) -> float | None:

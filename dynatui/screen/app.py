@@ -1,7 +1,5 @@
 """The monitor: on a timer, folds new records into the state and gives each panel its scene; runs the commands of keys.
-
-All drawing is in `dynatui.render`, all decoding in `dynatui.sources`, and the commands of keys are in
-`dynatui.screen.commands`. The time is read from a clock that tests can replace.
+Draws and decodes nothing itself; tests can replace the clock.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -57,7 +55,7 @@ _TALL, _BROAD = 45, 160
 _HIGH: Mapping[Layout, int] = {"roomy": 0, "full": 0, "tabbed": 28, "small": 16, "line": 0}
 """Least height in rows at which the first page of a layout gives the race further rows."""
 _MOST_KNOB_ROWS = 6
-"""Greatest height of the panel of knobs; a low terminal has a row less."""
+"""A low terminal has a row less."""
 _FLAT = 20
 """Height of the terminal, in rows, below which the race of the first page loses a row to the text."""
 _FEW = 4
@@ -65,8 +63,6 @@ _FEW = 4
 
 
 class DynaApp(PanelApp):
-    """The terminal monitor."""
-
     CSS_PATH = style_sheets("dynatui.tcss")
     ENABLE_COMMAND_PALETTE = True
     COMMANDS: ClassVar[Any] = {KeyCommands}
@@ -90,7 +86,7 @@ class DynaApp(PanelApp):
         self.aside = Aside(self.call_later)
         self.command_line = command_line
         self.written_paths: list[Path] = []
-        """Paths of written recordings and exports, for the summary at the end."""
+        """Recordings and exports."""
         self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
@@ -99,7 +95,6 @@ class DynaApp(PanelApp):
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides those that do not fit."""
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
@@ -128,16 +123,13 @@ class DynaApp(PanelApp):
         yield Canvas(status.footer, panel="footer")
 
     def on_mount(self) -> None:
-        """Starts the source."""
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Lets the source add the records that are due, and folds the new records."""
         self.source.advance(now)
         self.read_events()
 
     def read_events(self) -> None:
-        """Folds the source's new records."""
         news = self.event_reader.read()
         self._all_due |= news.important or (news.any and self.source.paused)
         if news.failed:
@@ -145,7 +137,6 @@ class DynaApp(PanelApp):
             self.scene = replace(self.scene, panel="text", mode="watch", cursor=None, maximised=False)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Hands the scene to each panel that is due for drawing."""
         now, stage = self._clock(), self.scene.stage
         if self._tour:
             self._guide(self._tour, now)
@@ -168,7 +159,6 @@ class DynaApp(PanelApp):
         self.scene = replace(self.scene, touring=tour.running, panel=panel)
 
     def change_view(self, **changes: Any) -> None:
-        """Changes fields of the scene, and draws it."""
         self.scene = replace(self.scene, **changes)
         self._shared = shared_place(self.scene.panel, self._shared)
         self._update_scene(self._clock())
@@ -176,7 +166,6 @@ class DynaApp(PanelApp):
         self.draw(everything=True)
 
     def watch_method(self, method: str) -> None:
-        """Shows text, tree and curves of a method; the keys of knobs then turn this method's knobs."""
         self.viewpoint.choose(method)
         if self.source.controls is not None:
             self.source.controls.watch(method)
@@ -186,22 +175,18 @@ class DynaApp(PanelApp):
             view.look_at_token(self, self.scene.cursor)
 
     def show_note(self, note: str) -> None:
-        """Shows the result of a key press in a note of one line."""
         self._note_until = self._clock() + _NOTE_S
         self.change_view(note=clean_line(note))
 
     def screenplay(self) -> Screenplay:
-        """The panels of the main screen with their places, and the scene."""
         canvases = self.screen_stack[0].query(Canvas)
         return Screenplay([canvas.still() for canvas in canvases if canvas.region.area], self.size, self.scene)
 
     def remember_file(self, path: Path | None) -> None:
-        """Remembers a file that was written, for the summary at the end."""
         if path is not None and path not in self.written_paths:
             self.written_paths.append(path)
 
     def action_theme(self) -> None:
-        """Opens the list of themes; without colours there is only one theme."""
         if not self._color:
             self.show_note("colours are off")
             return
@@ -226,31 +211,25 @@ class DynaApp(PanelApp):
             await self.run_action(action)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the key map, for the command palette."""
         del screen
         for title, action, key in self.scene.keys.commands:
             yield SystemCommand(title, key.help, self._command(action))
 
     def action_command_palette(self) -> None:
-        """Opens the command palette."""
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Handles a click on a slider, the time line, the text, a lane of the race, a title or a tab."""
         self._point(event, mouse.click)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Handles a drag of the pointer, for example along a slider."""
         if event.button:
             self._point(event, mouse.drag)
 
     def on_mouse_scroll_up(self) -> None:
-        """Moves the cursor in the text up."""
         mouse.wheel(self, -1)
 
     def on_mouse_scroll_down(self) -> None:
-        """Moves the cursor in the text down."""
         mouse.wheel(self, 1)
 
     def _point(self, event: events.MouseEvent, act: Callable[["DynaApp", mouse.Press], None]) -> None:
@@ -273,7 +252,6 @@ class DynaApp(PanelApp):
         self.source.stop()
 
     def arrange(self) -> None:
-        """Chooses the layout for the size, and shows its panels."""
         width, height = self.size
         room = layout(width, height)
         visible = arranged(room, self.scene, self._shared)

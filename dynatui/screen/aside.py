@@ -10,11 +10,7 @@ from typing import Any
 
 
 class Aside:
-    """Runs one job at a time; the program may end before the job.
-
-    Args:
-        call_later: Schedules a function with arguments in the app's thread; callable from any thread.
-    """
+    """`call_later` schedules a function in the app's thread; it is called from any thread."""
 
     def __init__(self, call_later: Callable[..., Any]) -> None:
         self._call_later = call_later
@@ -22,7 +18,6 @@ class Aside:
 
     @property
     def busy(self) -> bool:
-        """Whether a job is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self, work: Callable[[], None], on_end: Callable[[Exception | None], None]) -> None:
@@ -31,7 +26,6 @@ class Aside:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> None:
-        """Waits at most `timeout_s` seconds for the end of the job."""
         if self._thread is not None:
             self._thread.join(timeout_s)
 

@@ -1,7 +1,4 @@
-"""The app that plays two recordings side by side, in lockstep: the same panels for both, and a table of their figures.
-
-A separate app with a single mode, without an engine and its controls. `Lockstep` plays, `dynatui.render` draws.
-"""
+"""The app that plays two recordings side by side, in lockstep; it has one mode and no engine."""
 
 from dataclasses import replace
 from functools import partial
@@ -23,7 +20,6 @@ from dynatui.sources.playback import Lockstep
 from dynatui.state.timeline import Place
 
 _TALL, _TALLEST = 30, 50
-"""Least heights of the terminal, in rows, for two and for three stacked panels."""
 _FLAT = 16
 """Height of the terminal, in rows, below which the table has no frame."""
 _WIDE = 166
@@ -31,7 +27,6 @@ _WIDE = 166
 
 
 def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
-    """The panels of a column that fit in a terminal of this height."""
     if height >= _TALLEST:
         return ALWAYS
     if height >= _TALL:
@@ -40,8 +35,6 @@ def panels(height: int, chosen: PanelName) -> tuple[PanelName, ...]:
 
 
 class CompareApp(PanelApp):
-    """Two recordings in two columns."""
-
     CSS_PATH = style_sheets("compare.tcss")
 
     def __init__(self, lockstep: Lockstep, view: View | None = None, **surroundings: Unpack[Surroundings]) -> None:
@@ -51,7 +44,6 @@ class CompareApp(PanelApp):
         self._states = lockstep.states()
 
     def compose(self) -> ComposeResult:
-        """Both columns; `arrange` hides panels that do not fit."""
         yield Canvas(self._moment, panel="moment")
         with Container(id="columns"):
             for side, letter in enumerate(versus.LETTERS):
@@ -65,11 +57,9 @@ class CompareApp(PanelApp):
         yield Canvas(status.footer, panel="footer")
 
     def advance(self, now: float) -> None:
-        """Advances the playback."""
         self.lockstep.advance(now)
 
     def draw(self, *, everything: bool = False) -> None:
-        """Draws each panel from the scene of its recording."""
         self._states = self.lockstep.states()
         left, right = (curves.scale_of(Scene(state)) for state in self._states)
         scenes = [self._scene(side, left.joined(right)) for side in range(len(versus.LETTERS))]
@@ -87,29 +77,23 @@ class CompareApp(PanelApp):
             self.lockstep.paused = not self.lockstep.paused
 
     def action_speed(self, direction: int) -> None:
-        """Doubles or halves the speed."""
         self.lockstep.set_speed(self.lockstep.speed * 2.0**direction)
 
     def action_step(self, rounds: int) -> None:
-        """Moves forward by `rounds` rounds, or back if `rounds` is negative, and pauses."""
         self.lockstep.paused = True
         self.lockstep.step(rounds)
 
     def action_seek(self, share: float) -> None:
-        """Moves to a share of the run's decode time, from 0 to 1."""
         self.lockstep.seek(share * self.lockstep.seconds)
 
     def action_go(self, step: int) -> None:
-        """Moves forward by `step` pairs of runs, or back if `step` is negative."""
         self.lockstep.go(step)
 
     def action_panel(self, name: PanelName) -> None:
-        """Chooses the panel of both columns."""
         self.chosen = name
         self.rearrange()
 
     def action_help(self) -> None:
-        """Opens the help page, which lists the keys."""
         self.push_screen(compare_help(self.scene.keys))
 
     def _scene(self, side: int, scale: Scale) -> Scene:
@@ -135,7 +119,6 @@ class CompareApp(PanelApp):
         return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]
 
     def arrange(self) -> None:
-        """Hides the panels that do not fit."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(width >= _WIDE, "wide")

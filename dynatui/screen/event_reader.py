@@ -21,19 +21,15 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """Which kinds of records were newly read."""
+    """Kinds of newly read records."""
 
     failed: bool = False
-    """Whether there is an error to show."""
     any: bool = False
-    """Whether there are any records."""
     important: bool = False
-    """Whether there are records other than rounds and turns of knobs."""
+    """Records other than rounds and turns of knobs."""
 
 
 class EventReader:
-    """Reads each record of a source once, and folds it."""
-
     def __init__(self, source: Source) -> None:
         self.viewpoint = Viewpoint()
         self.knob_editor = KnobEditor(source.controls) if source.controls else None
@@ -44,7 +40,6 @@ class EventReader:
         self._cursor = 0
 
     def read(self) -> News:
-        """Folds the new records."""
         records, any_new, failed, important = self._source.records, False, False, False
         while self._cursor < len(records):
             record = records[self._cursor]

@@ -9,26 +9,21 @@ from pathlib import Path
 
 from decoder.analysis.metrics import missing_speedups
 from decoder.analysis.stalls import stall_notes
-from decoder.events import Figures
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.knobs import owner, rules_of
 from dynatui.number_format import memory_by_rank, percent, short
 from dynatui.record.command_line import rule_options
 from dynatui.render.ink import best, column
+from dynatui.render.sheet import Column, Sheet
 from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar, speedup_cell
-from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, SessionLog, Setting
+from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, Line, SessionLog, Setting
 
-_WIDTHS = (7, 7, 6, 11, 9, 9, 11)
-"""Widths of the table's columns after the first, in cells."""
 _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """Lines of the summary, from the log, the paths of written files, and the command line of the settings.
-
-    Lines fit in `width`, except paths and the command, which are not cut, so that they can be copied.
-    """
+    """Lines fit in `width`, except paths and the command, so that they can be copied."""
     return [
         *_table(log, width),
         *_best(log),
@@ -42,16 +37,16 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     runs = log.all_runs()
     if not runs:
         return
-    room = max(_LEAST_NAME, min(OPENING, width - sum(_WIDTHS)))
+    room = max(_LEAST_NAME, min(OPENING, width - _SHEET.cells))
     methods = sorted({line.method for line in runs})
-    heads = ("rounds", "tokens", "L-bar", "acc. rate", "tokens/s", "speed-up", "same as ar")
-    yield _row(column(f"{', '.join(methods)} on", room), heads)
+    yield column(f"{', '.join(methods)} on", room) + _SHEET.heads
     for line in runs:
-        yield _row(column(f"{line.number} {line.opening}", room), _cells(line.method, line.figures))
-    if alone := [name for name in methods if any(_agreement(name, line.figures) == ALONE for line in runs)]:
-        yield best(width, f"{', '.join(alone)}: {WHY_ALONE}", f"{', '.join(alone)}: own noise, not compared")[:width]
-    if by_design := [name for name in methods if any(_agreement(name, line.figures) == BY_DESIGN for line in runs)]:
-        yield f"{', '.join(by_design)}: {WHY_BY_DESIGN}"[:width]
+        yield column(f"{line.number} {line.opening}", room) + _SHEET.row(line)
+    agreed = {line.method: {_agreement(other) for other in runs if other.method == line.method} for line in runs}
+    if alone := ", ".join(name for name in methods if ALONE in agreed[name]):
+        yield best(width, f"{alone}: {WHY_ALONE}", f"{alone}: own noise, not compared")[:width]
+    if by_design := ", ".join(name for name in methods if BY_DESIGN in agreed[name]):
+        yield f"{by_design}: {WHY_BY_DESIGN}"[:width]
     if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
     if log.dropped:
@@ -60,24 +55,20 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield words[:width]
 
 
-def _row(name: str, cells: Sequence[str]) -> str:
-    return "".join([name, *(cell.rjust(wide) for cell, wide in zip(cells, _WIDTHS, strict=True))])
+def _agreement(line: Line) -> str:
+    return same_as_ar(line.method, line.figures, f"to {line.figures.first_difference}")
 
 
-def _agreement(method: str, figures: Figures) -> str:
-    return same_as_ar(method, figures, f"to {figures.first_difference}")
-
-
-def _cells(method: str, figures: Figures) -> tuple[str, ...]:
-    return (
-        str(figures.rounds),
-        str(figures.committed),
-        short(figures.tokens_per_round),
-        percent(figures.acceptance_rate),
-        short(figures.tokens_per_second, 1),
-        speedup_cell(figures),
-        _agreement(method, figures),
-    )
+_COLUMNS: tuple[Column[Line], ...] = (
+    Column("rounds", 7, lambda line: str(line.figures.rounds)),
+    Column("tokens", 7, lambda line: str(line.figures.committed)),
+    Column("L-bar", 6, lambda line: short(line.figures.tokens_per_round)),
+    Column("acc. rate", 11, lambda line: percent(line.figures.acceptance_rate)),
+    Column("tokens/s", 9, lambda line: short(line.figures.tokens_per_second, 1)),
+    Column("speed-up", 9, lambda line: speedup_cell(line.figures)),
+    Column("same as ar", 11, _agreement),
+)
+_SHEET = Sheet(_COLUMNS, room=sum(column.cells for column in _COLUMNS))
 
 
 def _best(log: SessionLog) -> Iterator[str]:
@@ -93,7 +84,7 @@ def _best(log: SessionLog) -> Iterator[str]:
 
 
 def options(setting: Setting) -> str:
-    """Command-line options of a setting; values of a recording that are out of bounds are clipped."""
+    """Values of a recording that are out of bounds are clipped."""
     config, rules_name = RunConfig(), rules_of(setting.method)
     if rules_name is None:
         return ""

@@ -1,7 +1,5 @@
-"""An asciicast of a run: the panels of the present screen, drawn for all rounds.
-
-The app's thread stores the panels and the scene. Another thread then draws the panels with the drawing functions of the
-canvases, but shares no state with the canvases. Knows no app.
+"""An asciicast of a run: the panels of the present screen, drawn for all rounds, in a thread that shares no state with
+the app.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,16 +21,13 @@ _CURSOR_OFF, _CLEAR = "\x1b[?25l", "\x1b[2J"
 
 @dataclass(frozen=True)
 class Screenplay:
-    """Panels, size and scene of the screen."""
-
     stills: Sequence[Still]
     size: tuple[int, int]
     scene: Scene
-    """The present scene, with chosen panels, symbols and keys."""
 
 
 def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
-    """The asciicast of a run, at the present playback speed, but no faster than the run itself."""
+    """At the present playback speed, but no faster than the run itself."""
     scene = play.scene
     before = RunState(chosen=scene.state.watched, prompt=scene.state.prompt)
     run = next(event for event in events if isinstance(event, Run))
@@ -45,7 +40,6 @@ def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    """The scene that shows this state of the run; `rounds` is the number of rounds of the whole run."""
     newest = state.lane.newest
     place = replace(
         scene.place, round=state.rounds, rounds=rounds, seconds=newest.t if newest else 0.0, live=True, played=None
@@ -78,7 +72,7 @@ def _frames(play: Screenplay, moments: Sequence[Moment]) -> Iterator[tuple[float
 
 
 class _Panel:
-    """A panel of the film, which adds to each frame the cells that have changed since the frame before."""
+    """Adds to each frame the cells that have changed since the frame before."""
 
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
         # TextPanel keeps its last picture, so the film needs an instance of its own.
@@ -88,7 +82,6 @@ class _Panel:
         self._rows: list[Cells] = [NOTHING] * self._visible.height
 
     def show(self, scene: Scene, frame: Frame) -> None:
-        """Adds the changes to a frame."""
         still, (left, top, width, height) = self._still, self._visible
         picture = self._draw(scene, still.region.width, still.region.height)
         rows = [fitted(row, still.region.width, scene) for row in [*picture, *[()] * height][:height]]

@@ -12,27 +12,25 @@ _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Seconds without a late frame after which the rate is doubled: initial value and maximum. Each time that the rate is
-halved, the value is doubled."""
+"""Seconds without a late frame after which the rate is doubled; halving the rate doubles the value up to the maximum.
+"""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""
 
 
 class FrameRate:
-    """Decides when to draw frames: at the configured rate, or at a lower rate if the terminal is too slow for it."""
-
     def __init__(self, fps: float) -> None:
         self._tick_s = 1 / fps
         self._skip = 1
-        """Number of ticks per frame."""
+        """Ticks per frame."""
         self._late = 0
         self._waiting = False
         self._drawn_at = float("-inf")
         self._kept_up_since: float | None = None
         self._recovery_s = _RECOVERY_S
         self._readings: deque[tuple[float, float, int]] = deque()
-        """Readings of the meters: time, CPU seconds of the thread so far, bytes sent so far."""
+        """Time, CPU seconds of the thread, bytes sent."""
         self._meters = Meters(fps)
         self._metered_at = float("-inf")
 

@@ -1,8 +1,5 @@
-"""Turns of knobs: steps and values, pending turns, and undo; knows neither keys nor widgets.
-
-Turns act on the parameter set of the watched method; before the models are loaded, on the parameter set of the first
-method. Steps start from the value in force, which the history rule may have changed. Temperature and top-p are turned
-for all methods.
+"""Turns of knobs: steps from the value in force, pending turns, and undo, for the watched method, or for the first
+method before the models are loaded. Temperature and top-p are turned for all methods. Knows neither keys nor widgets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +21,11 @@ MOVED: tuple[KnobName, ...] = ("d0", "tau_h")
 
 
 class KnobEditor:
-    """Turns knobs through an engine's controls."""
-
     def __init__(self, controls: KnobControls) -> None:
         self._controls = controls
         self._first = controls.config
         self._pending: list[Turn] = []
-        """Turns of the methods' knobs in this run that are not in force yet."""
+        """In this run, not in force yet."""
         self._undoing: list[list[Turn]] = []
         """Undo stack: for each key press, the turns that restore the earlier values, to be made in reverse order."""
         self._presets = {
@@ -51,24 +46,18 @@ class KnobEditor:
             ]
 
     def watched(self, state: RunState) -> str:
-        """The method whose knobs are turned."""
         return state.watched or self._controls.config.methods[0]
 
     def rules_name(self, state: RunState) -> RulesName | None:
-        """The parameter set of the watched method; None for a method without knobs."""
         return rules_of(self.watched(state))
 
     @property
     def sampling(self) -> Sampling:
-        """Sampling settings, including turns that are not in force yet."""
+        """Including turns that are not in force yet."""
         return self._controls.config.sampling
 
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
-        """Values of the watched method's pending turns, by knob; `state` is the newest state of the run.
-
-        Several turns of temperature or top-p may come into force as one turn. Therefore a turn of these two knobs is
-        pending while its value differs from the value in force.
-        """
+        """Turns of temperature or top-p may come into force as one, so these are pending while values differ."""
         sampling, rules_name = self.sampling, self.rules_name(state)
         pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
         shared = {name: sampling.knob(name) for name in sampling.ends()}
@@ -77,7 +66,7 @@ class KnobEditor:
         }
 
     def rules(self, state: RunState) -> TunableParameters | None:
-        """The watched method's parameters including pending turns; None for a method without knobs."""
+        """Including pending turns; None for a method without knobs."""
         rules_name = self.rules_name(state)
         return self._rules(rules_name, state) if rules_name else None
 
@@ -90,10 +79,7 @@ class KnobEditor:
         return self.set({name: rules.knob(name) + distance}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Turns knobs of one parameter set, each to the nearest possible value; one undo restores all of them.
-
-        Returns whether any value changes.
-        """
+        """Sets each knob of one parameter set to the nearest possible value; returns whether any changes."""
         rules_name = owner(next(iter(values)), self.rules_name(state))
         return rules_name is not None and self._step(
             rules_name, [(self._settled(rules_name, values, state), False)], state
@@ -108,17 +94,14 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """Switches the history rule off, and sets each knob of the rule to the value in `values` or the present value.
-
-        The rule may change these knobs until it is off, so their values are set even if they are in force now.
-        """
+        """The history rule may change these knobs until it is off, so they are set even if they are in force now."""
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
             fixed = {**{name: rules.knob(name) for name in MOVED}, **values}
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Undoes the turns of the last key press; returns the turns that restore the earlier values, if any."""
+        """Returns the turns that restore the earlier values."""
         turns = self._undoing.pop() if self._undoing else []
         # The history rule may have changed these knobs since the state was displayed, so they are turned in any case.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
@@ -129,12 +112,11 @@ class KnobEditor:
         return turns
 
     def defaults(self, state: RunState) -> bool:
-        """Turns the watched method's and the shared knobs to their start values; returns whether any value changes."""
         rules_name = self.rules_name(state) or SAMPLING
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Turns all knobs to the next preset; returns the preset's name, or None for a method without presets."""
+        """Name of the preset; None for a method without presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
@@ -165,9 +147,8 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """Turns groups of knobs in order; in a group with the flag True, also knobs that already have the given value.
-
-        Returns whether any knob was turned.
+        """In a group with the flag True, also turns knobs that already have the value. Returns whether any knob was
+        turned.
         """
         undoing: list[Turn] = []
         for values, always in turns:

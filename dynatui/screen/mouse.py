@@ -20,32 +20,24 @@ _PANELS: dict[str, PanelName] = {
     **dict.fromkeys(("acceptance", "depth"), "curves"),
     "side": "work",
 }
-"""Maps the name of a clicked widget to the panel that the click chooses."""
 _DRAGGED = frozenset(("knobs", "drawer", "timeline", "text"))
 """Widgets that follow a drag; on other widgets, repeating the click along a drag would undo the click."""
 
 
 @dataclass(frozen=True)
 class Press:
-    """A cell of a panel under a click or a drag."""
-
     panel: str
-    """Name of the panel's widget."""
     at: tuple[int, int]
     """Column and row of the cell in the panel, from 0."""
     size: tuple[int, int]
-    """Columns and rows of the panel."""
     top: Row
-    """The first row of the panel, as shown."""
 
     @property
     def on_title(self) -> bool:
-        """Whether the cell is on the title of a framed panel."""
         return self.panel in _PANELS and self.at[1] == 0 and inside(self.size) != self.size
 
 
 def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
-    """The cell under the pointer; None outside of panels."""
     try:
         widget, region = screen.get_widget_at(event.screen_x, event.screen_y)
     except NoWidget:  # the terminal has shrunk since the event
@@ -57,13 +49,11 @@ def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
 
 
 def drag(screen: Screen, press: Press) -> None:
-    """Handles a move of the pointer over a cell while the mouse button is down."""
     if press.panel in _DRAGGED and not press.on_title:
         click(screen, press)
 
 
 def click(screen: Screen, press: Press) -> None:
-    """Handles a click on a cell."""
     (x, y), size = press.at, press.size
     if press.on_title:
         view.panel(screen, status.named_at(press.top, x) or _PANELS[press.panel])
@@ -88,7 +78,7 @@ def click(screen: Screen, press: Press) -> None:
 
 
 def wheel(screen: Screen, lines: int) -> None:
-    """Moves the cursor in the text by three lines per step of the wheel; the first step up places the cursor."""
+    """By three lines per step; the first step up places the cursor."""
     if screen.scene.mode in CURSOR:
         view.cursor_line(screen, 3 * lines)
     elif lines < 0:

@@ -38,31 +38,24 @@ TOGETHER_S = 0.3
 """Least time in seconds between two drawings of all panels, since each drawing sends bytes, perhaps over a slow line.
 """
 HUNG_UP = 128 + signal.SIGHUP
-"""Exit code after the terminal was closed."""
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 
 class Surroundings(TypedDict, total=False):
-    """Keyword arguments that every app passes to `PanelApp`."""
-
     ticking: bool
-    """Whether the app ticks automatically; tests call `tick` instead."""
+    """Tests call `tick` instead."""
     clock: Callable[[], float]
-    """Monotonic time in seconds."""
     output: Output | None
     shutdown: Shutdown | None
 
 
 def style_sheets(file_name: str) -> list[str | PurePath]:
-    """Paths of two style sheets: the one that all apps share, and the app's own."""
     return [Path(__file__).with_name(name) for name in ("panels.tcss", file_name)]
 
 
 class PanelApp(App[None], inherit_bindings=False):
-    """An app whose panels are canvases; draws nothing while the output is busy.
-
-    All canvases with figures are drawn from one scene at one time, so that no two panels ever show different rounds;
-    only text is drawn at every frame.
+    """Canvases with figures are drawn from one scene at one time, so that no two show different rounds; text at every
+    frame.
     """
 
     ENABLE_COMMAND_PALETTE = False
@@ -97,25 +90,19 @@ class PanelApp(App[None], inherit_bindings=False):
         self._ticking = ticking
         self._clock = clock
         self._all_due = False
-        """Whether the next frame draws all canvases, even those that are not due."""
+        """Even canvases that are not due."""
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
-        """Canvases of the main screen; the set never changes."""
         self._drawn_at = float("-inf")
-        """Time at which all canvases were last drawn."""
 
-    def advance(self, now: float) -> None:
-        """Reads new events, at `now` seconds of the clock."""
+    def advance(self, now: float) -> None: ...
 
-    def arrange(self) -> None:
-        """Hides the canvases that do not fit."""
+    def arrange(self) -> None: ...
 
     def draw(self, *, everything: bool = False) -> None:
-        """Draws the canvases that are due, or all of them."""
         self.paint(lambda _: self.scene, self._clock(), everything=everything)
 
     def on_mount(self) -> None:
-        """Reads the inks and draws; except in tests, starts the ticks and handles signals that end the app."""
         self._take_inks()
         self.theme_changed_signal.subscribe(self, self._take_inks)
         self.rearrange()
@@ -131,12 +118,10 @@ class PanelApp(App[None], inherit_bindings=False):
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
-        """Hides the canvases that do not fit, and draws all other canvases."""
         self.arrange()
         self.call_after_refresh(self.draw, everything=True)
 
     def tick(self) -> None:
-        """Reads new events, and draws the canvases that are due."""
         self.advance(self._clock())
         self.draw()
 
@@ -163,22 +148,16 @@ class PanelApp(App[None], inherit_bindings=False):
             self.draw()
 
     async def action_press(self, cap: str) -> None:
-        """Runs the action of a key in the key map, unless the program is ending."""
         if not self.shutdown.begun:
             await self.act(self.scene.keys.action_for(cap, self.scene.mode))
 
     async def act(self, action: str | None) -> None:
-        """Runs the action of a key, and draws; None for a key without an action."""
         if action:
             await self.run_action(action)
             self.draw(everything=True)
 
     def set_theme(self, theme: str | None) -> None:
-        """Sets the theme of the app, None for the default theme; without colours there is only one theme.
-
-        Raises:
-            ConfigError: There is no theme of that name.
-        """
+        """None is the default theme; raises a ConfigError for an unknown one."""
         if THEME.name not in self.available_themes:
             self.register_theme(THEME)
         names = sorted(self.available_themes)
@@ -186,7 +165,6 @@ class PanelApp(App[None], inherit_bindings=False):
         self.theme = (theme or THEME.name) if self._color else "ansi-dark"
 
     def _take_inks(self, _theme: object = None) -> None:
-        """Reads the inks from the theme of the app, once the app's style sheet is loaded."""
         self._inks = palette(self.theme_variables, color=self._color)
 
     def _fatal_error(self) -> None:
@@ -195,20 +173,16 @@ class PanelApp(App[None], inherit_bindings=False):
         self._close_messages_no_wait()
 
     def leave(self, code: int) -> None:
-        """Ends the app."""
         self.shutdown.begin(code)
         self.exit(return_code=code)
 
     def action_leave(self) -> None:
-        """Quits."""
         self.leave(0)
 
     def action_symbols(self) -> None:
-        """Draws with the next set of symbols."""
         self.scene = replace(self.scene, symbols=self.scene.next_symbols)
 
     def action_redraw(self) -> None:
-        """Draws every panel again and sends every cell."""
         for canvas in self.screen_stack[0].query(Canvas):
             canvas.redraw()
         self.screen.refresh()

@@ -19,47 +19,22 @@ T = TypeVar("T")
 
 
 class Screen(Protocol):
-    """The main screen."""
-
     source: Source
     scene: Scene
     viewpoint: Viewpoint
     knob_editor: KnobEditor | None
-    """The editor of knobs; None for a recording."""
     pins: dict[str, Pin]
-    """Side A of the A/B comparison, by method."""
     text_panel: TextPanel
     aside: Aside
-    """Background work."""
     command_line: Callable[[], str]
-    """Command line of the present settings; empty if some settings are unknown."""
 
-    def change_view(self, **changes: Any) -> None:
-        """Changes fields of the scene, and draws it."""
-
-    def show_note(self, note: str) -> None:
-        """Shows a note of one line for a few seconds."""
-
-    def read_events(self) -> None:
-        """Folds the source's new records."""
-
-    def draw(self, *, everything: bool = False) -> None:
-        """Draws the panels that are due, or all of them."""
-
-    def watch_method(self, method: str) -> None:
-        """Watches another method."""
-
-    def remember_file(self, path: Path | None) -> None:
-        """Remembers a written file for the summary at the end."""
-
-    def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object:
-        """Opens a page over the main screen; the callback receives the page's result."""
-
-    def export_screenshot(self, *, title: str | None = None) -> str:
-        """The screen as SVG."""
-
-    def screenplay(self) -> Screenplay:
-        """The panels with their places, and the scene."""
-
-    def copy_to_clipboard(self, text: str) -> None:
-        """Copies a text to the clipboard through the terminal."""
+    def change_view(self, **changes: Any) -> None: ...
+    def show_note(self, note: str) -> None: ...
+    def read_events(self) -> None: ...
+    def draw(self, *, everything: bool = False) -> None: ...
+    def watch_method(self, method: str) -> None: ...
+    def remember_file(self, path: Path | None) -> None: ...
+    def push_screen(self, screen: ModalScreen[T], callback: Callable[[T | None], None] | None = None) -> object: ...
+    def export_screenshot(self, *, title: str | None = None) -> str: ...
+    def screenplay(self) -> Screenplay: ...
+    def copy_to_clipboard(self, text: str) -> None: ...

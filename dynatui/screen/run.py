@@ -42,27 +42,27 @@ Recording: TypeAlias = tuple[Path, Sequence[Sequence[Event]]]
 _WAIT_S = 1.0
 """Seconds to wait for the source to end: after a lost terminal, the program must end within two seconds."""
 _ASIDE_S = 0.4
-"""Seconds to wait for an unfinished export."""
 _FAULT = 1
-"""Exit code of a Textual app that an exception has ended."""
 
 
 def watch(session: Session) -> int:
-    """Runs the live app; returns the exit code."""
     guard.silence_libraries()
     with exporting(session.metrics_port) as exporter:
         recorder = Recorder(session.record) if session.record else None
         source = EngineSource(session, load_with_times(session), recorder, exporter)
-        return _show(source, session.view, lambda: _command(source))
+
+        def command() -> str:
+            present = replace(source.session, config=source.config)
+            return command_line(present, files=dict(present.files), always=present.set_for_good)
+
+        return _show(source, session.view, command)
 
 
 def replay(runs: Runs, view: View) -> int:
-    """Plays a recording; returns the exit code."""
     return _show(TraceSource(runs, view.speed, runs.prompt), view)
 
 
 def follow(path: Path, view: View) -> int:
-    """Shows a recording that another process is writing; returns the exit code."""
     return _show(FollowSource(path), view)
 
 
@@ -81,7 +81,6 @@ def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
 
 
 def compare(left: Recording, right: Recording, view: View) -> int:
-    """Plays two recordings next to each other; returns the exit code."""
     (first, left_recording), (second, right_recording) = left, right
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
@@ -93,7 +92,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
 
 
 def attach(source: ServerSource, view: View) -> int:
-    """Watches a server, or plays a recording of one; returns the exit code, or raises the source's DecoderError."""
+    """Raises the source's DecoderError."""
     with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, terminal_lost):
         source.close(_WAIT_S)
         if terminal_lost:
@@ -111,7 +110,6 @@ def attach(source: ServerSource, view: View) -> int:
 
 
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
-    """Runs the monitor on a source, restores the terminal and ends the source; returns the exit code."""
     make = partial(DynaApp, source, view, command_line=command)
     with _ran(make, view, mouse=view.mouse) as (app, code, log, terminal_lost):
         return _finish(app, code, log, command, terminal_lost=terminal_lost)
@@ -171,8 +169,3 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
         sys.stderr.flush()
         os._exit(code)
     return code
-
-
-def _command(source: EngineSource) -> str:
-    session = replace(source.session, config=source.config)
-    return command_line(session, files=dict(session.files), always=session.set_for_good)

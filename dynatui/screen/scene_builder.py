@@ -22,7 +22,7 @@ from dynatui.state.session_log import opening_of
 from dynatui.state.tokens import hits
 
 _GPU_S, _WHATIF_S, ADVICE_S = 1.0, 1.0, 5.0
-"""Seconds between two readings of the GPUs, between two what-if estimates, and between two of them for advice only."""
+"""Seconds between readings of the GPUs, what-if estimates, and what-if estimates for advice only."""
 _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
@@ -31,12 +31,10 @@ tau_l and d0, and `history` switches a rule that changes only tau_h and d0."""
 
 
 _ADVISED = frozenset({"whatif", "race", "work"})
-"""Panels with advice that depends on the what-if tables."""
+"""Panels with advice from the what-if tables."""
 
 
 class SceneBuilder:
-    """Builds scenes from a source and its folded events."""
-
     def __init__(self, source: Source, event_reader: EventReader) -> None:
         self._source = source
         self._event_reader = event_reader
@@ -44,12 +42,11 @@ class SceneBuilder:
         self._meters: Callable[[], Mapping[int, GpuLoad]] | None = None
         self._gpus = lru_cache(maxsize=1)(lambda _period: self._read_gpus())
         self._recorded = list[str]()
-        """Beginnings of the prompts that were read so far from a recording."""
         self._opened = lru_cache(maxsize=1)(lambda prompts: tuple(map(opening_of, prompts)))
         self._estimate = lru_cache(maxsize=1)(lambda _period: self._what_if())
 
     def scene(self, before: Scene, now: float, *, visible: Collection[str]) -> Scene:
-        """The present scene; its expensive parts are computed only if a visible panel shows them."""
+        """Expensive parts are computed only if a visible panel shows them."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
         pin = self._event_reader.pins.get(state.watched)
@@ -79,7 +76,6 @@ class SceneBuilder:
         )
 
     def _estimated(self, now: float, state: RunState, visible: Collection[str]) -> WhatIf | None:
-        """The what-if estimate, if a visible panel depends on it."""
         if _ADVISED.isdisjoint(visible):
             return None
         # A recording at rest shows the estimate of its round; while rounds follow one another, that would cost as much
@@ -89,7 +85,7 @@ class SceneBuilder:
         return self._estimate((now // seconds, len(state.lane.turns), state.rounds if at_rest else 0))
 
     def _openings(self) -> Sequence[str]:
-        """Beginnings of the prompts: all prompts of an engine; for a recording, each call reads at most 100 more."""
+        """For a recording, each call reads at most 100 more."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -118,7 +114,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """The stage at which the watched method is paused; None while the folded records have not reached this stage."""
+    """None while the folded records have not reached this stage."""
     stage = controls.stage
     if stage is None or stage.event.method != state.watched:
         return None

@@ -1,8 +1,4 @@
-"""The app that watches a server: folds new events on a timer and draws its panels.
-
-A separate app with a single mode, without an engine and its controls. `dynatui.sources.server` polls the server, and
-`dynatui.render.server` draws it.
-"""
+"""The app that watches a server: folds new events on a timer and draws its panels; it has one mode and no engine."""
 
 from collections.abc import Callable
 from typing import TypeAlias, Unpack
@@ -31,27 +27,22 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    """Rows with the totals of the server; if this program has sent a request, rows with the answer to the request."""
     return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
 class ServerApp(PanelApp):
-    """The app that watches a server or plays the recording of a server."""
-
     CSS_PATH = style_sheets("server.tcss")
 
     def __init__(self, source: ServerSource, view: View | None = None, **surroundings: Unpack[Surroundings]) -> None:
         super().__init__(view or View(), "attach", **surroundings)
         self.source = source
         self.state = ServerState()
-        """The newest state."""
         self.frozen_state: ServerState | None = None
-        """The shown state while the view is paused."""
+        """While the view is paused."""
         self.failure: DecoderError | None = None
-        """The error that ended the source, for the caller to raise."""
+        """For the caller to raise."""
 
     def compose(self) -> ComposeResult:
-        """All panels; `arrange` hides those that do not fit."""
         yield Canvas(lambda _, width, __: [panels.status(self.shown, self.look, width)], panel="status")
         yield self._sized("note", panels.note)
         yield Canvas(lambda _, width, height: panels.cards(self.shown, width, height), panel="cards")
@@ -65,12 +56,10 @@ class ServerApp(PanelApp):
 
     @property
     def shown(self) -> ServerState:
-        """The shown state."""
         return self.frozen_state or self.state
 
     @property
     def look(self) -> Look:
-        """The user's view of the server."""
         return Look(
             paused=self.frozen_state is not None,
             recording=self.source.recording,
@@ -80,11 +69,9 @@ class ServerApp(PanelApp):
         )
 
     def on_mount(self) -> None:
-        """Starts the source."""
         self.source.start()
 
     def advance(self, now: float) -> None:
-        """Folds the new events; ends the app after an error of the source."""
         del now
         try:
             self.state = fold(self.source.take(), self.state)
@@ -93,24 +80,20 @@ class ServerApp(PanelApp):
             self.leave(error.exit_code)
 
     def leave(self, code: int) -> None:
-        """Ends the source and the app."""
         self.source.stop()
         super().leave(code)
 
     def action_pause(self) -> None:
-        """Pauses or resumes the view, and the playback of a recording."""
         self.frozen_state = self.state if self.frozen_state is None else None
         self.source.paused = self.frozen_state is not None
 
     def action_help(self) -> None:
-        """Opens the help page, which lists the keys."""
         self.push_screen(server_help(self.scene.keys))
 
     def _sized(self, panel: str, draw_sized: DrawSized) -> Canvas:
         return Canvas(lambda _, width, height: draw_sized(self.shown, self.look, (width, height)), panel=panel)
 
     def arrange(self) -> None:
-        """Hides the panels that do not fit."""
         width, height = self.size
         screen = self.screen_stack[0]
         screen.set_class(height < _LOW, "low")

@@ -1,7 +1,6 @@
-"""The tour: one round in slow motion, with a pause at each of its stages as in step mode.
+"""The tour: the second round of the watched method in slow motion, with a pause at each of its stages.
 
-The tour shows the second round of the watched method, so that the first tokens appear without delay. Knows the controls
-of a source and the time, and no panel.
+Knows no panel.
 """
 
 from collections.abc import Mapping
@@ -10,14 +9,12 @@ from decoder.session.steering import StageName
 from dynatui.sources.source import Controls, Source
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
-"""Seconds for which the tour pauses at each stage; less than four in total."""
+"""Less than four seconds in total."""
 _UNTIL_HELD = len(HELD_S) + 1
 """Number of steps from the start to the first stage of the second round."""
 
 
 class Tour:
-    """Pauses decoding at the stages of the second round."""
-
     def __init__(self, source: Source, controls: Controls) -> None:
         self.running = True
         self._source, self._controls = source, controls
@@ -28,7 +25,6 @@ class Tour:
             controls.step()
 
     def tick(self, now: float) -> None:
-        """Steps to the next stage, or ends the tour, once the present stage has been shown for its time."""
         if not self.running:
             return
         if not self._source.paused:
@@ -46,7 +42,6 @@ class Tour:
                 self._controls.step()
 
     def end(self) -> None:
-        """Ends the tour, and resumes decoding."""
         if self.running:
             self.running = False
             self._source.set_paused(paused=False)

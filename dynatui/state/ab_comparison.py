@@ -23,15 +23,12 @@ from dynatui.state.run_state import RunState
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
 
 LEAST = 10
-"""Least number of rounds that each side of a comparison needs."""
 ASSUMPTION = (
     "95 % intervals are computed from blocks of rounds, since neighbouring rounds are correlated; they do not "
     "account for the different texts of A and B"
 )
-"""The assumption behind the intervals, in the words of the help."""
 _NOISE = 1e-9
-"""Largest relative difference that rounding may cause between two means if the same values are added in another order.
-"""
+"""Relative difference of two means that rounding may cause."""
 LABELS: dict[Compared, str] = {
     "tokens_per_round": "L-bar",
     "tokens_per_second": "tokens/s",
@@ -49,7 +46,7 @@ Samples: TypeAlias = tuple[Sample, ...]
 
 @dataclass(frozen=True)
 class Difference:
-    """One figure of side A and of side B, and the difference B - A with its 95 % confidence interval."""
+    """95 % confidence interval of B - A."""
 
     figure: Compared
     a: float
@@ -59,45 +56,37 @@ class Difference:
 
     @property
     def difference(self) -> float:
-        """The figure of side B minus the figure of side A."""
         return self.b - self.a
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes zero by more than rounding errors."""
+        """Excludes zero by more than rounding errors."""
         noise = _NOISE * max(abs(self.a), abs(self.b))
         return self.low > noise or self.high < -noise
 
 
 @dataclass(frozen=True)
 class Pin:
-    """Side A: rounds and curves of a method at the time of the pin."""
-
     method: str
     samples: Samples
     rounds: int
-    """Number of the method's rounds at the time of the pin."""
     curves: Curves
-    """The method's curves at the time of the pin; charts show them behind the present curves."""
     knobs: Knobs | None
-    """Knobs in force at the time of the pin; None if rounds record no knobs."""
     started_at: str | None
     """Start time of the run, which identifies the run."""
     by_hand: bool = False
     """Whether the user pinned side A. If False, a turn of a knob made the pin, and a later turn may replace it."""
     turns: tuple[Change, ...] = ()
-    """The user's last turns of knobs before the pin; empty if the user had turned no knob."""
+    """The user's last turns before the pin."""
 
     @classmethod
     def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
-        """A pin of a method's present settings."""
         lane = state.lanes.get(method, LaneState())
         samples = samples_of(lane, since=lane.last_turn)
         turns = tuple(turn for turn in lane.turns if turn.round == lane.last_turn)
         return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand, turns)
 
     def of_run(self, state: RunState) -> bool:
-        """Whether the pin was made in the shown run."""
         return _started(state) == self.started_at
 
     def since(self, state: RunState) -> Samples:
@@ -111,10 +100,8 @@ class Pin:
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
     def after_turn(self, state: RunState) -> "Pin":
-        """The pin after another turn of a knob; `state` is the state before that turn. A pin by the user stays.
-
-        Otherwise the settings before the turn become side A, unless too few rounds were decoded with these settings, as
-        happens between quick turns.
+        """`state` is the state before another turn of a knob: it becomes side A, unless it has too few rounds or the
+        user pinned A.
         """
         if self.by_hand:
             return self
@@ -133,10 +120,7 @@ def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> 
 
 
 def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
-    """Difference B - A of each figure; None if a side has fewer than `least` rounds. `least` must be at least 3.
-
-    A figure with unknown values, such as a rate without decode time, is left out.
-    """
+    """None if a side has fewer than `least` rounds (at least 3); a figure with unknown values is left out."""
     if min(len(a), len(b)) < least:
         return None
     a, b = _rated(a, b)
@@ -164,7 +148,6 @@ def sentence(difference: Difference) -> str:
 
 
 def verdict(difference: Difference) -> str:
-    """The verdict in words: which side is higher, or that there is no clear difference."""
     if not difference.clear:
         return "no clear difference"
     return "B is higher" if difference.difference > 0 else "A is higher"
@@ -204,7 +187,7 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
 
 
 def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Half the width of the interval of a difference, from the variances of both sides and their degrees of freedom."""
+    """Half the interval of a difference, from the variances and degrees of freedom."""
     variance = a[0] + b[0]
     if not variance > 0:
         return 0.0

@@ -21,14 +21,11 @@ _compared = lru_cache(maxsize=8)(compared)
 
 @dataclass(frozen=True)
 class Consequence:
-    """The turned knobs and the rounds before and after the turn."""
-
     marks: tuple[Change, ...]
     """One turn per knob whose value has changed, from the old to the new value."""
     before: Samples
     after: Samples
     rounds: tuple[Round, ...]
-    """Events of the rounds in `after`."""
 
     @property
     def complete(self) -> bool:
@@ -37,7 +34,7 @@ class Consequence:
 
     @property
     def nodes(self) -> tuple[float, float] | None:
-        """Mean drafted nodes per round, before and after the turn; None before the first round after the turn."""
+        """Mean drafted nodes per round, before and after the turn."""
         if not self.after:
             return None
         before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
@@ -45,9 +42,7 @@ class Consequence:
 
     @property
     def differences(self) -> tuple[Difference, ...]:
-        """Each figure's value after the turn minus its value before the turn; empty while a side has fewer rounds than
-        `ROUNDS`.
-        """
+        """After minus before; empty while a side has fewer rounds than `ROUNDS`."""
         return _compared(self.before, self.after, ROUNDS) or ()
 
 
@@ -66,7 +61,6 @@ def consequence(lane: LaneState) -> Consequence | None:
 
 
 def _first_in_a_row(turns: Sequence[Change]) -> int:
-    """Index of the first turn of the last group of turns that count as one turn."""
     first = len(turns) - 1
     while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
         first -= 1

@@ -1,7 +1,4 @@
-"""The user's turns of knobs in earlier runs of a session, and the outcome of each turn, in tokens per round.
-
-The state of a run is dropped when the next run begins; only this summary is kept. Its size is bounded.
-"""
+"""The user's turns of knobs in earlier runs of a session and their outcomes; the only part of a run that is kept."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,38 +9,29 @@ from decoder.events import Round
 from dynatui.state.lane import Change, LaneState
 
 _MOST_RUNS = 20
-"""Largest number of earlier runs; of older runs nothing is kept."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """Number of rounds, and their mean number of committed tokens."""
-
     rounds: int
     tokens_per_round: float
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The rounds before a turn and the rounds after it; None for a side without rounds."""
-
     before: Side | None
     after: Side | None
 
 
 @dataclass(frozen=True)
 class EarlierRun:
-    """A run before the present one in which the user turned knobs."""
-
     number: int
-    """Number of the run in the session, from 1."""
     prompt: str
     turns: Mapping[str, tuple[tuple[Change, Outcome], ...]]
-    """Turns of each method and their outcomes, the newest last."""
 
 
 def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, Outcome]]:
-    """Each turn with its outcome. Rounds after the next turn do not count."""
+    """Rounds after the next turn do not count."""
     for turn, following in zip_longest(turns, turns[1:]):
         before = lane.past[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)

@@ -1,8 +1,4 @@
-"""The state of one method of a run, as the screen shows it: a pure fold of its events.
-
-Every method of a race has a state of its own, so that each method can be watched at any time. A state knows only its
-own method.
-"""
+"""The state of one method of a run, as the screen shows it: a pure fold of its own events."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +20,7 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""Length in rounds of the window for moving averages, if the method has no parameter `window`."""
+"""In rounds, without a parameter `window`."""
 IN_A_ROW = 10
 """Turns of a knob that are fewer rounds apart than this are joined, since so few rounds cannot show an effect."""
 _MOST_POINTS = 512
@@ -36,17 +32,12 @@ _LONGEST_WINDOW = 1000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Figures of one round, for means and comparisons over several rounds."""
-
     tokens: int
-    """Number of committed tokens."""
     drafted: int
-    """Number of drafted nodes."""
     depth: int
-    """Number of drafted levels of the tree."""
     depth_acceptance: float
     round_s: float
-    """Decode time of the round in seconds; 0 if the round does not count in rates."""
+    """0 if the round does not count in rates."""
     stalled_s: float = 0.0
     """Part of the round's decode time during which threads waited for a CPU or the process was stopped, in seconds."""
 
@@ -57,21 +48,16 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series over the rounds of a text, with a bounded number of points.
-
-    When the number of points reaches the bound, each pair of adjacent points is replaced by one point, their mean.
-    """
+    """A series with a bounded number of points: at the bound, each pair of adjacent points becomes their mean."""
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
     """Length of the text after the last round of each point, in tokens."""
     stride: int = 1
-    """Number of rounds per point."""
     waiting: tuple[float, ...] = ()
     """Values of the rounds since the last point."""
 
     def add(self, value: float, end: int) -> "Curve":
-        """The curve after one more round; `end` is the length of the text after the round, in tokens."""
         waiting = (*self.waiting, value)
         if len(waiting) < self.stride:
             return Curve(self.points, self.ends, self.stride, waiting)
@@ -84,21 +70,17 @@ class Curve(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Change:
-    """A turn of a knob, as the log and the curves show it; quick successive turns of a knob by the user are joined."""
-
     round: int
-    """The first round under the new value."""
     name: KnobName
     old: float
     new: float
     by_user: bool
     """True if the user turned the knob, False if the history rule did."""
     token: int
-    """Length of the text before the round `round`, in tokens."""
+    """Tokens of text before the round."""
     first: int
     """The first round under the earliest of the joined turns."""
     presses: int = 1
-    """Number of joined turns."""
     acceptance: float | None = None
     """Mean depth acceptance that caused a turn by the history rule; None for a turn by the user."""
 
@@ -110,7 +92,7 @@ class Change:
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """The series of the charts; acceptance, tokens and drafted depth are moving averages over the window."""
+    """Acceptance, tokens and drafted depth are moving averages."""
 
     acceptance: Curve = Curve()
     tokens: Curve = Curve()
@@ -118,7 +100,6 @@ class Curves(msgspec.Struct, frozen=True):
     tau_h: Curve = Curve()
     tau_l: Curve = Curve()
     depth: Curve = Curve()
-    """Number of drafted levels of the tree."""
     rate: Curve = Curve()
     """Tokens per second from the beginning of the text to each round."""
     draft_ms: Curve = Curve()
@@ -127,23 +108,15 @@ class Curves(msgspec.Struct, frozen=True):
 
 
 class LaneState(msgspec.Struct, frozen=True):
-    """All data of one method that the screen shows."""
-
     parameters: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Parameters at the start of the run; not checked if they come from a recording."""
     tokens: SharedList[Token] = msgspec.field(default_factory=SharedList)
-    """The tokens of the generated text."""
     past: SharedList[Round] = msgspec.field(default_factory=SharedList)
-    """Events of all rounds so far, the oldest first."""
     samples: SharedList[Sample] = msgspec.field(default_factory=SharedList)
-    """Figures of each round in `past`."""
     curves: Curves = Curves()
     turns: tuple[Change, ...] = ()
-    """The user's turns, the newest last."""
     last_turn: int = 0
-    """The first round after the user's last turn."""
     changes: tuple[Change, ...] = ()
-    """The turns by the user and by the history rule, the newest last."""
     shares: tuple[float, ...] = ()
     """Depth acceptance of the newest rounds with a draft, at most one window of rounds."""
     ruled: tuple[float, ...] = ()
@@ -155,15 +128,14 @@ class LaneState(msgspec.Struct, frozen=True):
     knobs: Knobs | None = None
     """Exact values of the knobs that the events of rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
-    """Statistics of the test for losslessness, over the rounds of the run with sampled tokens."""
+    """Over the rounds with sampled tokens."""
     draft_depths: tuple[AtDepth, ...] = ()
     """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
     history: bool | None = None
-    """Whether the history rule is on; None for a method without this rule."""
+    """None for a method without this rule."""
 
     @property
     def window(self) -> int:
-        """Window of the curves' moving average, in rounds."""
         return min(_LONGEST_WINDOW, max(1, int(self.parameter("window", WINDOW))))
 
     @property
@@ -173,17 +145,14 @@ class LaneState(msgspec.Struct, frozen=True):
 
     @property
     def marks(self) -> tuple[Change, ...]:
-        """The turns that changed the value of a knob."""
         return tuple(turn for turn in self.turns if turn.old != turn.new)
 
     @property
     def newest(self) -> Round | None:
-        """The last round; None before the first round."""
         return self.past[-1] if self.past else None
 
     @property
     def committed(self) -> int:
-        """Length of the text so far, in tokens."""
         newest = self.newest
         return newest.position + len(newest.committed) if newest else 0
 
@@ -226,12 +195,11 @@ def begun(method: str, run: Run) -> LaneState:
 
 
 def sampling_of(run: Run) -> dict[KnobName, float]:
-    """Values of the knobs that all methods share, at the start of a run."""
     return {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
-    """The state after one more round; `tally` includes that round."""
+    """`tally` includes the round."""
     window, levels = lane.window, len(by_depth(event))
     ruled = event.accepted, levels
     if event.origins:
@@ -271,7 +239,6 @@ def _mean(shares: tuple[float, ...]) -> float | None:
 
 
 def turned(lane: LaneState, event: Knob) -> LaneState:
-    """The state after a turn of a knob."""
     by_user = event.source == "user"
     lane = structs.replace(lane, settings={**lane.settings, event.name: event.new})
     if event.name == "history":
@@ -304,7 +271,7 @@ def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
-    """The curves with one more round; a round without a draft repeats the last depth acceptance."""
+    """A round without a draft repeats the last depth acceptance."""
     curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
     return Curves(
         acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),

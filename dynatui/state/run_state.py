@@ -1,8 +1,6 @@
-"""State of the run on the screen: a pure fold of records into one frozen value.
+"""State of the run on the screen: a pure fold of the engine's events, steps of loading, prompts and failures.
 
-Records are the engine's events and three kinds of records of the source: a step of loading, a new prompt, a failure.
-The fold makes foreign text safe for the terminal (`clean`). Figures come from `decoder.analysis.metrics`. Knows no
-widget, clock or thread.
+Makes foreign text safe for the terminal (`clean`). Knows no widget, clock or thread.
 """
 
 from collections.abc import Mapping
@@ -27,27 +25,20 @@ _OPTIONAL_LINES = ("category", "repeated_start")
 
 @dataclass(frozen=True)
 class Loading:
-    """A step of loading, before the first token."""
-
     step: str
     progress: str = ""
     at_s: float = 0.0
-    """Time since the start of the source, in seconds."""
 
 
 @dataclass(frozen=True)
 class Prompt:
-    """A record which says that the source begins a prompt."""
-
     number: int
-    """Number of the prompt, from 1."""
     total: int
-    """Number of prompts."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """An error that ended the source of records; the message names a remedy."""
+    """The message names a remedy."""
 
     message: str
     exit_code: int
@@ -57,28 +48,24 @@ Record: TypeAlias = Event | Loading | Prompt | Failure
 
 
 class RunState(msgspec.Struct, frozen=True):
-    """All data of a run that the screen shows."""
-
     race: Race = msgspec.field(default_factory=Race)
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
-    """State of each method, by method name, in the order of the race."""
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Peak memory in bytes of each process of the target; empty before the summary, or if there is one process."""
+    """Of each process of the target; empty before the summary, or if there is one process."""
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
     loading: tuple[Loading, ...] = ()
-    """The steps of loading so far; the last one is in progress."""
+    """The last one is in progress."""
     number: int = 0
-    """Number of the present run in the session, from 1; 0 before the first run."""
+    """From 1; 0 before the first run."""
     earlier: tuple[EarlierRun, ...] = ()
-    """Runs before the present one in which the user turned knobs, the newest last."""
+    """In which the user turned knobs, the newest last."""
     failure: Failure | None = None
 
     @property
     def run(self) -> Run | None:
-        """The present run; None before the first run."""
         return self.race.run
 
     @property
@@ -88,28 +75,23 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def lane(self) -> LaneState:
-        """The state of the watched method."""
         return self.lanes.get(self.watched, _NO_LANE)
 
     @property
     def rounds(self) -> int:
-        """Number of rounds of the watched method so far."""
         return len(self.lane.past)
 
     @property
     def prompt_text(self) -> str:
-        """The prompt that the models continue."""
         return self.run.prompt if self.run else ""
 
     @property
     def under_way(self) -> str:
-        """The present step of loading and its progress."""
         step = self.loading[-1] if self.loading else Loading("starting")
         return f"{step.step}, {step.progress}" if step.progress else step.step
 
     @property
     def done(self) -> bool:
-        """Whether all methods have finished the prompt."""
         return self.summary is not None
 
     def with_origins(self, event: Round) -> Round:
@@ -127,7 +109,6 @@ _NO_LANE = LaneState()
 
 
 def apply(state: RunState, record: Record) -> RunState:
-    """The state after one more record."""
     match record:
         case Loading():
             return structs.replace(state, loading=_with_step(state.loading, record))
@@ -147,7 +128,6 @@ def apply(state: RunState, record: Record) -> RunState:
 
 
 def _with_step(steps: tuple[Loading, ...], record: Loading) -> tuple[Loading, ...]:
-    """The steps with one more step, or with new progress of the last step."""
     step = replace(record, step=clean_line(record.step), progress=clean_line(record.progress))
     if steps and steps[-1].step == step.step:
         return (*steps[:-1], replace(steps[-1], progress=step.progress))

@@ -9,55 +9,44 @@ from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading,
 from dynatui.attach.servers import KINDS, Kind
 
 HISTORY_LENGTH = 600
-"""Number of newest polls that are kept for the curves."""
 _RECENT_S = 10.0
-"""Time in seconds for which the restart or replacement of a server is reported."""
+"""A restart or replacement is reported for this time."""
 
 Poll: TypeAlias = Reading | Gap
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """All data of a server that the screen shows."""
-
     opening: Opening | None = None
     server: Server | None = None
     past: tuple[Poll, ...] = ()
-    """The newest polls, the oldest first."""
     reading: Reading | None = None
-    """The newest page with metrics; None before the first page."""
     missing_since: float | None = None
     """Time of the first of the present failed polls, in seconds since the session's start; None while polls succeed."""
     readings: int = 0
-    """Number of polls that succeeded."""
     missed: int = 0
-    """Number of polls that failed."""
+    """Failed polls."""
     gaps: int = 0
     """Number of series of successive failed polls."""
     restarts: int = 0
     restarted_at: float | None = None
-    """Time of the last restart, in seconds since the start of the session."""
+    """Seconds since the start of the session."""
     replaced_at: float | None = None
-    """Time of the first answer by a server of another kind, in seconds since the start of the session."""
+    """Of a server of another kind."""
     request: RequestSent | None = None
-    """The newest request that this program sent."""
     answer: Answer | None = None
-    """The answer to the newest request; None until it arrives."""
 
     @property
     def t(self) -> float:
-        """Time of the newest poll, in seconds since the start of the session."""
         return self.past[-1].t if self.past else 0.0
 
     @property
     def gap(self) -> Gap | None:
-        """The newest poll, with the reason of its failure; None if this poll succeeded or there was no poll yet."""
         newest = self.past[-1] if self.past else None
         return newest if isinstance(newest, Gap) else None
 
     @property
     def wasted(self) -> Wasted | None:
-        """The warning that too few draft tokens are accepted; None if the newest page contains no such warning."""
         return self.reading.wasted if self.reading else None
 
     @property
@@ -67,12 +56,10 @@ class ServerState:
 
     @property
     def kind(self) -> Kind | None:
-        """The kind of the server; None for an unknown kind."""
         return KINDS.get(self.server.kind) if self.server else None
 
 
 def applied(state: ServerState, event: Event) -> ServerState:
-    """The state after one more event."""
     match event:
         case Opening():
             return ServerState(opening=event)
@@ -107,15 +94,11 @@ def applied(state: ServerState, event: Event) -> ServerState:
 
 
 def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerState:
-    """The state after all events."""
     return reduce(applied, events, state or ServerState())
 
 
 def remark(state: ServerState) -> str:
-    """The reason why the newest poll failed, or a remark on the figures, or an empty text.
-
-    The text may contain control characters, since a part of it may come from the server.
-    """
+    """May contain control characters from the server."""
     kind, reading = state.kind, state.reading
     if state.gap is not None:
         return f"{state.gap.reason}; trying again"

@@ -1,7 +1,6 @@
-"""Totals of a session of the monitor: its runs and prompts, and tokens and times under each setting.
+"""Totals of a session of the monitor, of bounded size: its runs and prompts, and tokens and times under each setting.
 
-Pure folds of the screen's records and of the state after each record, which contains the figures. The size is bounded,
-since a session may last for days. Events that are played again after a step back in a recording count once.
+Events that are played again after a step back in a recording count once.
 """
 
 from collections.abc import Mapping
@@ -17,19 +16,17 @@ from dynatui.clean import clean_line
 from dynatui.state.run_state import Prompt, Record, RunState
 
 FEWEST_ROUNDS = 20
-"""Least number of rounds under a setting for a comparison with other settings."""
 OPENING = 60
-"""Number of characters that lists show of a prompt's beginning."""
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
 Results = Mapping[int, "Result"]
-"""The newest run of each prompt, by the prompt's number, from 1."""
+"""By the prompt's number, from 1."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Knobs of a method between two turns by the user; the history rule may change some of them meanwhile."""
+    """Knobs between two turns by the user; the history rule may change some meanwhile."""
 
     method: str
     knobs: tuple[tuple[KnobName, float], ...]
@@ -38,13 +35,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Line:
-    """One run in the summary: the newest figures of the run's watched method."""
-
     started_at: str
     number: int
-    """Number of the prompt, from 1."""
     opening: str
-    """Beginning of the prompt, without control characters."""
     method: str
     figures: Figures
     counted: int
@@ -57,27 +50,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Result:
-    """Newest figures of the watched method on one prompt."""
-
     opening: str
-    """Beginning of the prompt, without control characters."""
     method: str
     figures: Figures
     done: bool
-    """Whether all methods have finished the text."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """Totals of tokens and times over all rounds under a setting."""
-
     tokens: int = 0
     times: Times = field(default_factory=Times)
     stalls: Stalls = field(default_factory=Stalls)
 
     @property
     def rounds(self) -> int:
-        """Number of rounds."""
         return self.times.rounds
 
     @property
@@ -89,18 +75,12 @@ class Tried:
 
 @dataclass(frozen=True)
 class SessionLog:
-    """Totals of a session."""
-
     state: RunState = field(default_factory=RunState)
-    """State of the run in progress after its newest event."""
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Peak memory of each process in bytes, in the last run that has ended; empty for a single process."""
     runs: tuple[Line, ...] = ()
-    """The runs before the run in progress, the newest last."""
     dropped: int = 0
     """Number of older runs that `runs` no longer contains."""
     tried: Mapping[Setting, Tried] = field(default_factory=dict)
-    """Totals of each setting."""
     results: Results = field(default_factory=dict)
     setting: Setting | None = None
     """The present setting; None between a turn and the first round after it."""
@@ -109,11 +89,10 @@ class SessionLog:
 
     @property
     def watched(self) -> str:
-        """The first method of the run in progress."""
         return next(iter(self.state.lanes), "")
 
     def apply(self, record: Record, state: RunState) -> "SessionLog":
-        """The log after one more record; `state` is the fold of all records, including this one."""
+        """`state` is the fold of all records, including this one."""
         match record:
             case Prompt():
                 return replace(self, results=noted(self.results, self.state))
@@ -130,11 +109,10 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def best(self) -> tuple[Setting, Tried] | None:
-        """The setting with the most tokens per second among the settings of `judged`; None if there are none."""
+        """The setting with the most tokens per second among `judged`."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
     def judged(self) -> list[tuple[Setting, Tried]]:
-        """The settings with at least `FEWEST_ROUNDS` rounds."""
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
     def _begin(self, state: RunState) -> "SessionLog":
@@ -151,7 +129,6 @@ class SessionLog:
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
 
     def _line(self, rounds: int = 1) -> Line | None:
-        """The line of the run in progress; None while the watched method has fewer than `rounds` rounds."""
         state, watched = self.state, self.watched
         run, tally = state.run, state.race.tallies.get(watched)
         if run is None or tally is None or tally.rounds < rounds:
@@ -176,8 +153,9 @@ class SessionLog:
                 return self
 
     def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
-        """Adds a round to the totals of its setting."""
-        setting = self.setting or Setting(self.watched, _rounded(in_force))
+        setting = self.setting or Setting(
+            self.watched, tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in in_force.items()))
+        )
         if event.round < self.counted:
             return replace(self, setting=setting)
         before = self.tried.get(setting, Tried())
@@ -204,7 +182,6 @@ def noted(results: Results, state: RunState) -> Results:
 
 
 def prompt_of(run: Run) -> AnyPrompt:
-    """The prompt of a run, as the models read it, with its category."""
     return with_category(run.prompt, run.category or "")
 
 
@@ -213,7 +190,3 @@ def opening_of(prompt: AnyPrompt) -> str:
     whole = as_prompt(prompt)
     category = f"[{whole.category}] " if whole.category else ""
     return clean_line(" ".join(f"{category}{whole.text[: 4 * OPENING]}".split()))[:OPENING]
-
-
-def _rounded(knobs: Mapping[KnobName, float]) -> tuple[tuple[KnobName, float], ...]:
-    return tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in knobs.items()))

@@ -1,7 +1,6 @@
 """The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
-The screen can go back without involving the engine. The state after every 64th record is kept, which costs little since
-states share their parts. Any other state is computed from the last kept state before it. Knows no widget and no source.
+States share their parts, so every 64th is kept; others are computed from the last kept one.
 """
 
 from collections.abc import Sequence
@@ -17,32 +16,25 @@ _EVERY = 64
 
 
 class Timeline:
-    """The records of one run, and the state after each round of each method."""
-
     def __init__(self, before: RunState | None = None) -> None:
         self.state = before or RunState()
-        """The state after all records."""
         self._records: list[Record] = []
         self._snapshots = [self.state]
-        """The states before the first record and after every 64th record."""
+        """Before the first record and after every 64th."""
         self._ends: dict[str, list[int]] = {}
         """Counts of records, by method: the count before the first round, then the count at the end of each round."""
 
     def __len__(self) -> int:
-        """Number of records."""
         return len(self._records)
 
     @property
     def events(self) -> list[Event]:
-        """The events of the run so far, as a recording would contain them."""
         return run_so_far(self._records)
 
     def rounds(self, method: str) -> int:
-        """Number of rounds of a method."""
         return len(self._ends.get(method, (0,))) - 1
 
     def take(self, record: Record) -> None:
-        """Adds a record."""
         self.state = apply(self.state, record)
         if isinstance(record, Round):
             ends = self._ends.setdefault(clean_line(record.method), [len(self._records)])
@@ -64,44 +56,34 @@ class Timeline:
 
 
 def run_so_far(records: Sequence[object]) -> list[Event]:
-    """The events of the newest run among a source's records; empty before the first run."""
+    """Empty before the first run."""
     begin = next((place for place in range(len(records) - 1, -1, -1) if isinstance(records[place], Run)), len(records))
     return [r for r in records[begin:] if isinstance(r, Run | Start | Round | Knob | End | Summary)]
 
 
 @dataclass(frozen=True)
 class Place:
-    """The shown place in a run."""
-
     round: int = 0
-    """Number of rounds of the watched method up to this place."""
     rounds: int = 0
     """Number of known rounds of the watched method; for a recording, the number of recorded rounds."""
     seconds: float = 0.0
-    """Decode time of the watched method up to this place."""
     live: bool = True
-    """Whether the view moves along with the newest round of decoding or playback."""
     played: int | None = None
     """Number of decoded or played rounds of the watched method; None stands for all known rounds."""
 
     @property
     def ahead(self) -> bool:
-        """Whether the shown round has not been played yet."""
         return self.played is not None and self.round > self.played
 
 
 class Viewpoint:
-    """The run in progress, the shown run and the shown place in this run, and the watched method.
-
-    If the view does not follow decoding or playback, it stays on the shown run when the next run begins.
-    """
+    """A view that does not follow decoding or playback stays on the shown run when the next run begins."""
 
     def __init__(self) -> None:
         self.work = Timeline()
         self._chosen = ""
         self._shown_run = self.work
         self._recorded: Sequence[Event] = ()
-        """All events of the recorded run that is played; empty if an engine decodes."""
         self._foreseen = Timeline()
         """The recorded run that is played, with all events read so far, even if they are not played yet."""
         self._held_state: RunState | None = None
@@ -111,12 +93,10 @@ class Viewpoint:
 
     @property
     def live(self) -> bool:
-        """Whether the view moves along with the newest round of decoding or playback."""
         return self._held_state is None
 
     @property
     def state(self) -> RunState:
-        """The shown state."""
         return self._watched(self.work.state if self._held_state is None else self._held_state)
 
     @property
@@ -128,28 +108,25 @@ class Viewpoint:
 
     @property
     def newest(self) -> RunState:
-        """The present state of the run in progress, which need not be the shown run."""
+        """Of the run in progress, which need not be shown."""
         return self._watched(self.work.state)
 
     @property
     def shown(self) -> Timeline:
-        """The shown run."""
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recorded run that is played, but at least all events played so far."""
+        """Folds `count` more events of the recording, but at least all that were played."""
         if run is not self._recorded:
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))
 
     def take(self, record: Record) -> None:
-        """Adds a record."""
         if isinstance(record, Run):
             self.work = Timeline(self.work.state)
         self.work.take(record)
 
     def choose(self, method: str) -> None:
-        """Watches a method at the shown place."""
         self._chosen = method
 
     def place(self, known_rounds: int = 0) -> Place:
@@ -161,13 +138,11 @@ class Viewpoint:
         return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
 
     def hold(self) -> None:
-        """Stops the view from following decoding or playback."""
         if self._held_state is None:
             self._shown_run, self._held_state = self._longest, self.work.state
             self._newest_state = None if self._recorded else self.work.state
 
     def follow(self) -> None:
-        """Lets the view follow decoding or playback again."""
         self._held_state = None
 
     def look_at(self, rounds: int) -> None:

@@ -1,7 +1,7 @@
-"""The tokens of a text: the origin of each token, search for words, and repetition within the text.
+"""The tokens of a text: origin, search, repetition.
 
-A token may encode only a part of a character. Therefore the last token of a round gets all text of the round that is
-not in the pieces of the tokens before it. Knows no screen.
+A token may encode only a part of a character, so the last token of a round gets all text that is not in the pieces of
+the tokens before it.
 """
 
 import math
@@ -23,8 +23,6 @@ FARTHEST = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One committed token of the watched method."""
-
     text: str
     """Text of the token, without control characters; empty for a token that only begins a character."""
     origin: Origin
@@ -34,7 +32,7 @@ class Token:
     node: int | None = None
     """Index of the token's node in the round's tree; None for the target's own token."""
     probability: float | None = None
-    """The draft's probability of the token after its parent; None for a token that was not drafted."""
+    """After its parent; None if not drafted."""
     spent_s: float = 0.0
     """The token's equal share of the round's decode time, in seconds."""
 
@@ -73,10 +71,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """Ranges of the tokens that contain the matches of a query, in the order of the text; empty for a blank query.
-
-    A blank in the query matches any run of white space. A query without a capital letter ignores case.
-    """
+    """In the order of the text. A blank matches any white space; a query without a capital letter ignores case."""
     words = query.split()
     if not words:
         return ()
@@ -99,9 +94,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The text in `count` parts. The part for a piece is the common prefix of this piece and the remaining text; the
-    last part is the rest of the text.
-    """
+    """The part for a piece is its common prefix with the remaining text; the last part is the rest."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

@@ -53,18 +53,15 @@ input; and markup that would end the program or break its parser."""
 
 @cache
 def hostile(text: str, seed: int = 0) -> str:
-    """A text followed by an escape sequence and then by all of `ACTS` in a random order."""
     chosen = random.Random(f"{text} {seed}")
     return f"{text}\x1b]0;{text}\x07" + " ".join(chosen.sample(ACTS, len(ACTS)))
 
 
 def name(text: str) -> str:
-    """A text followed by a few escape sequences, short enough for one line."""
     return f"{text}\x1b]0;t\x07\x9b31m[/x]\u202e"
 
 
 def hostile_event(event: Event) -> Event:
-    """The event with all its texts replaced by hostile ones."""
     match event:
         case Run():
             return structs.replace(
@@ -90,7 +87,6 @@ def hostile_event(event: Event) -> Event:
 
 
 def renamed(event: Event) -> Event:
-    """The event with hostile names of methods."""
     match event:
         case Run(methods=methods):
             return structs.replace(event, methods={_method(name): own for name, own in methods.items()})

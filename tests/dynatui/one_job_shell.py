@@ -17,7 +17,6 @@ _KEYBOARD = 0
 
 
 def main() -> int:
-    """Runs the job to its end and returns its exit code."""
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # so that the shell can become the foreground process again
     usual = termios.tcgetattr(_KEYBOARD)
     in_background = sys.argv[1] == IN_BACKGROUND

@@ -22,11 +22,9 @@ from dynatui.sources.breakpoints import Conditions
 from dynatui.state.run_state import Prompt, Record, RunState, apply
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"
-"""Text that would write to the clipboard, clear the screen, change colours and reverse the direction of text."""
 
 
 def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") -> Run:
-    """The first event of a run."""
     parameters = {**asdict(DynaTree(window=3)), "branching": [1, 2, 3]}
     return Run(
         version="0.1.0",
@@ -44,7 +42,6 @@ def run(methods: Iterable[str] = ("dynatree", "ar"), prompt: str = "Once upon") 
 
 
 def runs_of(events: Iterable[Event]) -> list[list[Event]]:
-    """Splits events into runs, as `dynatui.record.reader` does with a file."""
     found: list[list[Event]] = []
     for event in events:
         if isinstance(event, Run):
@@ -54,7 +51,6 @@ def runs_of(events: Iterable[Event]) -> list[list[Event]]:
 
 
 def rounds_shown(records: Iterable[Record], method: str = "dynatree") -> int:
-    """Number of rounds of a method in the newest run of a source's records."""
     count = 0
     for record in records:
         if isinstance(record, Run):
@@ -65,7 +61,6 @@ def rounds_shown(records: Iterable[Record], method: str = "dynatree") -> int:
 
 
 def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float = 0.9) -> Round:
-    """A round with a tree of five drafted nodes, the accepted path 1-3, and one bonus token of the target."""
     return Round(
         method="dynatree",
         round=number,
@@ -89,19 +84,16 @@ def tree_round(number: int, text: str = " a time", d0: float = 5.0, tau_h: float
 
 
 def sampled_run(methods: Iterable[str] = ("dynatree", "ar"), temperature: float = 0.6, top_p: float = 0.9) -> Run:
-    """The first event of a sampled run."""
     return structs.replace(run(methods), temperature=temperature, top_p=top_p, seed=7)
 
 
 def sampled_round(number: int) -> Round:
-    """`tree_round` in a sampled run: the draft's own probability of each token is a tenth of that in `logprobs`."""
     event = tree_round(number)
     own = [0.0, *(logprob - math.log(10) for logprob in event.logprobs[1:])]
     return structs.replace(event, draft_logprobs=own)
 
 
 def delayed_run(methods: Iterable[str] = ("delayed", "ar"), verifier: str = "traversal") -> Run:
-    """The first event of a run with sampled trees: one token, then two rollouts of two tokens."""
     own = asdict(Delayed(verifier, "delayed", 2, 1, 2))
     told = sampled_run(methods, top_p=1.0)
     parameters = {name: dict(own) if name == "delayed" else given for name, given in told.methods.items()}
@@ -142,12 +134,10 @@ def drawn_round(number: int, *, told: bool = True, generator: float = 0.4) -> Ro
 
 
 def turned_temperature(method: str, number: int, old: float, new: float) -> Knob:
-    """The event that changes a method's temperature from a round on."""
     return Knob(method=method, round=number, name="temperature", old=old, new=new, source="user")
 
 
 def plain_round(method: str, number: int, text: str = " at") -> Round:
-    """A round that commits one token without a draft tree."""
     return Round(
         method=method,
         round=number,
@@ -170,7 +160,6 @@ def plain_round(method: str, number: int, text: str = " at") -> Round:
 
 
 def raced(*methods: Iterable[Round]) -> list[Round]:
-    """Rounds of several methods in the order of their decode times without stalls, as a race decodes them."""
     placed = list[tuple[float, Round]]()
     for rounds in methods:
         lost_s = 0.0
@@ -181,7 +170,6 @@ def raced(*methods: Iterable[Round]) -> list[Round]:
 
 
 def story(rounds: int = 6) -> list[Event]:
-    """Events of a whole run of dynatree and ar, with one knob turned by the user."""
     events: list[Event] = [run(), Start(method="dynatree", prefill_s=0.01), Start(method="ar", prefill_s=0.01)]
     for number in range(rounds):
         if number == 3:
@@ -193,7 +181,6 @@ def story(rounds: int = 6) -> list[Event]:
 
 
 def state_of(records: Iterable[Record]) -> RunState:
-    """State after all records."""
     state = RunState()
     for record in records:
         state = apply(state, record)
@@ -201,23 +188,18 @@ def state_of(records: Iterable[Record]) -> RunState:
 
 
 def running() -> Scene:
-    """Scene of the story before its methods end."""
     return Scene(state_of([Prompt(1, 2), *story()[:-3]]))
 
 
 def text_of(row: Row) -> str:
-    """Text of a row without inks."""
     return "".join(text for text, _ in row)
 
 
 def lines(rows: Iterable[Row]) -> list[str]:
-    """Texts of rows without inks."""
     return [text_of(row) for row in rows]
 
 
 class ScriptedControls:
-    """Fake controls of an engine that keep the commands they receive."""
-
     def __init__(self) -> None:
         self.session = Session(("Once upon", "Another"), Models("big", "small"), RunConfig(dynatree=DynaTree()))
         self.config = self.session.config
@@ -233,35 +215,27 @@ class ScriptedControls:
         self.file: Path | None = None
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """Keeps the turn."""
         self.turns.append((name, round(value, 6)))
         self.config = self.config.turned(name, value, rules_name)
         return Turn(name, value, rules_name, len(self.turns))
 
     def watch(self, method: str) -> None:
-        """Keeps the method."""
         self.watched = method
 
     def step(self) -> None:
-        """Counts steps."""
         self.stages += 1
 
     def break_on(self, conditions: Conditions) -> None:
-        """Keeps the conditions."""
         self.conditions = conditions
 
     def edit(self, prompt: str) -> None:
-        """Keeps the prompt."""
         self.edited.append(prompt)
 
     def record(self, path: Path | None) -> None:
-        """Keeps the path."""
         self.file = path
 
 
 class ScriptedSource:
-    """Fake source with the records that a test puts into `records`; it keeps the commands it receives."""
-
     def __init__(self, records: Iterable[Record] = (), *, steerable: bool = True) -> None:
         self.records: list[Record] = list(records)
         self.steering = ScriptedControls()
@@ -275,37 +249,28 @@ class ScriptedSource:
 
     @property
     def turns(self) -> list[tuple[KnobName, float]]:
-        """Turned knobs with their new values."""
         return self.steering.turns
 
     @property
     def recorded(self) -> Path | None:
-        """Path of the recording; None if nothing is recorded."""
         return self.steering.file
 
-    def start(self) -> None:
-        """Does nothing."""
+    def start(self) -> None: ...
 
-    def advance(self, now: float) -> None:
-        """Does nothing, because no record is ever due."""
+    def advance(self, now: float) -> None: ...
 
     def set_speed(self, speed: float) -> None:
-        """Keeps the speed."""
         self.speed = speed
 
     def set_paused(self, *, paused: bool) -> None:
-        """Keeps whether the source is paused."""
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Keeps the step."""
         self.steps.append(step)
 
     def stop(self) -> None:
-        """Keeps that the source was stopped."""
         self.stopped = True
 
     def close(self, timeout_s: float) -> bool:
-        """Returns True: the source has always ended."""
         del timeout_s
         return True

@@ -25,11 +25,9 @@ _PLAIN_STYLES = {0, 1, 2, 3, 4, 7, 9, 22, 23, 24, 27, 29, 39, 49}
 _PLAIN_STYLES |= {*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)}
 _BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 _MARKS = {"\u061c", "\u200e", "\u200f", "\ufeff"}
-"""Direction marks and the byte order mark: invisible characters like those of `_BIDI`."""
 
 
 def forbidden_output(sent: bytes, size: tuple[int, int], *, copies: bool = False) -> list[str]:
-    """Output that is not allowed on a screen of this size; with `copies`, writing to the clipboard is allowed."""
     try:
         text = sent.decode()
     except UnicodeDecodeError as error:
@@ -52,7 +50,6 @@ def _faults(match: "re.Match[str]", size: tuple[int, int], *, copies: bool) -> I
 
 
 def _is_style(sequence: str) -> bool:
-    """Whether a sequence is a style: attributes, and colours by name, number or RGB."""
     if not re.fullmatch(r"[\d;]*m", sequence):
         return False
     codes = [int(code or 0) for code in sequence[:-1].split(";")]
@@ -69,7 +66,6 @@ def _is_style(sequence: str) -> bool:
 
 
 def _stays(sequence: str, size: tuple[int, int]) -> bool:
-    """Whether a sequence moves the cursor within the screen or sets a scroll region within it."""
     match = _MOVE.fullmatch(sequence)
     if match is None:
         return False
@@ -82,7 +78,6 @@ def _stays(sequence: str, size: tuple[int, int]) -> bool:
 
 
 def _copies(command: str) -> bool:
-    """Whether a command writes text without control characters to the clipboard."""
     name, _, encoded = command.rpartition(";")
     try:
         text = base64.b64decode(encoded, validate=True).decode()
@@ -92,6 +87,5 @@ def _copies(command: str) -> bool:
 
 
 def _steers(character: str) -> bool:
-    """Whether a terminal does anything with a character besides drawing it."""
     steering = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"}
     return steering or unicodedata.bidirectional(character) in _BIDI or character in _MARKS

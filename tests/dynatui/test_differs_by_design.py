@@ -28,16 +28,13 @@ def other_token(method: str, number: int) -> Round:
 
 
 def played(method: str, **parameters: int) -> list[Event]:
-    """Events of a method and ar whose texts differ from token 1 on."""
     same, other = [plain_round(method, 0), plain_round("ar", 0)], [other_token(method, 1), plain_round("ar", 1)]
     begun = structs.replace(run((method, "ar")), methods={method: parameters, "ar": {}})
     return [begun, *same, *other]
 
 
 OTHER = played("streaming", sinks=0, window=2)
-"""A difference by design: the prompt of two tokens fills the KV cache."""
 TOO_EARLY = played("streaming", sinks=0, window=3)
-"""A difference too early to be by design: token 1 is chosen before the KV cache loses a token."""
 UNKNOWN = played("streaming")
 
 

@@ -13,8 +13,6 @@ from tests.decoder.laws.cases import GROUPS
 
 
 class Counting:
-    """A case that keeps the units it counted and raises `error` at unit `stop_at`."""
-
     def __init__(self, *, right: bool = True, setting: str = "usual") -> None:
         self.asked: list[int] = []
         self.stop_at: int | None = None

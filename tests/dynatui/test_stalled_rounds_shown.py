@@ -38,7 +38,6 @@ ROUNDS = 40
 
 
 def of_dynatree(lost: dict[int, float], rounds: int = ROUNDS) -> list[Round]:
-    """Rounds of 20 ms; some of them stalled for more seconds during verification, given by round in `lost`."""
     found, late_s = [], 0.0
     for number in range(rounds):
         event, stalled_s = tree_round(number), lost.get(number)
@@ -49,7 +48,6 @@ def of_dynatree(lost: dict[int, float], rounds: int = ROUNDS) -> list[Round]:
 
 
 def told(lost: dict[int, float]) -> list[Event]:
-    """Events of an unfinished run of dynatree and ar."""
     started = [Start(method=name, prefill_s=0.01) for name in ("dynatree", "ar")]
     return [run(), *started, *raced(of_dynatree(lost), (plain_round("ar", number) for number in range(ROUNDS)))]
 

@@ -13,12 +13,10 @@ TOKENS = (2, 3, 4, 3, 2)
 
 
 def turned(name: KnobName, number: int, old: float, new: float, source: Literal["user", "history"] = "user") -> Knob:
-    """The event that changes a knob from a round on."""
     return Knob(method="dynatree", round=number, name=name, old=old, new=new, source=source)
 
 
 def rounds(numbers: Iterable[int], nodes: int = 7, more: int = 0, round_s: float = 0.02) -> list[Round]:
-    """Rounds whose trees have `nodes` drafted nodes and that commit `more` tokens more than usual."""
     found = []
     for number in numbers:
         event, extra = tree_round(number), nodes - 5

@@ -1,7 +1,4 @@
-"""Commands of the keys: a short function for each command, with the screen as its first argument.
-
-`find` turns an action of the key map, such as `turn('tau_h',-1)`, into a function that acts and draws the screen.
-"""
+"""Commands of the keys: a short function for each, with the screen as its first argument."""
 
 import ast
 from collections.abc import Callable

@@ -20,7 +20,6 @@ _FEW = 4
 
 
 def turn(screen: Screen, cap: str) -> None:
-    """Turns the knob of a key by one step: a knob of the watched method, or one that all methods share."""
     if not (editor := _editor(screen)):
         return
     method = editor.watched(screen.viewpoint.newest)
@@ -62,7 +61,6 @@ def cycle(screen: Screen, name: KnobName) -> None:
 
 
 def _owners(screen: Screen, name: KnobName, method: str) -> str:
-    """Message about a knob that the watched method lacks; it names the methods that have the knob."""
     owners, racing = having(name), screen.viewpoint.newest.lanes
     racing_owners = [owner for owner in owners if owner in racing]
     has = f"{method} has no {info(name).symbol}, which is a knob of {', '.join(owners)}"
@@ -72,7 +70,6 @@ def _owners(screen: Screen, name: KnobName, method: str) -> str:
 
 
 def history(screen: Screen) -> None:
-    """Switches the history rule of the watched method on or off."""
     if editor := _editor(screen):
         if isinstance(editor.rules(screen.viewpoint.newest), AdaptiveTree):
             editor.history(screen.viewpoint.newest)
@@ -82,7 +79,6 @@ def history(screen: Screen) -> None:
 
 
 def hold(screen: Screen) -> None:
-    """Switches the history rule off, and restores the user's value of the knob that the rule has moved back."""
     if editor := _editor(screen):
         moved = moved_back(screen.viewpoint.newest.lane)
         if moved is None:
@@ -94,7 +90,6 @@ def hold(screen: Screen) -> None:
 
 
 def watch(screen: Screen, step: int) -> None:
-    """Watches the next or the previous method: shows its text, tree and curves; knob keys then turn its knobs."""
     names = list(screen.viewpoint.state.lanes)
     if not names:
         screen.show_note("methods can be watched once the models are loaded")
@@ -105,12 +100,10 @@ def watch(screen: Screen, step: int) -> None:
 
 
 def drawer(screen: Screen) -> None:
-    """Opens or closes the drawer with the sliders of all knobs; the knobs of a recording cannot be turned."""
     screen.change_view(mode="watch" if screen.scene.mode == "knobs" else "knobs", typed="")
 
 
 def slider(screen: Screen, step: int) -> None:
-    """Chooses the next or the previous slider."""
     names = listed_knobs(screen.viewpoint.state)
     if names:
         place = names.index(screen.scene.slider) if screen.scene.slider in names else 0
@@ -125,46 +118,38 @@ def slider_to(screen: Screen, place: int) -> None:
 
 
 def nudge(screen: Screen, steps: int) -> None:
-    """Turns the chosen slider."""
     _move(screen, screen.scene.slider, steps * info(screen.scene.slider).step)
 
 
 def nudge_far(screen: Screen, steps: int) -> None:
-    """Turns the chosen slider in large steps."""
     _move(screen, screen.scene.slider, steps * info(screen.scene.slider).coarse)
 
 
 def type_digit(screen: Screen, digit: str) -> None:
-    """Appends a character to the typed value."""
     typed = screen.scene.typed + digit
     if len(typed) <= _LONGEST_VALUE and typed.count(".") <= 1:
         screen.change_view(typed=typed)
 
 
 def rub_out(screen: Screen) -> None:
-    """Removes the last character of the typed value."""
     screen.change_view(typed=screen.scene.typed[:-1])
 
 
 def set_typed(screen: Screen) -> None:
-    """Turns the chosen slider to the typed value."""
     with suppress(ValueError):  # the typed value is empty or a lone decimal point
         turn_to(screen, screen.scene.slider, float(screen.scene.typed))
     screen.change_view(typed="")
 
 
 def turn_to(screen: Screen, name: KnobName, value: float) -> None:
-    """Turns a knob to a value, or to the nearest value within its bounds."""
     _turn(screen, name, lambda editor, state: editor.set({name: value}, state))
 
 
 def _move(screen: Screen, name: KnobName, distance: float) -> None:
-    """Turns a knob by a distance from its value, or from its pending value."""
     _turn(screen, name, lambda editor, state: editor.move(name, distance, state))
 
 
 def _turn(screen: Screen, name: KnobName, act: Callable[[KnobEditor, RunState], bool]) -> None:
-    """Turns a knob; for a knob that all methods share, also shows the new value and the first token that it affects."""
     if not (editor := _editor(screen)):
         return
     state = screen.viewpoint.newest
@@ -195,7 +180,6 @@ def _from_where(state: RunState) -> str:
 
 
 def undo(screen: Screen) -> None:
-    """Undoes the turns of the last key press."""
     if editor := _editor(screen):
         turns = editor.undo(screen.viewpoint.newest)
         if not turns:
@@ -207,7 +191,6 @@ def undo(screen: Screen) -> None:
 
 
 def defaults(screen: Screen) -> None:
-    """Turns all knobs of the watched method to their values at the start."""
     if editor := _editor(screen):
         method = editor.watched(screen.viewpoint.newest)
         turned = editor.defaults(screen.viewpoint.newest)
@@ -215,7 +198,6 @@ def defaults(screen: Screen) -> None:
 
 
 def preset(screen: Screen) -> None:
-    """Turns all knobs to the values of the next preset."""
     if editor := _editor(screen):
         name = editor.next_preset(screen.viewpoint.newest)
         method = editor.watched(screen.viewpoint.newest)
@@ -227,7 +209,6 @@ def preset(screen: Screen) -> None:
 
 
 def pin(screen: Screen) -> None:
-    """Pins the rounds so far as side A of the A/B comparison, or removes the user's pin."""
     state = screen.viewpoint.newest
     before = screen.pins.get(state.watched)
     if before is not None and before.by_hand:

@@ -14,7 +14,6 @@ def prompt(screen: Screen, step: int) -> None:
 
 
 def enter(screen: Screen) -> None:
-    """In the list of prompts, begins the chosen prompt; elsewhere maximises the panel, or shows all panels again."""
     if screen.scene.panel != "prompts":
         view.maximise(screen)
         return
@@ -30,7 +29,6 @@ def enter(screen: Screen) -> None:
 
 
 def edit(screen: Screen) -> None:
-    """Opens the editor of the prompt, with a warning if an unrecorded run would be lost."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("prompts of a recording cannot be edited")
@@ -45,7 +43,6 @@ def edit(screen: Screen) -> None:
 
 
 def _leave(screen: Screen, step: int) -> None:
-    """Begins the prompt `step` places further, and removes the question whether to leave the run."""
     screen.change_view(note="")
     live(screen)
     screen.source.go(step)

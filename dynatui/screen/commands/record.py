@@ -1,11 +1,7 @@
 """Commands that record events, export figures and pictures, and copy the command line or the text."""
 
-from collections.abc import Mapping
-from functools import partial
-from pathlib import Path
-
 from decoder.errors import DecoderError
-from dynatui.record.export import Make, files_of, fill, new_folder
+from dynatui.record.export import files_of, fill, new_folder
 from dynatui.record.recording import new_recording_path
 from dynatui.report.page import written
 from dynatui.report.replay import replay_page
@@ -15,7 +11,6 @@ from dynatui.screen.protocol import Screen
 
 
 def record(screen: Screen) -> None:
-    """Starts or ends a recording."""
     controls = screen.source.controls
     if controls is None:
         screen.show_note("this is a recording already")
@@ -28,7 +23,6 @@ def record(screen: Screen) -> None:
 
 
 def export(screen: Screen) -> None:
-    """Writes all figures and pictures of this run into a folder, in the background, since this may take a while."""
     if screen.aside.busy:
         screen.show_note("the previous export is still being written")
         return
@@ -38,23 +32,20 @@ def export(screen: Screen) -> None:
     files["replay.html"] = lambda: written(replay_page(folder.name, [events])).encode()
     files["screen.cast"] = lambda: b"".join(film(play, events))
     screen.show_note(f"writing {len(files)} files to {folder}")
-    screen.aside.start(partial(_fill, screen, folder, files), partial(_tell, screen, folder, files))
 
+    def write() -> None:
+        fill(folder, files)
+        screen.remember_file(folder)
 
-def _fill(screen: Screen, folder: Path, files: Mapping[str, Make]) -> None:
-    fill(folder, files)
-    screen.remember_file(folder)
+    def tell(fault: Exception | None) -> None:
+        if fault is not None and not isinstance(fault, DecoderError):
+            raise fault  # the user can remedy a DecoderError; any other error is a bug
+        screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")
 
-
-def _tell(screen: Screen, folder: Path, files: Mapping[str, Make], fault: Exception | None) -> None:
-    """Shows the path of an export, or an error that the user can remedy; raises any other error, which is a bug."""
-    if fault is not None and not isinstance(fault, DecoderError):
-        raise fault
-    screen.show_note(str(fault) if fault else f"exported {len(files)} files to {folder}: {', '.join(files)}")
+    screen.aside.start(write, tell)
 
 
 def command(screen: Screen) -> None:
-    """Shows the command line of the present settings, and copies it."""
     line = screen.command_line()
     if not line:
         screen.show_note("a recording does not contain all settings; its first line lists the recorded settings")
@@ -64,7 +55,6 @@ def command(screen: Screen) -> None:
 
 
 def copy_text(screen: Screen) -> None:
-    """Copies the shown prompt and text."""
     state = screen.viewpoint.state
     screen.copy_to_clipboard(state.prompt_text + "".join(token.text for token in state.lane.tokens))
     screen.show_note("the text is copied, if your terminal allows it")

@@ -13,10 +13,6 @@ from dynatui.state.tokens import hits
 
 
 def search(screen: Screen) -> None:
-    """Opens the line for words and moves to the first hit; an empty line repeats the last search.
-
-    If the list of prompts is the chosen panel, filters the list instead.
-    """
     if screen.scene.panel == "prompts":
         filter_prompts(screen)
         return
@@ -30,7 +26,6 @@ def search(screen: Screen) -> None:
 
 
 def hit(screen: Screen, step: int) -> None:
-    """Moves to the next or the previous hit; if this run of a recording has no more hits, to another run with a hit."""
     places, cursor = screen.scene.hits, screen.scene.cursor or 0
     ahead = [place for place in places if (place.start > cursor if step > 0 else place.stop <= cursor)]
     if ahead:
@@ -43,7 +38,6 @@ def hit(screen: Screen, step: int) -> None:
 
 
 def _find(screen: Screen, query: str) -> None:
-    """Moves the cursor to the first hit at or after the cursor, in this run or else in the next run with a hit."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     texts = [token.text for token in screen.viewpoint.whole.lane.tokens]
     searched = [playback.text(watched, playback.number)] if playback else texts

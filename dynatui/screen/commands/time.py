@@ -10,7 +10,6 @@ from dynatui.screen.protocol import Screen
 
 
 def freeze(screen: Screen) -> None:
-    """Freezes the view, or returns to the present; pauses or resumes a recording."""
     if screen.source.playback:
         pause(screen)
     elif screen.viewpoint.live:
@@ -20,7 +19,6 @@ def freeze(screen: Screen) -> None:
 
 
 def pause(screen: Screen) -> None:
-    """Pauses or resumes decoding; a recording resumes from the shown round."""
     playback, watched = screen.source.playback, screen.viewpoint.state.watched
     if playback and screen.source.paused:
         if not screen.viewpoint.live and screen.scene.place.round != screen.viewpoint.work.rounds(watched):
@@ -51,7 +49,6 @@ def _scroll_log(screen: Screen, below: int) -> None:
 
 
 def _note_whose_round(screen: Screen) -> None:
-    """After the end of the watched method, shows a note on the methods that a step still advances."""
     state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
@@ -64,7 +61,6 @@ def _note_whose_round(screen: Screen) -> None:
 
 
 def breaks(screen: Screen) -> None:
-    """Opens the page of break conditions."""
     if controls := screen.source.controls:
         screen.push_screen(BreakScreen(screen.scene.keys, controls))
     else:
@@ -72,17 +68,14 @@ def breaks(screen: Screen) -> None:
 
 
 def speed(screen: Screen, direction: int) -> None:
-    """Halves or doubles the playback speed."""
     screen.source.set_speed(screen.source.speed * 2.0**direction)
 
 
 def scrub(screen: Screen, rounds: int) -> None:
-    """Moves forward by `rounds` rounds, or back if `rounds` is negative."""
     scrub_to(screen, screen.scene.place.round + rounds)
 
 
 def scrub_to(screen: Screen, rounds: int) -> None:
-    """Moves to the end of round number `rounds`; pauses a recording."""
     if screen.source.playback:
         screen.source.set_paused(paused=True)
     screen.viewpoint.look_at(max(0, rounds))
@@ -90,7 +83,6 @@ def scrub_to(screen: Screen, rounds: int) -> None:
 
 
 def scroll(screen: Screen, lines: int) -> None:
-    """Moves by rounds, or by lines in the log, or by prompts in the list of prompts."""
     if screen.scene.panel == "log":
         _scroll_log(screen, screen.scene.log_end - lines)
     elif screen.scene.panel == "prompts":
@@ -100,7 +92,6 @@ def scroll(screen: Screen, lines: int) -> None:
 
 
 def first(screen: Screen) -> None:
-    """Moves before the first round; in the log to the first line, in the list to the first prompt."""
     if screen.scene.panel == "log":
         _scroll_log(screen, sys.maxsize)
     elif screen.scene.panel == "prompts":
@@ -110,7 +101,6 @@ def first(screen: Screen) -> None:
 
 
 def last(screen: Screen) -> None:
-    """Moves to the newest round or a recording's end; in the log to the last line, in the list to the last prompt."""
     if screen.scene.panel == "prompts":
         view.move_prompt(screen, sys.maxsize)
         return
@@ -123,12 +113,10 @@ def last(screen: Screen) -> None:
 
 
 def live(screen: Screen) -> None:
-    """Returns to the present."""
     screen.viewpoint.follow()
     _leave_text(screen)
 
 
 def _leave_text(screen: Screen) -> None:
-    """Removes the cursor in the text, since its round is no longer shown."""
     if screen.scene.mode in CURSOR:
         screen.change_view(mode="watch", cursor=None)

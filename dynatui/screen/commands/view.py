@@ -22,7 +22,6 @@ _HEAT_NAMES = {
 
 
 def inspect(screen: Screen) -> None:
-    """Places the cursor on the newest token, or removes it."""
     if screen.scene.mode in CURSOR:
         back(screen)
         return
@@ -45,7 +44,6 @@ def look_at_token(screen: Screen, place: int, **changes: Any) -> None:
 
 
 def cursor(screen: Screen, step: int) -> None:
-    """Moves the cursor by `step` tokens."""
     look_at_token(screen, (screen.scene.cursor or 0) + step)
 
 
@@ -55,12 +53,10 @@ def cursor_to(screen: Screen, place: int) -> None:
 
 
 def cursor_line(screen: Screen, lines: int) -> None:
-    """Moves the cursor by `lines` lines."""
     look_at_token(screen, screen.text_panel.moved(screen.scene.cursor or 0, lines))
 
 
 def cursor_round(screen: Screen, rounds: int) -> None:
-    """Moves the cursor `rounds` rounds forward, to the first token of that round."""
     tokens, inspected = screen.viewpoint.whole.lane.tokens, screen.scene.inspected
     if inspected is None:
         return
@@ -70,7 +66,6 @@ def cursor_round(screen: Screen, rounds: int) -> None:
 
 
 def difference(screen: Screen) -> None:
-    """Moves the cursor to the first token that differs from the text of method `ar`."""
     state = screen.viewpoint.whole
     figures = state.figures().get(state.watched)
     place = figures.first_difference if figures else None
@@ -87,7 +82,6 @@ def difference(screen: Screen) -> None:
 
 
 def move_prompt(screen: Screen, lines: int) -> None:
-    """Moves the cursor by `lines` lines in the list of prompts, but not beyond the ends of the list."""
     numbers = listed(screen.scene)
     if (number := chosen(screen.scene, numbers)) is not None:
         place = numbers.index(number) + lines
@@ -95,8 +89,6 @@ def move_prompt(screen: Screen, lines: int) -> None:
 
 
 def filter_prompts(screen: Screen) -> None:
-    """Opens the line for words, and lists the prompts that contain the words; all prompts if there are no words."""
-
     def run(typed: str | None) -> None:
         if typed is not None:
             screen.change_view(prompt_filter=typed.strip())
@@ -107,29 +99,24 @@ def filter_prompts(screen: Screen) -> None:
 
 
 def heat(screen: Screen) -> None:
-    """Colours the text by the next property of tokens."""
     name = HEATS[(HEATS.index(screen.scene.heat) + 1) % len(HEATS)]
     screen.change_view(heat=name)
     screen.show_note(f"colours of the text: {_HEAT_NAMES[name]}")
 
 
 def mask(screen: Screen) -> None:
-    """Shows the tree as its attention mask, or as a tree again."""
     screen.change_view(mask=not screen.scene.mask)
 
 
 def panel(screen: Screen, name: PanelName) -> None:
-    """Chooses a panel."""
     screen.change_view(panel=name)
 
 
 def next_panel(screen: Screen, step: int) -> None:
-    """Chooses the next or the previous panel."""
     screen.change_view(panel=PANELS[(PANELS.index(screen.scene.panel) + step) % len(PANELS)])
 
 
 def maximise(screen: Screen) -> None:
-    """Shows the chosen panel alone, or all panels again."""
     screen.change_view(maximised=not screen.scene.maximised)
 
 
@@ -151,12 +138,10 @@ def back(screen: Screen) -> None:
 
 
 def symbols(screen: Screen) -> None:
-    """Draws with the next set of symbols."""
     name = screen.scene.next_symbols
     screen.change_view(symbols=name)
     screen.show_note(f"symbols: {name}")
 
 
 def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
-    """Opens the help page."""
     screen.push_screen(HelpScreen(screen.scene.keys, screen.viewpoint.state.run))

@@ -14,8 +14,6 @@ _STEP = 0.05
 
 
 class BreakScreen(Page):
-    """A list of break conditions; changes take effect at once."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,minus", "limit(-1)", "x down", show=False),
         Binding("right,equals_sign", "limit(1)", "x up", show=False),
@@ -27,12 +25,10 @@ class BreakScreen(Page):
         self._controls = controls
 
     def action_switch(self, number: int) -> None:
-        """Switches a condition on or off, by its number from 1."""
         self._controls.break_on(self._controls.conditions.toggled(BREAKS[number - 1]))
         self.show()
 
     def action_limit(self, steps: int) -> None:
-        """Moves the threshold of the condition "under" by `steps` steps."""
         self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
         self.show()
 

@@ -23,9 +23,7 @@ from dynatui.screen.pages.page import Page, holds
 from dynatui.terminal.driver import cap_of
 
 _KEYS = 15
-"""Width of the column of keys, in cells."""
 _TERMS = 16
-"""Width of the column of terms, in cells."""
 _STRONG, _FAINT, _HEADING = Style(bold=True), Style(dim=True), Style(bold=True, underline=True)
 _DOING: dict[Mode, str] = {
     "watch": "watching",
@@ -49,8 +47,6 @@ _ATTACHED = (
 
 
 class HelpScreen(Page):
-    """The help page, whole or filtered by words."""
-
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "back", "back", show=False)]
 
     def __init__(self, keys: Keymap, run: Run | None = None) -> None:
@@ -66,7 +62,6 @@ class HelpScreen(Page):
             )
 
     def action_back(self) -> None:
-        """Removes the filter; if there is no filter, closes the page."""
         if self._words:
             self._find("")
         else:
@@ -80,17 +75,14 @@ class HelpScreen(Page):
 
 
 def compare_help(keys: Keymap) -> Page:
-    """The help page of the app that compares two recordings: keys, and an explanation of the comparison."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.side_by_side), Text(f"\n{_COMPARED}")), "compare")
 
 
 def server_help(keys: Keymap) -> Page:
-    """The help page of the app that watches a server: keys, and an explanation of the server's figures."""
     return Page(keys, "help", lambda: Lines(keys_of(keys.attached), Text(f"\n{_ATTACHED} {_wasted()}")), "attach")
 
 
 def _wasted() -> str:
-    """Explains when the app warns that a server's drafts are wasted."""
     from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
@@ -101,7 +93,6 @@ def _wasted() -> str:
 
 
 def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
-    """Keys, terms, figures and the run, each under a heading; only the lines that contain all of `words`."""
     figures = "Every figure: formula, name in JSON, and names in other engines"
     sections = [
         *((group.title, _key_lines(group), _KEYS) for group in keys.groups),
@@ -119,13 +110,15 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
             part
             for title, lines, width in matching
             if lines
-            for part in (_heading(title), hanging(lines, width, "right" if width == _KEYS else "left"))
+            for part in (
+                Text.assemble("\n", (title, _HEADING)),
+                hanging(lines, width, "right" if width == _KEYS else "left"),
+            )
         ),
     )
 
 
 def _run_facts(run: Run) -> list[tuple[Text, Text]]:
-    """Models, device and decoding path of a run."""
     facts = {
         "target": run.target,
         "draft": run.draft,
@@ -136,7 +129,6 @@ def _run_facts(run: Run) -> list[tuple[Text, Text]]:
 
 
 def _head(keys: Keymap, words: str, count: int) -> Text:
-    """First line: the title with hints on keys, or the words of the filter with the number of lines shown."""
     find = keys.cap("search")
     if words:
         hint = f"   {count or 'no'} line{'s' * (count != 1)}   esc shows all, {find} finds other words"
@@ -146,7 +138,6 @@ def _head(keys: Keymap, words: str, count: int) -> Text:
 
 
 def keys_of(group: Group) -> Table:
-    """The keys of a group with their actions."""
     return hanging(_key_lines(group), _KEYS, justify="right")
 
 
@@ -155,17 +146,12 @@ def _key_lines(group: Group) -> list[tuple[Text, Text]]:
 
 
 def hanging(lines: Iterable[tuple[Text, Text]], width: int, justify: JustifyMethod = "left") -> Table:
-    """A table of two columns; the first has a fixed width, so that long explanations wrap within the second column."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=width, justify=justify)
     table.add_column()
     for first, second in lines:
         table.add_row(first, second)
     return table
-
-
-def _heading(title: str) -> Text:
-    return Text.assemble("\n", (title, _HEADING))
 
 
 def _meaning(figure: Figure) -> Text:
@@ -175,6 +161,5 @@ def _meaning(figure: Figure) -> Text:
 
 
 def _action(key: Key) -> Text:
-    """The action of a key; also the modes in which the key works, if these are not the usual modes."""
     where = "" if FIRST_MODES.intersection(key.modes) else " or ".join(_DOING[mode] for mode in key.modes)
     return Text.assemble(key.help, (f"  (while {where})" if where else "", _FAINT))

@@ -13,10 +13,7 @@ from dynatui.screen.pages.page import Modal
 
 
 class EditScreen(Modal[str | None]):
-    """The editor of the prompt; returns the new prompt, or None if cancelled.
-
-    The prompt is cleaned, since control characters cannot be shown or typed.
-    """
+    """Returns the new prompt, without control characters, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
@@ -25,7 +22,7 @@ class EditScreen(Modal[str | None]):
     ]
 
     def __init__(self, prompt: str, *, losing: bool = False) -> None:
-        """Opens the editor on `prompt`; `losing` adds a warning that the run in progress is not recorded."""
+        """`losing`: the run in progress would be lost."""
         super().__init__()
         self._prompt = prompt
         self._losing = losing
@@ -34,7 +31,6 @@ class EditScreen(Modal[str | None]):
         self._area.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """Composes a line of help above the text."""
         loses = " and ends this run, which is not recorded" if self._losing else ""
         key_help = f"ctrl+r runs the prompt{loses}, esc discards the changes"
         help_line = Text.assemble(("Edit the prompt   ", "bold"), (key_help, "dim"))
@@ -43,18 +39,17 @@ class EditScreen(Modal[str | None]):
             yield self._area
 
     def on_mount(self) -> None:
-        """Places the cursor at the end of the text."""
         self._area.move_cursor(self._area.document.end)
         self._area.focus()
 
     def action_run(self) -> None:
-        """Returns the text; if it is unchanged, the prompt as it was before cleaning."""
+        """An unchanged text gives the prompt as it was before cleaning."""
         text = self._area.text
         self.dismiss(self._prompt if text == self._clean_prompt else text)
 
 
 class SearchScreen(Modal[str | None]):
-    """One line at the bottom of the screen; returns the typed words, or None if cancelled."""
+    """Returns the typed words, or None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
@@ -62,21 +57,17 @@ class SearchScreen(Modal[str | None]):
     ]
 
     def __init__(self, before: str, placeholder: str) -> None:
-        """Starts with the text `before`; shows `placeholder` while the line is empty."""
         super().__init__()
         self._input = Input(before, placeholder=f"{placeholder}, esc goes back", compact=True)
         self._input.cursor_blink = False
 
     def compose(self) -> ComposeResult:
-        """Composes a slash and the input line."""
         with Horizontal(id="search"):
             yield Static("/", markup=False)
             yield self._input
 
     def on_mount(self) -> None:
-        """Focuses the line."""
         self._input.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Returns the typed words."""
         self.dismiss(event.value)

@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 
 def holds(text: str, words: str) -> bool:
-    """Whether a text contains each of the words, ignoring case."""
     folded = text.casefold()
     return all(word in folded for word in words.casefold().split())
 
@@ -39,8 +38,6 @@ class Modal(ModalScreen[T]):
 
 
 class Page(Modal[None]):
-    """A page to read."""
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,space", "dismiss", "close", show=False),
         Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
@@ -51,7 +48,7 @@ class Page(Modal[None]):
     ]
 
     def __init__(self, keys: Keymap, opened_by: str, page: Callable[[], RenderableType], mode: Mode = "watch") -> None:
-        """Shows the content that `page` makes; the key of the action `opened_by` closes it again."""
+        """`page` makes the content; the key of the action `opened_by` closes it again."""
         super().__init__()
         self.keys = keys
         self._page = page
@@ -60,20 +57,16 @@ class Page(Modal[None]):
         self._static = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """Composes the content in a scrolling container."""
         with VerticalScroll(classes="page"):
             yield self._static
 
     def on_mount(self) -> None:
-        """Shows the content."""
         self.show()
 
     def show(self) -> None:
-        """Makes and shows the content again."""
         self._static.update(self._page())
 
     def on_key(self, event: events.Key) -> None:
-        """Closes the page if the key is the one that opened it; ends the program if the key is one that quits."""
         action = self.keys.action_for(cap_of(event), self._mode)
         if action == _QUITS:
             event.stop()
@@ -83,11 +76,9 @@ class Page(Modal[None]):
             self.dismiss()
 
     def action_scroll(self, lines: int) -> None:
-        """Scrolls down by `lines` lines."""
         self._scroller.scroll_relative(y=lines, animate=False)
 
     def action_scroll_to(self, share: int) -> None:
-        """Scrolls to the beginning (0) or the end (1)."""
         self._scroller.scroll_to(y=share * self._scroller.max_scroll_y, animate=False)
 
     @property
@@ -96,8 +87,6 @@ class Page(Modal[None]):
 
 
 class TextPage(Page):
-    """A page of a title and a text."""
-
     def __init__(self, keys: Keymap, opened_by: str, title: str, text: str) -> None:
         page = Text.assemble((f"{title}\n\n", "bold"), clean(text), ("\n\nesc goes back", "dim"))
         super().__init__(keys, opened_by, lambda: page)

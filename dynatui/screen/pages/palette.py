@@ -1,7 +1,4 @@
-"""Textual's command palette: searches the key map's actions by name, help and synonyms, and shows their keys.
-
-The palette raises no error if the terminal shrinks, or if a key closes the palette while it opens.
-"""
+"""Textual's command palette over the key map; no error if the terminal shrinks or a key closes it while it opens."""
 
 from typing import Any, cast
 
@@ -23,16 +20,12 @@ scattered letters of the title."""
 
 
 class KeyCommands(Provider):
-    """The commands of the app with their keys."""
-
     async def discover(self) -> Hits:
-        """All commands."""
         for title, help_text, callback, _ in self.app.get_system_commands(self.screen):
             _, key_cap = self._line(title)
             yield DiscoveryHit(_with_key(Content(title), key_cap), callback, text=title, help=help_text)
 
     async def search(self, query: str) -> Hits:
-        """Commands whose title contains the letters of the query, or whose help contains its words."""
         matcher = self.matcher(query)
         for title, help_text, callback, _ in self.app.get_system_commands(self.screen):
             key, key_cap = self._line(title)
@@ -43,7 +36,6 @@ class KeyCommands(Provider):
                 yield Hit(score, _with_key(matcher.highlight(title), key_cap), callback, text=title, help=help_text)
 
     def _line(self, title: str) -> tuple[Key, str]:
-        """The key map's entry of a command, and its keys as text."""
         commands = cast("Screen", self.app).scene.keys.commands
         return next((key, key.shown_for(action)) for name, action, key in commands if name == title)
 
@@ -56,16 +48,12 @@ class Commands(CommandList):
     """Textual's list, safe against a click on a row that no longer exists."""
 
     def on_click(self, event: events.Click) -> None:
-        """Ignores clicks on rows that no longer exist."""
         if event.style.meta.get("option", -1) >= self.option_count:
             event.prevent_default()
 
 
 class Palette(CommandPalette, Modal[None]):
-    """Textual's palette; a click outside of the palette closes it."""
-
     def compose(self) -> ComposeResult:
-        """As in Textual, but with the class `Commands` for the list."""
         for widget in super().compose():
             yield Commands() if isinstance(widget, CommandList) else widget
 
@@ -78,6 +66,6 @@ class Palette(CommandPalette, Modal[None]):
 
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - Textual cancels this group
     async def _gather_commands(self, search_value: str) -> None:
-        """As in Textual, but without effect after the palette is closed."""
+        """Without effect after the palette is closed."""
         if self.query(CommandList):
             await cast("Any", CommandPalette._gather_commands).__wrapped__(self, search_value)  # noqa: SLF001

@@ -16,7 +16,7 @@ from dynatui.screen.pages.page import Modal
 
 
 class ThemeScreen(Modal[str | None]):
-    """The list of themes; returns the name of the chosen theme, or None to restore the previous one."""
+    """Returns the chosen theme's name, or None to restore the previous one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
@@ -26,34 +26,28 @@ class ThemeScreen(Modal[str | None]):
     ]
 
     def __init__(self, names: Sequence[str], current: str, show: Callable[[str], None]) -> None:
-        """Lists `names` with the cursor on `current`; `show` applies a theme by its name."""
         super().__init__()
         self._names, self._current, self._show = names, current, show
         self._list = OptionList(*names, markup=False, compact=True)
 
     def compose(self) -> ComposeResult:
-        """Composes a line of help above the list."""
         with Vertical(classes="page themes"):
             yield Static(Text.assemble(("Theme\n", "bold"), ("enter keeps it, esc goes back", "dim")), markup=False)
             yield self._list
 
     def on_mount(self) -> None:
-        """Places the cursor on the current theme."""
         self._list.highlighted = self._names.index(self._current)
         self._list.focus()
 
     def action_move(self, step: int) -> None:
-        """Moves the cursor down or up."""
         if step > 0:
             self._list.action_cursor_down()
         else:
             self._list.action_cursor_up()
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Shows the theme under the cursor."""
         if self.is_active:
             self._show(self._names[event.option_index])
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Returns the chosen theme."""
         self.dismiss(self._names[event.option_index])

@@ -1,7 +1,7 @@
 """The widget of a panel: draws its rows by a pure function and sends the changed rows.
 
-While nothing covers the widget, the app writes its changed cells to the terminal (`patch`); otherwise, and after every
-change of size, layout or theme, Textual draws it from `render_lines`. The two ways may alternate at any time.
+While nothing covers it, the app writes its changed cells (`patch`); otherwise Textual draws it (`render_lines`). The
+two ways may alternate.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,15 +22,12 @@ from dynatui.render.scene import Scene
 from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look, scrolled
 
 Change: TypeAlias = tuple[int, Cells, Cells]
-"""Change of a row: its number, its old cells, its new cells."""
+"""Row number, old cells, new cells."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
-"""Function that draws a scene; arguments: the scene, and width and height in cells."""
 
 
 @dataclass(frozen=True)
 class Still:
-    """A panel's drawing function, place and styles, for drawing outside the app."""
-
     draw: DrawPanel
     region: Region
     looks: Mapping[Ink, Look]
@@ -41,8 +38,6 @@ _WORTH_SCROLLING = 4
 
 
 class Canvas(Widget):
-    """A widget without a border, whose drawing function draws the newest scene."""
-
     def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
         super().__init__(id=panel, classes=classes)
         self.flowing = flowing
@@ -50,7 +45,7 @@ class Canvas(Widget):
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn_rows: Rows = []
-        """The last drawn rows, before they were cut or filled to the width."""
+        """Before they were cut or filled."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
         """Size for which `_rows` was drawn; None if the rows must be drawn again.
@@ -59,22 +54,18 @@ class Canvas(Widget):
         """
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
-        """The style of each ink on this panel's background, after the app's filters."""
+        """On this panel's background, after the app's filters."""
         self._looks: dict[Ink, Look] = {}
-        """The same styles, converted to looks of the terminal."""
 
     @property
     def top(self) -> Row:
-        """The first shown row."""
         return self._rows[0].row if self._rows else ()
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
-        """Draws a new scene; Textual sends the changed rows."""
         for y, _, _ in self._changes(scene, inks):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
-        """Draws a new scene and adds the changed cells to the frame; the panel is at `place`, and nothing covers it."""
         changes = list(self._changes(scene, inks))
         if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
             changes = self._scroll(changes, place, frame)
@@ -87,21 +78,17 @@ class Canvas(Widget):
         return Still(self._draw_panel, self.region, looks)
 
     def redraw(self) -> None:
-        """Draws every cell again."""
         self._forget()
         self.show(self._scene, self._inks)
 
     def on_resize(self) -> None:
-        """Draws again for the new size."""
         self.redraw()
 
     def notify_style_update(self) -> None:
-        """Draws again, since the background may have changed."""
         super().notify_style_update()
         self._forget()
 
     def render_line(self, y: int) -> Strip:
-        """One row for Textual's compositor."""
         if self._drawn_size != self.size:
             self._draw()
         row: Row = self._rows[y].row if y < len(self._rows) else ((" " * self.size.width, "plain"),)
@@ -113,7 +100,7 @@ class Canvas(Widget):
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """Draws, and yields the changed rows; yields none after a change of size, since Textual then sends all rows."""
+        """None after a change of size, since Textual then sends all rows."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -153,7 +140,6 @@ class Canvas(Widget):
         return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
 
     def _forget(self) -> None:
-        """Invalidates rows and styles, so that the next drawing is complete."""
         self._drawn_size, self._styles, self._looks = None, {}, {}
 
     def _style(self, ink: Ink) -> Style:
@@ -180,7 +166,7 @@ def fitted(row: Row, width: int, scene: Scene) -> Cells:
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
-    """The canvases that no other widget covers, with their places on the screen; only these may be patched."""
+    """Only canvases that no other widget covers may be patched."""
     regions = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
     canvases = [widget for widget in regions if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}

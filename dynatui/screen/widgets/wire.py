@@ -1,7 +1,6 @@
-"""Writes changed rows to the terminal in as few bytes as possible; knows neither widgets nor their places.
+"""Writes changed rows to the terminal in few bytes: Textual would send several times as many.
 
-Textual would send whole regions, and open and close the style of every span, which takes several times as many bytes.
-Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole.
+Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole. Knows no widgets.
 """
 
 import re
@@ -35,7 +34,7 @@ _SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """A style of a terminal; equal looks are one object, so that comparison is fast."""
+    """Equal looks are one object, so that comparison is fast."""
 
     attributes: frozenset[int]
     foreground: str
@@ -50,11 +49,9 @@ class Look:
 
 _one_look = cache(Look)
 RESET = _one_look(frozenset(), "39", "49")
-"""The terminal's style before and after a frame."""
 
 
 def look(style: Style, colors: ColorSystem) -> Look:
-    """The look of a style on a terminal with these colours."""
     flags = {
         1: style.bold,
         2: style.dim,
@@ -75,7 +72,7 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 @cache
 def turn(before: Look, after: Look) -> tuple[str, bool]:
-    """The SGR codes that change one look into another, and whether the difference is visible on blanks."""
+    """SGR codes from one look to another, and whether the difference shows on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     unchanged = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - unchanged))]
@@ -88,26 +85,26 @@ def turn(before: Look, after: Look) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class Cells:
-    """A row as cells of the terminal."""
-
     row: Row
     cells: list[Cell] | None
     """Character and ink of each cell; None if any character of the row is not one cell wide."""
 
+    @property
+    def is_blank(self) -> bool:
+        return self.cells is not None and all(sign == " " for sign, _ in self.cells)
+
 
 NOTHING = Cells((), None)
-"""A row with unknown contents."""
 
 
 def cells(row: Row) -> Cells:
-    """The cells of a row."""
     text = "".join(map(itemgetter(0), row))
     plain = text.isascii() or _ONE_CELL_WIDE.fullmatch(text)
     return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
 
 
 class Frame:
-    """The escape sequences of one frame; a look stays set from one row to the next."""
+    """A look stays set from one row to the next."""
 
     def __init__(self) -> None:
         self._pieces = list[str]()
@@ -130,25 +127,24 @@ class Frame:
                 at += len(text)
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """Scrolls lines `top` to `bottom` of the terminal up by `rows` lines; the last lines become undefined."""
+        """The last lines become undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
-        """The text to send; ends the frame."""
         return "".join([*self._pieces, turn(self._look, RESET)[0]])
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
     """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
     for rows in range(1, len(after)):
-        same = sum(old.row == new.row and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
+        same = sum(old.row == new.row and not new.is_blank for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:
             return rows
     return 0
 
 
 def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
-    """The parts of `after` that differ from `before`, each with its first column."""
+    """Parts of `after` that differ, each with its first column."""
     old, new = before.cells, after.cells
     if old is None or new is None:
         if before.row != after.row:
@@ -166,7 +162,3 @@ def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
         end = place + 1
     if end >= 0:
         yield start, merged(new[start:end])
-
-
-def _is_blank(row: Cells) -> bool:
-    return row.cells is not None and all(sign == " " for sign, _ in row.cells)

@@ -14,18 +14,15 @@ from decoder.events import Round
 from tests.dynatui.scripted_runs import tree_round
 
 _NAMES = ascii_letters + "".join(map(chr, range(0x3B1, 0x3C2))) + "".join(map(chr, range(0x430, 0x450)))
-"""Letters that name nodes, one letter per node."""
 ROOT = _NAMES[0]
 _LINES = "─┬├╰│"
 
 
 def name(node: int) -> str:
-    """Token text of a node: one letter."""
     return _NAMES[node]
 
 
 def tree_of(parents: Sequence[int], logprobs: Sequence[float] | None = None, accepted: Sequence[int] = ()) -> Round:
-    """A round with this tree, each token a different letter."""
     count = len(parents)
     return structs.replace(
         tree_round(0),
@@ -39,7 +36,6 @@ def tree_of(parents: Sequence[int], logprobs: Sequence[float] | None = None, acc
 
 @st.composite
 def trees(draw: st.DrawFn, most: int = 60) -> Round:
-    """A random tree with a random accepted path."""
     size, reach = draw(st.integers(1, most)), draw(st.integers(1, most))
     parents = [-1, *(draw(st.integers(max(0, node - reach), node - 1)) for node in range(1, size))]
     logprobs = [0.0, *(draw(st.floats(-5, 0)) for _ in range(1, size))]
@@ -52,13 +48,10 @@ def trees(draw: st.DrawFn, most: int = 60) -> Round:
 
 @dataclass(frozen=True)
 class Picture:
-    """The text rows of a drawn tree; its methods fail if the picture is inconsistent."""
-
     rows: Sequence[str]
 
     @cached_property
     def marks(self) -> Mapping[tuple[int, int], str]:
-        """Names of the drawn guesses, by row and cell of their marks."""
         found = {
             (row, label.start()): label[1]
             for row, text in enumerate(self.rows)
@@ -69,16 +62,13 @@ class Picture:
 
     @property
     def left_out(self) -> int:
-        """Number of left-out nodes that the picture states."""
         told = re.fullmatch(r"\+ (\d+)(?: more(?: nodes)?)?", self.rows[-1].rstrip())
         return int(told[1]) if told else 0
 
     def parents(self) -> dict[str, str]:
-        """Name of the parent of each guess, found by following the lines."""
         return {guess: self._parent(*place) for place, guess in self.marks.items()}
 
     def loose_ends(self) -> list[tuple[int, int]]:
-        """Row and cell of each line that goes down and does not continue."""
         below = [*self.rows[1:], ""]
         return [
             (row, cell)
@@ -107,14 +97,12 @@ class Picture:
             cell -= 1
 
     def _up(self, row: int, cell: int) -> tuple[int, int]:
-        """Row and cell at which a line that goes up from here ends."""
         while row > 0 and (row, cell) not in self.marks and self.rows[row][cell] != "┬":
             assert self.rows[row][cell] in "│├", f"{self.rows[row][cell]!r} is no line up"
             row -= 1
         return row, cell
 
     def _other_end(self, row: int, cell: int) -> tuple[int, int]:
-        """Row and cell of the blank before the arrow `→N` at the end of the row that this row, `N→…`, continues."""
         arrow = f" →{self.rows[row][:cell]}"
         ends = [(number, len(text) - len(arrow)) for number, text in enumerate(self.rows) if text.endswith(arrow)]
         assert len(ends) == 1, f"{arrow!r} is there {len(ends)} times"
@@ -122,7 +110,6 @@ class Picture:
         return ends[0]
 
     def _label_before(self, row: int, cell: int) -> str:
-        """Name of the guess whose label ends before the blank in this cell."""
         before = [place for place in self.marks if place[0] == row and place[1] < cell]
         start = max(before)[1]
         assert not set(self.rows[row][start:cell]) & set(_LINES), "a line begins at no label"

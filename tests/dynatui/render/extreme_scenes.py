@@ -30,7 +30,6 @@ HUGE = 1e308
 
 
 def extreme_scenes() -> dict[str, Scene]:
-    """Scenes by their extreme property."""
     return {
         "empty": Scene(),
         "loading": Scene(state_of([Loading(HOSTILE)])),
@@ -50,7 +49,6 @@ def extreme_scenes() -> dict[str, Scene]:
 
 
 def _hostile() -> RunState:
-    """State of a recording with absurd values wherever its types allow them."""
     parameters = {"d_max": -3, "window": 0, "branching": ["x", None, -1], "tau_h": "high", "n_max": -(10**30), "k": 0.5}
     claims = structs.replace(
         run(),
@@ -72,7 +70,6 @@ def _hostile() -> RunState:
 
 
 def _hostile_draws() -> RunState:
-    """State of a recording with absurd statistics of sampled trees, followed by a normal round."""
     wild = Verification(
         surprise=math.nan,
         surprise_variance=-1.0,
@@ -89,7 +86,6 @@ def _hostile_draws() -> RunState:
 
 
 def _wild() -> Scene:
-    """A scene with figures at the limits of what a recording may contain."""
     numbers = [1e15, -1e15, 0.0, math.inf, math.nan]
     state = state_of([Prompt(1, 2), *story()])
     wild = state.figures()
@@ -102,7 +98,6 @@ def _wild() -> Scene:
 
 
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
-    """The figures with every count replaced by `whole` and every rate by `number`."""
     words = ("near_tie", "speedup_reason")
     claims: dict[str, Any] = {
         key: value if isinstance(value, bool) or key in words else whole if isinstance(value, int) else number
@@ -112,7 +107,6 @@ def _claiming(entry: Figures, whole: int, number: float) -> Figures:
 
 
 def _wide() -> Scene:
-    """A scene whose names and texts consist of characters of two cells."""
     wide = "".join("世界" for _ in range(30))
     begins = structs.replace(run((wide, "ar")), target=wide, draft=wide, prompt=wide, device=wide)
     event = structs.replace(tree_round(0, wide), method=wide)
@@ -121,7 +115,6 @@ def _wide() -> Scene:
 
 
 def _crowded() -> Scene:
-    """A scene that contains everything that a scene can contain."""
     state = state_of([Prompt(3, 9), *story()[:-1], End(method="ar", reason="error", error=HOSTILE)])
     state = structs.replace(state, summary=state.figures())
     event = tree_round(7)

@@ -29,7 +29,6 @@ SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))
 
 
 def _hostile() -> list[Event]:
-    """Events with absurd numbers, repeated round numbers, and texts that are empty or escape sequences."""
     absurd = structs.replace(
         tree_round(7, HOSTILE),
         t=1e308,
@@ -58,7 +57,6 @@ STATES: Sequence[RunState] = (
 
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
-    """A scene of any of `STATES` with any view of it."""
     state = draw(st.sampled_from(STATES))
     scene = Scene(
         state,
@@ -71,7 +69,6 @@ def scenes(draw: st.DrawFn) -> Scene:
 
 
 def is_drawn(rows: Rows, scene: Scene, size: tuple[int, int]) -> bool:
-    """Whether the rows have exactly the given size, and only ASCII characters where the scene asks for them."""
     drawn = in_ascii(rows) if scene.symbols == "ascii" else rows
     plain = scene.symbols != "ascii" or scene.state is STATES[-1] or all(line.isascii() for line in lines(drawn))
     return [width_of(row) for row in drawn] == [size[0]] * size[1] and plain

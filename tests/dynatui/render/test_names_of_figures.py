@@ -29,6 +29,7 @@ from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.sources.breakpoints import EXPLANATIONS, LABELS
 from dynatui.state.ab_comparison import Pin
 from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, running, text_of
 
 PAINTERS: tuple[DrawPanel, ...] = (
@@ -50,11 +51,9 @@ PAINTERS: tuple[DrawPanel, ...] = (
 )
 WIDTHS = (40, 60, 76, 120, 200)
 UNNAMED = re.compile(r"(?i)(?<!depth )acceptance(?! rate| length)|(?<!depth )acc\.(?! rate)")
-"""Finds acceptance without its kind (depth acceptance, acceptance rate, acceptance length), which is ambiguous."""
 
 
 def drawn() -> Iterator[str]:
-    """Texts of every panel of every scene in many sizes, and the printed figures and labels."""
     for painter in PAINTERS:
         for scene in extreme_scenes().values():
             yield from (" ".join(lines(painter(scene, width, height))) for width in WIDTHS for height in (1, 8, 40))
@@ -91,7 +90,8 @@ def test_tables_of_whole_runs_say_so(width: int) -> None:
     assert any("whole run" in row for row in lines(race.race(running(), max(width, 60), 40)))
 
 
-def test_cards_tell_the_run_from_the_last_rounds() -> None:
-    titles, _, notes = lines(cards.cards(running(), 160, 3))
-    assert "guesses kept, whole run" in titles
-    assert "depth acc. 0.67, last 3 0.67" in notes
+test_golden = golden(
+    {
+        "cards tell the run from the last rounds": lambda: cards.cards(running(), 160, 3),
+    }
+)

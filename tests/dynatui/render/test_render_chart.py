@@ -21,21 +21,19 @@ from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
 from dynatui.state.timeline import Place
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
 
 
 def curve_of(values: Sequence[float]) -> Curve:
-    """A curve of these values with one token per round."""
     return Curve(SharedList(values), SharedList(range(1, len(values) + 1)))
 
 
 def rising(count: int) -> Curve:
-    """A curve that rises linearly from 0 to 1, with one token per round."""
     return curve_of([number / (count - 1) for number in range(count)])
 
 
 def flat(value: float, count: int = 40) -> Curve:
-    """A constant curve."""
     return curve_of([value] * count)
 
 
@@ -89,14 +87,6 @@ def test_series_differ_by_their_line() -> None:
     assert len(set(drawn)) == len(strokes)
 
 
-def test_flags_point_at_their_round_and_the_last_keeps_its_label() -> None:
-    flags = [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]
-    row = lines(chart(EMPTY, EMPTY, [], Axis(0, 40, flags), (60, 4), "braille"))[-1]
-    assert row.startswith("     ▲ ▲D0 5→6")
-    assert row[5 + round(20 / 40 * 49)] == "▲"
-    assert "▲off" in row
-
-
 @given(
     st.lists(st.floats(allow_nan=False), max_size=60),
     st.integers(0, 50),
@@ -119,13 +109,6 @@ def test_the_panels_name_their_lines_and_mark_turned_knobs() -> None:
     page = lines(depth(running(), 76, 8))
     assert "D0 ━━  τh ┅┅  τl ╍╍  drafted ╍╍ ─ ▲ your turns" in page[0]
     assert "▲τh 0.9→0.8" in page[-2]
-
-
-def test_trends_fit_on_one_line() -> None:
-    row = lines(trends(running(), 80, 1))
-    assert len(row[0]) == 80
-    assert all(name in row[0] for name in ("depth acc.", "L-bar", "depth"))
-    assert len(lines(trends(Scene(), 20, 1))[0]) == 20
 
 
 @pytest.mark.parametrize("symbols", ["braille", "block", "ascii"])
@@ -187,13 +170,6 @@ def test_the_scales_are_those_of_the_rules_whatever_the_figures_are() -> None:
         assert [row[:6] + row[-7:] for row in first] == [row[:6] + row[-7:] for row in last]
 
 
-def test_two_charts_side_by_side_share_their_axes() -> None:
-    scale = scale_of(running()).joined(Scale(500, 20.0))
-    page = lines(acceptance(replace(running(), scale=scale), 76, 12))
-    assert "token 500" in page[-2]
-    assert "21.0" in page[1]
-
-
 def test_a_method_without_knobs_shows_the_depth_that_it_drafts() -> None:
     chain = structs.replace(run(("linear",)), methods={"linear": {"k": 5}})
     event = structs.replace(tree_round(0), method="linear", knobs=None)
@@ -209,3 +185,21 @@ def test_every_knob_has_a_marker_of_its_own() -> None:
         old, new = (info(name).written(value) for value in (0.0, 1.0))
         written = "history on" if name == "history" else f"{info(name).symbol} {old}→{new}"
         assert f"▲{written}" in page
+
+
+test_golden = golden(
+    {
+        "flags point at their round and the last keeps its label": lambda: chart(
+            EMPTY,
+            EMPTY,
+            [],
+            Axis(0, 40, [Flag(0, "τh 0.90→0.80"), Flag(2, "D0 5→6"), Flag(20, "off")]),
+            (60, 4),
+            "braille",
+        ),
+        "trends fit on one line": lambda: (trends(running(), 80, 1), trends(Scene(), 20, 1)),
+        "two charts side by side share their axes": lambda: acceptance(
+            replace(running(), scale=scale_of(running()).joined(Scale(500, 20.0))), 76, 12
+        ),
+    }
+)

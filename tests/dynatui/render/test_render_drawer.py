@@ -21,6 +21,7 @@ from dynatui.render.words import limited, limits, moved_back
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 FULL = {
@@ -50,20 +51,17 @@ METHODS: dict[str, dict[str, Any]] = {
 
 
 def raced(*turns: tuple[KnobName, float], watched: str = "dynatree") -> RunState:
-    """State of a race of all methods, after the user turned knobs of the watched method."""
     begins = structs.replace(run(), methods=METHODS)
     told = [Knob(method=watched, round=1, name=name, old=0, new=value, source="user") for name, value in turns]
     return structs.replace(state_of([begins, tree_round(0), *told]), chosen=watched)
 
 
 def row_of(state: RunState, name: KnobName, width: int = 120) -> str:
-    """The row of a knob in a drawer with room for all knobs."""
     page = lines(drawer.drawer(Scene(state, slider="tau_h"), width, 20))
     return page[1 + drawer.listed_knobs(state).index(name)]
 
 
 def within(name: KnobName, row: str, x: int) -> float:
-    """Largest difference between the values of a click at `x` and of the mark there: half a step plus half a cell."""
     track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
     span = {"n_max": 1023.0, "d0": 6.0, "sharpness": 3.5}.get(name, 1.0 if info(name).step < 1 else 31.0)
     return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
@@ -132,13 +130,6 @@ def test_bounds_follow_the_other_knobs() -> None:
     assert "0.41 to 1" in row_of(raced(), "tau_h")
     assert "0 to 0.3" in row_of(raced(("rho_deep", 0.3)), "rho_stop")
     assert "1 to 11" in row_of(raced(("d_max", 12.0)), "d0")
-
-
-def test_a_turn_that_is_not_in_force_yet_is_shown_beside_the_value() -> None:
-    page = lines(drawer.drawer(Scene(raced(), pending={"rho_stop": 0.2}), 120, 20))
-    row = next(row for row in page if "rho_stop" in row)
-    assert "0.1 →0.2" in row
-    assert row.index("●") < row.index("○")
 
 
 def test_typed_digits_stand_at_the_chosen_slider() -> None:
@@ -262,7 +253,6 @@ def test_what_a_turn_has_brought_takes_the_place_of_history_or_rows_of_its_own()
 
 
 def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:
-    """State after the user turned D0 and history then moved it."""
     told = [Knob(method="dynatree", round=1, name="d0", old=old, new=set_to, source="user")]
     for new in news:
         told.append(structs.replace(told[-1], round=2, old=told[-1].new, new=new, source="history"))
@@ -300,3 +290,12 @@ def test_of_a_recording_nobody_is_told_to_turn_knobs() -> None:
     for painter, height in ((sliders.knobs, 4), (drawer.drawer, 20)):
         assert "turn" in lines(painter(Scene(raced()), 120, height))[0]
         assert "as recorded" in lines(painter(replace(Scene(raced()), replaying=True), 120, height))[0]
+
+
+test_golden = golden(
+    {
+        "a turn that is not in force yet is shown beside the value": lambda: drawer.drawer(
+            Scene(raced(), pending={"rho_stop": 0.2}), 120, 20
+        ),
+    }
+)

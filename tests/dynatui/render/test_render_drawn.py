@@ -8,12 +8,13 @@ from msgspec import structs
 
 from decoder.events import Event, Knob, Round, Verification
 from dynatui.render import cards, sliders
-from dynatui.render.drawn import drawing_words, shape_wordings, shape_words
+from dynatui.render.drawn import drawing_words, shape_sentence, shape_words
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.render.tree import tree
 from dynatui.state.run_state import RunState
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     HOSTILE,
     delayed_run,
@@ -32,26 +33,22 @@ def drawn(*more: Event, first: Round | None = None) -> RunState:
 
 
 def label_of(piece: str, state: RunState, width: int = 80) -> list[str]:
-    """Words of the label beside a token in the tree panel."""
     page = "\n".join(lines(tree(Scene(state), width, 16)))
     found = re.search(rf"[●○] {piece} +([x\d%< ]*%)", page)
     return found[1].split() if found else []
 
 
 def ink_of(piece: str, event: Round) -> str:
-    """Ink of a node's acceptance probability, the last figure of its label."""
     spans = [span for row in tree(Scene(drawn(first=event)), 80, 16) for span in row]
     place = next(place for place, (text, _) in enumerate(spans) if text.split()[1:] == [piece])
     return next(ink for text, ink in spans[place + 3 :] if "%" in text)
 
 
 def bars(state: RunState) -> list[int]:
-    """Number of full cells of each bar, from the top."""
     return [row.count("█") for row in lines(tree(Scene(state), 80, 16))[2:4]]
 
 
 def told(state: RunState, cursor: int) -> dict[str, str]:
-    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), 240, 12))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
 
@@ -147,22 +144,11 @@ def test_signs_that_are_not_there_are_not_explained() -> None:
     assert ["kept, colour: how" in narrow, "kept, bar, colour:" in wide] == [True, True]
 
 
-def test_the_tree_says_its_shape_what_was_expected_and_what_the_columns_mean() -> None:
-    page = lines(tree(Scene(drawn()), 80, 18))
-    whole = " ".join(" ".join(page).replace("│", "").split())
-    assert "4 drawn as (2, 1, 2), 2 accepted" in page[0]
-    assert "(2, 1, 2): a path of 1 draw, then 2 paths of 2 draws from its end." in whole
-    assert "This tree gave 3 tokens; 2.50 were expected." in whole
-    assert "how likely the verifier keeps it, given this tree." in whole
-    assert "(2, 1, 2), 2 of 4 kept" in lines(tree(Scene(drawn()), 46, 10))[0]
-
-
 def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
     chose = Knob(method="delayed", round=0, name="drafting", old=2, new=3, source="user")
     state = state_of([delayed_run(), chose, structs.replace(drawn_round(0), shape=(4, 0, 3))])
-    assert (
-        shape_wordings(state, state.lane.past[0])[0] == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
-    )
+    told = shape_sentence(state, state.lane.past[0])
+    assert told == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
 
 
 def test_an_accepted_token_tells_how_often_it_was_drawn_and_what_the_verifier_did() -> None:
@@ -222,3 +208,13 @@ def test_greedy_and_coupled_trees_are_as_before() -> None:
         page = " ".join(lines(tree(Scene(state_of([begins, event, plain_round("ar", 0)])), 92, 16)))
         assert "kept" not in page
         assert "drawn twice" not in page
+
+
+test_golden = golden(
+    {
+        "the tree says its shape what was expected and what the columns mean": lambda: (
+            tree(Scene(drawn()), 80, 18),
+            tree(Scene(drawn()), 46, 10),
+        ),
+    }
+)

@@ -23,7 +23,6 @@ OFF: dict[str, Any] = {"history": False}
 
 
 def limited(events: Sequence[Round], by: Limit | None, d0: float = 5.0) -> list[Round]:
-    """Rounds whose trees were limited by one rule."""
     return [structs.replace(event, limited_by=by, knobs=tree_round(event.round, d0=d0).knobs) for event in events]
 
 
@@ -38,7 +37,6 @@ def state(
     later: Sequence[Event] = (),
     **parameters: Any,
 ) -> RunState:
-    """State after 12 rounds, a turn and `count` more rounds of dynatree with these parameters."""
     told = run()
     own = {**told.methods["dynatree"], **OFF, **parameters}
     begun = structs.replace(told, methods={"dynatree": own, "ar": {}})
@@ -47,7 +45,6 @@ def state(
 
 
 def line(told: RunState, width: int = 116, **seen: Any) -> str:
-    """Text of the line."""
     return text_of(consequence_line(Scene(told, **seen), width)).rstrip()
 
 

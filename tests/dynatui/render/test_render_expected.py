@@ -19,7 +19,6 @@ SHORT = "at most 500 tokens/s plain"
 
 
 def estimated(*events: Event, expected: Expected = EXPECTED) -> RunState:
-    """State after these events of a run that tells these expected times."""
     return state_of([structs.replace(run(), expected=expected), *events])
 
 

@@ -6,10 +6,11 @@ from msgspec import structs
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Event, Summary
 from dynatui.render.headline import compared, headline
-from dynatui.render.ink import Row, width_of
+from dynatui.render.ink import Row
 from dynatui.render.scene import Scene
 from dynatui.render.status import essentials, status
 from dynatui.state.run_state import RunState
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, tree_round
 
 
@@ -18,7 +19,6 @@ def text_of(row: Row) -> str:
 
 
 def measured(speedup: float, *, same: bool = True) -> RunState:
-    """State of a finished run with this measured speedup."""
     took_s = 3 * 0.02 / speedup
     trees = [structs.replace(tree_round(number), t=took_s * (number + 1)) for number in range(WARM_UP_TOKENS)]
     plain = [plain_round("ar", number) for number in range(3 * WARM_UP_TOKENS)]
@@ -45,13 +45,6 @@ def test_the_headline_says_how_fast_in_how_many_passes_and_that_the_text_is_the_
     assert longest[0] == (words, ink)
 
 
-def test_its_wordings_get_shorter_and_end_with_the_speed_alone() -> None:
-    wordings = headline(measured(1.33))
-    widths = [width_of(row) for row in wordings]
-    assert widths == sorted(widths, reverse=True)
-    assert text_of(wordings[-1]) == "1.33x"
-
-
 def test_it_stands_first_at_every_width() -> None:
     scene = Scene(measured(1.33))
     for width in range(5, 201):
@@ -59,11 +52,6 @@ def test_it_stands_first_at_every_width() -> None:
         assert line.startswith("1.33x")
         assert len(line) == width
         assert lines(essentials(scene, width, 1))[0].startswith("1.33x")
-
-
-def test_at_80_columns_it_is_whole() -> None:
-    (line,) = lines(status(Scene(measured(1.33)), 80, 1))
-    assert line.startswith("1.33x the speed of plain decoding · 256 tokens in 70 passes · same text")
 
 
 def test_before_both_methods_are_warm_it_claims_no_speed() -> None:
@@ -85,12 +73,11 @@ def test_plain_decoding_itself_is_compared_with_nothing() -> None:
     assert compared(state) == ()
 
 
-def test_before_there_is_text_there_is_no_headline() -> None:
-    assert headline(state_of([run()])) == ()
-    assert headline(RunState()) == ()
-
-
-def test_a_text_that_is_not_that_of_ar_is_never_called_the_same() -> None:
-    longest = text_of(headline(measured(1.33, same=False))[0])
-    assert "same text" not in longest
-    assert "differs" in longest
+test_golden = golden(
+    {
+        "its wordings get shorter and end with the speed alone": lambda: headline(measured(1.33)),
+        "at 80 columns it is whole": lambda: status(Scene(measured(1.33)), 80, 1),
+        "before there is text there is no headline": lambda: (headline(state_of([run()])), headline(RunState())),
+        "a text that is not that of ar is never called the same": lambda: headline(measured(1.33, same=False)),
+    }
+)

@@ -11,27 +11,13 @@ from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
 
 
 def told(state: RunState, cursor: int, size: tuple[int, int] = (76, 9)) -> dict[str, str]:
-    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), *size))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
-
-
-def test_an_accepted_guess_tells_its_story() -> None:
-    assert lines(inspect(Scene(running().state, cursor=4), 76, 9)) == [
-        "╭─ Why this token ─ index 4 of 18 tokens ──────────────────────────────────╮",
-        "│ token    -t  a guess of the draft, accepted · round 2, depth 2           │",
-        "│ draft   gave it 50%, its first choice of 2                               │",
-        "│ target  chose exactly this · not ar's text: first difference at token 3  │",
-        "│ lost    while 25%                                                        │",
-        "│ knobs   τh 0.90 τl 0.40 D0 5.2 · best guess 50%, between: 2 guesses      │",
-        "│ round   20.0 ms: draft 4.0 verify 12.0 commit 1.0                        │",
-        "│ tree    2 of 5 used, 40%                                                 │",
-        "╰──────────────────────────────────────────────────────────────────────────╯",
-    ]
 
 
 def test_a_guess_that_was_looked_up_is_none_of_the_draft_s() -> None:
@@ -135,12 +121,6 @@ def test_with_little_room_the_first_questions_are_answered() -> None:
     assert told(state_of([run(), tree_round(0)]), 0, (72, 5))["target"] == "chose exactly this · lost: the 30%"
 
 
-def test_with_much_room_nothing_is_cut() -> None:
-    drawn = " ".join(" ".join(lines(inspect(Scene(running().state, cursor=4), 30, 24))).replace("│", "").split())
-    assert "between: 2 guesses" in drawn
-    assert "commit 1.0" in drawn
-
-
 def test_what_is_cut_says_so() -> None:
     assert next(iter(told(running().state, 4, (30, 7)).values())) == "-t a guess of t…"
 
@@ -159,11 +139,6 @@ def test_a_token_whose_round_is_not_known_still_has_a_name() -> None:
     assert list(told(state, 0)) == ["token"]
 
 
-def test_no_probability_is_called_nothing_while_it_is_something() -> None:
-    event = structs.replace(tree_round(0), logprobs=[0.0, math.log(0.004), *[-9.0] * 4])
-    assert "gave it <1%" in told(state_of([run(), event]), 0)["draft"]
-
-
 def test_without_a_cursor_the_panel_says_what_it_is_for() -> None:
     assert "put the cursor on a token" in lines(inspect(Scene(), 76, 5))[1]
 
@@ -171,3 +146,12 @@ def test_without_a_cursor_the_panel_says_what_it_is_for() -> None:
 @given(scenes(), SIZES)
 def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
     assert is_drawn(inspect(scene, *size), scene, size)
+
+
+test_golden = golden(
+    {
+        "an accepted guess tells its story": lambda: inspect(Scene(running().state, cursor=4), 76, 9),
+        "with much room nothing is cut": lambda: inspect(Scene(running().state, cursor=4), 30, 24),
+        "no probability is called nothing while it is something": lambda: math.log(0.004),
+    }
+)

@@ -10,28 +10,19 @@ from dynatui.render.scene import Scene
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import IN_A_ROW
 from dynatui.state.run_state import Failure, Loading, RunState, apply
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, state_of, tree_round
 
 
 def moved(number: int, name: str, old: float, new: float, source: str = "history") -> Event:
-    """The event of a knob that changes before a round."""
     return structs.replace(
         Knob(method="dynatree", round=number, name="d0", old=old, new=new, source="user"), name=name, source=source
     )
 
 
 def told(*moves: Event) -> list[str]:
-    """Lines of the log in a wide panel, after three rounds and some changes of knobs."""
     state = state_of([run(), *(tree_round(number) for number in range(3)), *moves])
     return [row[2:-2].rstrip() for row in lines(log(Scene(state), 120, 12))[1:-1] if row[2:-2].strip()]
-
-
-def test_special_tokens_that_were_not_added_to_the_prompt_are_told() -> None:
-    state = state_of([structs.replace(run(), repeated_start=f"<s>{HOSTILE}")])
-    (line,) = [entry.what for entry in entries(state) if entry.who == "prompt"]
-    assert line.startswith("the prompt itself begins with <s>")
-    assert line.endswith(", which is read once")
-    assert line.isprintable()
 
 
 def test_a_move_of_history_is_told_with_its_reason() -> None:
@@ -202,3 +193,12 @@ def test_the_turns_of_the_newest_runs_are_kept() -> None:
         events += [structs.replace(run(), started_at=str(number)), moved(0, "d0", 5, 6, "user"), tree_round(0)]
     earlier = state_of(events).earlier
     assert [one.number for one in earlier] == list(range(10, 30))
+
+
+test_golden = golden(
+    {
+        "special tokens that were not added to the prompt are told": lambda: entries(
+            state_of([structs.replace(run(), repeated_start=f"<s>{HOSTILE}")])
+        ),
+    }
+)

@@ -13,11 +13,11 @@ from dynatui.render.mask import mask
 from dynatui.render.rounds import path_to
 from dynatui.render.scene import Scene
 from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round
 
 
 def chain(nodes: int) -> Round:
-    """A round whose tree is a single path, of which no node is accepted."""
     return structs.replace(
         tree_round(0),
         tokens=list(range(nodes)),
@@ -28,49 +28,10 @@ def chain(nodes: int) -> Round:
     )
 
 
-def test_each_row_sees_its_own_path() -> None:
-    assert lines(mask(running(), 44, 17)) == [
-        "╭─ Mask ─ round 6: who sees whom ──────────╮",
-        "│                  ● ○ ● ○ ○               │",
-        "│   upon         ▒▒· · · · ·               │",
-        "│ ● a            ████· · · ·               │",
-        "│ ○ the          ▒▒· ▒▒· · ·               │",
-        "│ ● -t           ████· ██· ·               │",
-        "│ ○ while        ▒▒▒▒· · ▒▒·               │",
-        "│ ○ ⏎            ▒▒▒▒· ▒▒· ▒▒              │",
-        "│                                          │",
-        "│                                          │",
-        "│                                          │",
-        "│ A filled cell: the row's token sees the  │",
-        "│ column's token. This is the attention    │",
-        "│ mask of the one pass that checks the     │",
-        "│ tree; every row sees also all of the     │",
-        "│ preceding text.                          │",
-        "╰──────────────────────────────────────────╯",
-    ]
-
-
-def test_where_rows_are_short_two_share_a_cell() -> None:
-    drawn = lines(mask(Scene(state_of([run(), chain(10)])), 60, 9))
-    assert [line[-31:-3].strip() for line in drawn[2:7]] == ["█▄", "███▄", "█████▄", "███████▄", "█████████▄"]
-
-
-def test_both_tokens_of_a_shared_row_are_named() -> None:
-    assert "○ w1" in lines(mask(Scene(state_of([run(), chain(10)])), 60, 9))[2]
-    assert "○ w2          ○ w3" in lines(mask(Scene(state_of([run(), chain(10)])), 60, 9))[3]
-
-
 def test_ascii_has_no_halves() -> None:
     drawn = lines(mask(Scene(state_of([run(), chain(10)]), symbols="ascii"), 60, 9))
     assert not set("▀▄") & set("".join(drawn))
     assert "+ 5 more nodes" in drawn[-2]
-
-
-def test_a_tree_with_more_nodes_than_room_says_how_many_are_left_out() -> None:
-    drawn = lines(mask(Scene(state_of([run(), chain(60)])), 60, 12))
-    left_out = next(line for line in drawn if "more nodes" in line)
-    shown = sum(bool(set(line) & set("█▀▄")) for line in drawn)
-    assert f"+ {60 - 2 * shown} more nodes; a filled cell: the row sees the column" in left_out
 
 
 def test_the_accepted_path_is_inked_and_marked_in_the_heading() -> None:
@@ -83,13 +44,6 @@ def test_under_the_cursor_the_matrix_is_that_of_the_tokens_round() -> None:
     rows = mask(Scene(running().state, cursor=4), 44, 16)
     assert "round 2" in text_of(rows[0])
     assert any(ink == "caret" and "-t" in text for text, ink in rows[5])
-
-
-def test_a_tree_that_is_held_is_shown_before_it_is_verified() -> None:
-    stage = Stage("drafted", structs.replace(tree_round(9), accepted=[]))
-    drawn = lines(mask(replace(running(), stage=stage), 44, 16))
-    assert "round 10" in drawn[0]
-    assert "●" not in "".join(drawn)
 
 
 def test_before_the_first_round_the_panel_says_what_will_come() -> None:
@@ -121,3 +75,18 @@ def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
 def test_any_tree_fits_any_size(nodes: int, size: tuple[int, int], symbols: str) -> None:
     scene = Scene(state_of([run(), chain(nodes)]), symbols="ascii" if symbols == "ascii" else "block")
     assert is_drawn(mask(scene, *size), scene, size)
+
+
+test_golden = golden(
+    {
+        "each row sees its own path": lambda: mask(running(), 44, 17),
+        "where rows are short two share a cell": lambda: mask(Scene(state_of([run(), chain(10)])), 60, 9),
+        "both tokens of a shared row are named": lambda: mask(Scene(state_of([run(), chain(10)])), 60, 9),
+        "a tree with more nodes than room says how many are left out": lambda: mask(
+            Scene(state_of([run(), chain(60)])), 60, 12
+        ),
+        "a tree that is held is shown before it is verified": lambda: mask(
+            replace(running(), stage=Stage("drafted", structs.replace(tree_round(9), accepted=[]))), 44, 16
+        ),
+    }
+)

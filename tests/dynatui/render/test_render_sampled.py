@@ -19,6 +19,7 @@ from dynatui.render.status import status
 from dynatui.render.tree import tree
 from dynatui.render.words import ALONE, WHY_ALONE, sampling_words
 from dynatui.state.run_state import Prompt, RunState
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     lines,
     plain_round,
@@ -37,7 +38,6 @@ def drawn(*more: Event, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunSta
 
 
 def burst(number: int, token: int = 50) -> Round:
-    """A round of hf with two tokens that differ from those of ar."""
     plain = structs.replace(plain_round("hf", number), draft_forwards=None, position=2 * number)
     return structs.replace(plain, committed=[token, token])
 
@@ -48,18 +48,8 @@ def with_hf(watched: str = "hf") -> RunState:
 
 
 def told(state: RunState, cursor: int, size: tuple[int, int] = (90, 10)) -> dict[str, str]:
-    """Text of each row of the inspector, by the row's label."""
     rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), *size))[1:-1]]
     return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
-
-
-def test_the_first_line_says_how_tokens_are_drawn() -> None:
-    line = lines(status(Scene(drawn()), 140, 1))[0]
-    assert "T 0.6  top-p 0.9  seed 7" in line
-    assert "greedy" not in line
-    state = state_of([structs.replace(sampled_run(top_p=1.0), top_k=40)])
-    assert "T 0.6  top-k 40  seed 7" in lines(status(Scene(state), 140, 1))[0]
-    assert "T 0.6" in lines(status(Scene(drawn()), 80, 1))[0]
 
 
 def test_the_first_line_of_a_greedy_run_says_so_and_no_seed() -> None:
@@ -81,15 +71,6 @@ def test_a_turn_that_the_watched_method_has_not_come_to_is_shown_beside_what_is_
     assert sampling_words(drawn(), {"temperature": 0.7, "top_p": 1.0}) == ("T 0.6→0.7", "top-p 0.9→1", "seed 7")
     assert sampling_words(state_of([run()]), {"temperature": 0.5})[0] == "T 0→0.5"
     assert "T 0.6→0.7" in lines(status(Scene(drawn(), pending={"temperature": 0.7}), 140, 1))[0]
-
-
-def test_the_tree_shows_what_the_draft_gives_a_token_beside_its_chance() -> None:
-    page = lines(tree(Scene(drawn()), 92, 14))
-    assert page[1].strip("│").split() == ["upon", "last", "token", "%:", "prob.,", "chance", "path"]
-    row = next(row for row in page if "○ the" in row)
-    assert [word for word in row.split() if word.endswith("%")] == ["3%", "30%", "30%"]
-    deeper = next(row for row in page if "● -t" in row)
-    assert [word for word in deeper.split() if word.endswith("%")][2:4] == ["5%", "50%"]
 
 
 def test_without_room_for_both_the_tree_shows_the_chance_and_says_so() -> None:
@@ -148,16 +129,6 @@ def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
     assert told(state, 0)["target"] == "sampled this at T 0.6 · noise differs from that of ar: not compared"
     shown = structs.replace(state, prompt=Prompt(1, 1))
     assert ALONE in "\n".join(lines(prompts(Scene(shown), 110, 10)))
-
-
-def test_a_method_that_is_compared_keeps_its_verdict_beside_hf() -> None:
-    state = with_hf("dynatree")
-    assert text_of(compared(state)[0]).startswith("same text")
-    page = "\n".join(lines(race(Scene(state), 100, 9)))
-    assert "= dynatree writes exactly the text of ar; hf: own noise, not compared with ar" in page
-    narrow = "\n".join(lines(race(Scene(state), 60, 9)))
-    assert "writes exactly the text of ar; hf: own noise" in narrow
-    assert "hf: own noise" in "\n".join(lines(race(Scene(structs.replace(state, chosen="ar")), 60, 9)))
 
 
 def test_greedy_hf_is_compared_as_ever() -> None:
@@ -229,3 +200,21 @@ def test_a_replayed_run_that_is_over_still_says_how_it_was_drawn() -> None:
     state = state_of([*events, Summary(methods=fold(events).figures())])
     assert "T 0.6  top-p 0.9  seed 7" in lines(status(Scene(state, replaying=True), 140, 1))[0]
     assert told(state, 0)["target"] == "sampled this at T 0.6, as did ar · all methods have the same noise"
+
+
+test_golden = golden(
+    {
+        "the first line says how tokens are drawn": lambda: (
+            status(Scene(drawn()), 140, 1),
+            status(Scene(state_of([structs.replace(sampled_run(top_p=1.0), top_k=40)])), 140, 1),
+            status(Scene(drawn()), 80, 1),
+        ),
+        "the tree shows what the draft gives a token beside its chance": lambda: tree(Scene(drawn()), 92, 14),
+        "a method that is compared keeps its verdict beside hf": lambda: (
+            compared(with_hf("dynatree")),
+            race(Scene(with_hf("dynatree")), 100, 9),
+            race(Scene(with_hf("dynatree")), 60, 9),
+            race(Scene(structs.replace(with_hf("dynatree"), chosen="ar")), 60, 9),
+        ),
+    }
+)

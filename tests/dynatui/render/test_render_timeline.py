@@ -10,11 +10,11 @@ from decoder.events import Knob
 from dynatui.render.scene import Scene
 from dynatui.render.timeline import hit, timeline
 from dynatui.state.timeline import Place
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, running, text_of
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
-    """A scene that shows round `number` of `rounds`."""
     return replace(running(), place=Place(number, rounds, 3.21, live=live))
 
 
@@ -25,7 +25,7 @@ def test_it_says_where_the_picture_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "words"), [(120, "looking ahead"), (80, "round 42 of 118 · looking ahead"), (40, "42 of 118 · ahead")]
+    ("width", "words"), [(120, "looking ahead"), (80, "round 42 of 118 · 3.2 s · looking ahead"), (40, "42/118")]
 )
 def test_what_was_not_played_yet_is_ahead(width: int, words: str) -> None:
     scene = replace(running(), place=Place(42, 118, 3.21, live=False, played=7))
@@ -33,17 +33,12 @@ def test_what_was_not_played_yet_is_ahead(width: int, words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "words"), [(80, "round 42 of 118 · looking back"), (40, "42 of 118 · back"), (20, "42/118")]
+    ("width", "words"), [(80, "round 42 of 118 · 3.2 s · looking back"), (40, "42/118"), (20, "42/118")]
 )
 def test_in_a_narrow_terminal_the_words_get_shorter(width: int, words: str) -> None:
     line = lines(timeline(placed(42, 118), width, 1))[0]
     assert words in line
     assert "●" in line
-
-
-def test_before_the_first_round_there_is_none_to_name() -> None:
-    assert "before the first round" in lines(timeline(placed(0, 118), 120, 1))[0]
-    assert "0 of" not in lines(timeline(placed(0, 118), 120, 1))[0]
 
 
 def test_turns_of_knobs_are_marked() -> None:
@@ -77,3 +72,10 @@ def test_the_ends_are_the_first_and_the_last_round_and_beside_it_is_nothing() ->
 def test_the_line_does_not_move_while_the_numbers_grow() -> None:
     ends = {text_of(timeline(placed(n, n, live=True), 100, 1)[0]).index("▶") for n in (1, 99, 100, 9999)}
     assert len(ends) == 1
+
+
+test_golden = golden(
+    {
+        "before the first round there is none to name": lambda: timeline(placed(0, 118), 120, 1),
+    }
+)

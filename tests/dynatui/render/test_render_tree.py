@@ -18,52 +18,12 @@ from dynatui.render.tree import tree
 from dynatui.render.tree_rows import drawn_tree
 from tests.dynatui.render.drawn_trees import tree_of, trees
 from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, running, state_of, tree_round
 
 
 def nodes(event: Round, width: int, height: int) -> Rows:
     return drawn_tree(event, width, height).rows
-
-
-def test_the_tree_shows_probabilities_and_the_accepted_path() -> None:
-    assert lines(tree(running(), 46, 10)) == [
-        "╭─ Tree ─ round 6: 5 drafted, 2 accepted ────╮",
-        "│ upon  last token           %: prob.  path  │",
-        "│ ├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%  │",
-        "│ │           ╰─○ while 25%             15%  │",
-        "│ ╰─○ the 30%                           30%  │",
-        "│                                            │",
-        "│ prob.: how likely the draft finds it.      │",
-        "│ path: the same for its whole row.          │",
-        "│ ● accepted  ○ rejected  + target: a time   │",
-        "╰────────────────────────────────────────────╯",
-    ]
-
-
-def test_where_columns_have_no_room_the_levels_are_indents() -> None:
-    assert lines(tree(running(), 30, 9))[1:-1] == [
-        "│ upon  last token  %: prob. │",
-        "│ ├─● a                  60% │",
-        "│ │ ├─● -t               50% │",
-        "│ │ │ ╰─○ ⏎              10% │",
-        "│ │ ╰─○ while            25% │",
-        "│ ╰─○ the                30% │",
-        "│ ● accepted  ○ rejected  +  │",
-    ]
-
-
-def test_with_room_there_are_bars_of_the_paths() -> None:
-    shown = lines(tree(running(), 60, 10))
-    assert [line[-20:-2].split() for line in shown[2:5]] == [["3%", "▎"], ["15%", "█▎"], ["30%", "██▍"]]
-
-
-def test_of_one_level_the_probabilities_are_those_of_the_paths() -> None:
-    event = tree_of([-1, 0, 0], [0, math.log(0.5), math.log(0.25)])
-    assert [line.split() for line in lines(nodes(event, 60, 9))] == [
-        ["a", "last", "token", "%:", "prob."],
-        ["├─○", "b", "50%", "████"],
-        ["╰─○", "c", "25%", "██"],
-    ]
 
 
 def test_the_accepted_path_and_the_lines_to_it_are_in_its_ink() -> None:
@@ -90,7 +50,6 @@ def test_a_tree_that_is_too_large_keeps_the_accepted_path_and_what_lost_beside_i
 
 
 def _alone(limited_by: Limit | None, draft_forwards: int = 0) -> list[str]:
-    """Lines of the panel for a round whose tree has only a root."""
     event = structs.replace(
         plain_round("dynatree", 6), knobs=tree_round(0).knobs, draft_forwards=draft_forwards, limited_by=limited_by
     )
@@ -134,11 +93,6 @@ def test_impossible_probabilities_of_a_recording_are_bounded() -> None:
 def test_tokens_are_readable_in_a_narrow_column() -> None:
     pieces = (" old", "ing", ",", "  ", "", "␊")
     assert [piece_text(piece) for piece in pieces] == ["old", "-ing", ",", "␣␣", "∅", "⏎"]
-
-
-def test_a_root_that_was_drafted_is_shown_as_a_guess() -> None:
-    event = structs.replace(tree_round(0), method="alg1", accepted=[0, 1], logprobs=[math.log(0.5), *[-1.0] * 5])
-    assert lines(nodes(event, 46, 10))[0].startswith("● upon")
 
 
 def test_without_a_round_the_panel_says_what_will_come() -> None:
@@ -190,14 +144,6 @@ def test_in_a_narrow_panel_the_title_is_still_whole() -> None:
     assert "round 123457: 2 of 5 accepted ─" in lines(tree(late, 44, 10))[0]
 
 
-def test_a_held_tree_shows_no_token_of_the_round_before_and_no_raw_text() -> None:
-    event = structs.replace(tree_round(6), accepted=[], pieces=[HOSTILE] * 6)
-    drawn = "".join(lines(tree(replace(running(), stage=Stage("drafted", event)), 70, 10)))
-    assert "the target has not verified it yet" in drawn
-    assert "target: " not in drawn
-    assert "\x1b" not in drawn
-
-
 def test_a_token_that_is_inspected_goes_before_a_tree_that_is_held() -> None:
     scene = replace(running(), stage=Stage("drafted", tree_round(6)), cursor=0)
     assert "round 1: 5 drafted, 2 accepted" in lines(tree(scene, 70, 10))[0]
@@ -233,7 +179,6 @@ def test_the_mask_is_drawn_instead_where_it_is_asked_for() -> None:
 
 
 def _chain(probability: float, tokens: tuple[int, ...] = (11, 12, 13, 14)) -> Round:
-    """A round whose tree is a single path of equally probable tokens, of which none is accepted."""
     count = len(tokens)
     return structs.replace(
         tree_round(0),
@@ -248,7 +193,6 @@ def _chain(probability: float, tokens: tuple[int, ...] = (11, 12, 13, 14)) -> Ro
 
 
 def _told(event: Round, prompt: tuple[int, ...], size: tuple[int, int] = (46, 9)) -> str:
-    """Text of the panel for a round that follows a prompt and the tokens 3 and 2."""
     first = structs.replace(tree_round(0), committed=[3, 2])
     begun = structs.replace(run(), prompt_tokens=list(prompt))
     return "\n".join(lines(tree(Scene(state_of([begun, first, structs.replace(event, round=1)])), *size)))
@@ -323,13 +267,6 @@ def test_where_all_was_looked_up_the_legend_names_no_other_marks() -> None:
     assert not set("●○") & set("".join(shown))
 
 
-def test_without_a_draft_model_every_guess_of_every_method_was_looked_up() -> None:
-    begun = structs.replace(run(), draft="lookup")
-    shown = "".join(lines(tree(Scene(state_of([begun, tree_round(0)])), 60, 10)))
-    assert "◆" in shown
-    assert not set("●○") & set(shown)
-
-
 def test_a_legend_that_is_too_long_gives_up_words_before_the_target_s_token() -> None:
     state = state_of([run(), _of("draft", "lookup", "lookup", "draft", "lookup")])
     for width in (60, 46, 44):
@@ -340,3 +277,24 @@ def test_a_legend_that_is_too_long_gives_up_words_before_the_target_s_token() ->
 
 def test_a_tree_of_the_draft_alone_does_not_speak_of_lookups() -> None:
     assert "looked up" not in "".join(lines(tree(running(), 60, 10)))
+
+
+test_golden = golden(
+    {
+        "the tree shows probabilities and the accepted path": lambda: tree(running(), 46, 10),
+        "where columns have no room the levels are indents": lambda: tree(running(), 30, 9),
+        "with room there are bars of the paths": lambda: tree(running(), 60, 10),
+        "of one level the probabilities are those of the paths": lambda: (math.log(0.5), math.log(0.25)),
+        "a root that was drafted is shown as a guess": lambda: math.log(0.5),
+        "a held tree shows no token of the round before and no raw text": lambda: tree(
+            replace(
+                running(), stage=Stage("drafted", structs.replace(tree_round(6), accepted=[], pieces=[HOSTILE] * 6))
+            ),
+            70,
+            10,
+        ),
+        "without a draft model every guess of every method was looked up": lambda: tree(
+            Scene(state_of([structs.replace(run(), draft="lookup"), tree_round(0)])), 60, 10
+        ),
+    }
+)

@@ -20,6 +20,7 @@ from dynatui.render.tree_labels import percent
 from dynatui.render.tree_past import past_trees
 from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
 from tests.dynatui.render.generated_scenes import is_drawn
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     HOSTILE,
     delayed_run,
@@ -35,18 +36,15 @@ from tests.dynatui.scripted_runs import (
 
 SMALLEST = (46, 25)
 SIDE_BY_SIDE = 106
-"""Minimum width in cells at which three earlier trees are drawn in columns."""
 EARLIER = [tree_round(number) for number in (5, 4, 3)]
 HEADING = re.compile(r"── round (\d+)\b")
 
 
 def headed(rows: Rows) -> list[int]:
-    """Numbers of the earlier rounds that have a heading, in the order of rows."""
     return [int(number) for line in lines(rows) for number in HEADING.findall(line)]
 
 
 def numbered(events: Sequence[Round]) -> list[Round]:
-    """The same trees in consecutive rounds, with token ids so large that no path repeats the text."""
     return [
         structs.replace(event, round=number, tokens=[1000 + token for token in event.tokens])
         for number, event in enumerate(events)
@@ -55,50 +53,6 @@ def numbered(events: Sequence[Round]) -> list[Round]:
 
 def scene_of(events: Sequence[Round]) -> Scene:
     return Scene(state_of([run(), *events]))
-
-
-def test_the_trees_of_the_last_three_rounds_stand_below_the_newest() -> None:
-    events = [tree_round(0), *(structs.replace(tree_round(number), accepted=[2]) for number in (1, 2)), tree_round(3)]
-    assert lines(tree(scene_of(events), *SMALLEST)) == [
-        "╭─ Tree ─ round 4: 5 drafted, 2 accepted ────╮",
-        "│ upon  last token           %: prob.  path  │",
-        "│ ├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%  │",
-        "│ │           ╰─○ while 25%             15%  │",
-        "│ ╰─○ the 30%                           30%  │",
-        "│                                            │",
-        "│ prob.: how likely the draft finds it.      │",
-        "│ path: the same for its whole row.          │",
-        "│ ● accepted  ○ rejected  + target: a time   │",
-        "│ ── round 3: 5 drafted, 1 accepted ──────── │",
-        "│ ├─● the 30%                           30%  │",
-        "│ ╰─○ a   60% ┬─○ -t    50% ──○ ⏎ 10%    3%  │",
-        "│             ╰─○ while 25%             15%  │",
-        "│ ── round 2: 5 drafted, 1 accepted ──────── │",
-        "│ ├─● the 30%                           30%  │",
-        "│ ╰─○ a   60% ┬─○ -t    50% ──○ ⏎ 10%    3%  │",
-        "│             ╰─○ while 25%             15%  │",
-        "│ ── round 1: 5 drafted, 2 accepted ──────── │",
-        "│ ├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%  │",
-        "│ │           ╰─○ while 25%             15%  │",
-        "│ ╰─○ the 30%                           30%  │",
-        "│                                            │",
-        "│                                            │",
-        "│                                            │",
-        "╰────────────────────────────────────────────╯",
-    ]
-
-
-def test_where_whole_trees_have_no_room_there_are_the_accepted_paths_of_the_oldest() -> None:
-    assert [line.rstrip() for line in lines(past_trees(EARLIER, 42, 8))] == [
-        "── round 6: 5 drafted, 2 accepted ────────",
-        "├─● a   60% ┬─● -t    50% ──○ ⏎ 10%    3%",
-        "│           ╰─○ while 25%             15%",
-        "╰─○ the 30%                           30%",
-        "── round 5: 5 drafted, 2 accepted ────────",
-        "╰─● a 60% ───● -t 50%        30%  ██▍",
-        "── round 4: 5 drafted, 2 accepted ────────",
-        "╰─● a 60% ───● -t 50%        30%  ██▍",
-    ]
 
 
 def test_no_tree_is_whole_below_one_that_is_not() -> None:
@@ -199,7 +153,6 @@ def test_a_heading_tells_the_round_where_there_is_no_room_for_more() -> None:
 
 
 def sections(rows: Sequence[str], width: int) -> list[tuple[int, list[str]]]:
-    """Round number and rows of each earlier tree; the heading stands in place of the root."""
     starts = [found.start() for found in HEADING.finditer(rows[0])] if rows else []
     if width >= SIDE_BY_SIDE:
         cells = (width - 4) // 3
@@ -225,14 +178,6 @@ def test_of_a_round_that_is_held_the_last_one_is_an_earlier_one_until_it_is_comm
     assert shown == [[6, 5, 4], [6, 5, 4], [5, 4, 3]]
 
 
-def test_a_caption_stays_beside_the_tree_that_it_is_about() -> None:
-    scene = replace(running(), stage=Stage("drafted", structs.replace(tree_round(6), accepted=[])), panel="tree")
-    shown = lines(tree(scene, 60, 30))
-    assert ["1 of 3, drafted" in line for line in shown].index(True) < ["── round 6" in line for line in shown].index(
-        True
-    )
-
-
 def test_they_are_dimmer_than_the_newest() -> None:
     rows = tree(running(), *SMALLEST)
     first = next(place for place, row in enumerate(rows) if HEADING.search(text_of(row)))
@@ -249,18 +194,6 @@ def test_they_are_dimmer_than_the_newest() -> None:
 def test_what_stands_below_is_the_least_for_a_tree_of_which_nothing_was_accepted() -> None:
     event = structs.replace(tree_round(3), accepted=[])
     assert lines(past_trees([event], 42, 3)) == ["── round 4: 5 drafted, 0 accepted ────────"]
-
-
-def test_a_round_without_a_draft_has_a_heading_alone_and_methods_without_drafts_have_none() -> None:
-    alone = plain_round("dynatree", 4)
-    assert lines(past_trees([alone, tree_round(3)], 42, 3))[:2] == [
-        "── round 5: no draft ─────────────────────",
-        "── round 4: 5 drafted, 2 accepted ────────",
-    ]
-    assert past_trees([alone, alone, alone], 42, 30) == []
-    assert past_trees([], 42, 30) == []
-    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
-    assert past_trees([hidden], 42, 30) == []
 
 
 def test_a_root_that_was_drafted_keeps_its_row() -> None:
@@ -287,3 +220,31 @@ def test_hostile_rounds_fit_any_size_in_ascii_too(height: int) -> None:
         assert is_drawn(tree(scene, width, height), scene, (width, height))
     ascii_scene = replace(running(), symbols="ascii")
     assert all(is_drawn(tree(ascii_scene, width, height), ascii_scene, (width, height)) for width in (40, 70, 120))
+
+
+test_golden = golden(
+    {
+        "the trees of the last three rounds stand below the newest": lambda: tree(
+            scene_of(
+                [
+                    tree_round(0),
+                    *(structs.replace(tree_round(number), accepted=[2]) for number in (1, 2)),
+                    tree_round(3),
+                ]
+            ),
+            *SMALLEST,
+        ),
+        "where whole trees have no room there are the accepted paths of the oldest": lambda: past_trees(EARLIER, 42, 8),
+        "a caption stays beside the tree that it is about": lambda: tree(
+            replace(running(), stage=Stage("drafted", structs.replace(tree_round(6), accepted=[])), panel="tree"),
+            60,
+            30,
+        ),
+        "a round without a draft has a heading alone and methods without drafts have none": lambda: (
+            past_trees([plain_round("dynatree", 4), tree_round(3)], 42, 3),
+            past_trees([plain_round("dynatree", 4), plain_round("dynatree", 4), plain_round("dynatree", 4)], 42, 30),
+            past_trees([], 42, 30),
+            past_trees([structs.replace(plain_round("hf", 0), draft_forwards=None)], 42, 30),
+        ),
+    }
+)

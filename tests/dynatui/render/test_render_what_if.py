@@ -25,15 +25,11 @@ DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
 
 
 def _what_if(**changed: Cell) -> WhatIf:
-    """Both tables with the same certain cells except `changed`: `h23` is row 2, column 3 of tau_h; `l...` of tau_l."""
-
     def cells(table: str) -> tuple[tuple[Cell, ...], ...]:
         return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))
 
     return WhatIf(
-        Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)),
-        Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)),
-        20,
+        Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)), Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)), 20
     )
 
 
@@ -69,7 +65,6 @@ def test_the_title_says_that_it_is_an_estimate_and_from_how_much() -> None:
 
 
 def _timed(**changed: Cell) -> WhatIf:
-    """Both tables with the same timed cells except `changed`."""
     same = {f"{table}{row}{column}": TIMED for table in "hl" for row in range(5) for column in range(5)}
     return _what_if(**same | changed)
 
@@ -85,7 +80,6 @@ def test_where_no_cell_is_faster_that_is_said() -> None:
 
 
 def limited(found: WhatIf | None) -> Scene:
-    """A scene whose watched method is limited by its draft, with this estimate."""
     rounds = [structs.replace(tree_round(number), draft_s=0.015) for number in range(40)]
     plain = [plain_round("ar", number) for number in range(40)]
     return replace(running(), state=state_of([run(), *rounds, *plain]), whatif=found)

@@ -6,56 +6,14 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.analysis.metrics import Tally
-from dynatui.render.ink import width_of
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
 from dynatui.state.tokens import Token
 from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 LEVELS = ((40, 20), (20, 15), (10, 1))
-
-
-def test_the_panel_sums_up_and_gives_both_tables() -> None:
-    assert lines(work(running(), 76, 11)) == [
-        "╭─ Work ─ cost and use of the guesses ─────────────────────────────────────╮",
-        "│ Of 30 drafted nodes 12 were used; depth 1 is right in 100% of the        │",
-        "│ rounds, depth 3 in 0%.                                                   │",
-        "│ depth █ used ▒ wasted   used share   ms a round  last    mean  share     │",
-        "│     1 ████████▒▒▒▒▒▒▒▒▒ 6/12   50%   draft       4.00    4.00    20%  ██ │",
-        "│     2 ████████▒▒▒▒▒▒▒▒▒ 6/12   50%   verify     12.00   12.00    60%  ██ │",
-        "│     3 ▒▒▒▒▒▒▒▒           0/6    0%   commit      1.00    1.00     5%  ██ │",
-        "│                                      other       3.00    3.00    15%     │",
-        "│                                      guessed: words 50%, word parts 100% │",
-        "│                                                                          │",
-        "╰──────────────────────────────────────────────────────────────────────────╯",
-    ]
-
-
-def test_bars_are_as_long_as_what_was_drafted_and_full_as_far_as_it_was_used() -> None:
-    drawn = lines(depths(LEVELS, 46, 9))[1:]
-    assert [(line.count("█"), line.count("▒")) for line in drawn] == [(14, 14), (10, 4), (1, 6)]
-
-
-def test_the_deepest_share_a_row_where_rows_are_short() -> None:
-    drawn = lines(depths(LEVELS, 46, 3))
-    assert drawn[2].split()[0] == "2+"
-    assert drawn[2].split()[-2:] == ["16/30", "53%"]
-
-
-def test_the_rows_of_a_table_have_one_width() -> None:
-    rows = depths(((123456, 7), (1, 1)), 40, 9)
-    assert {width_of(row) for row in rows} == {40}
-
-
-def test_the_sentence_has_shorter_wordings() -> None:
-    tally = Tally(rounds=40, drafted=70, accepted=36, by_depth=LEVELS)
-    assert summaries("dynatree", tally) == (
-        "Of 70 drafted nodes 36 were used; depth 1 is right in 50% of the rounds, depth 3 in 2%.",
-        "Of 70 drafted nodes 36 were used; depth 1 is right in 50% of the rounds.",
-        "Of 70 drafted nodes 36 were used; depth 1 right in 50% of rounds.",
-        "Of 70 drafted nodes 36 were used.",
-    )
 
 
 def test_a_method_without_guesses_says_so() -> None:
@@ -75,12 +33,6 @@ def test_times_that_are_not_known_are_dashes_and_leave_no_rest() -> None:
 def test_last_and_mean_are_different_figures() -> None:
     state = state_of([run(), tree_round(0), structs.replace(tree_round(1), draft_s=0.008)])
     assert lines(times(state, state.race.tallies["dynatree"], 36))[1].split()[:4] == ["draft", "8.00", "6.00", "30%"]
-
-
-def test_shares_of_time_add_up() -> None:
-    state = running().state
-    drawn = lines(times(state, state.race.tallies["dynatree"], 36))[1:]
-    assert sum(int(line.split()[3].rstrip("%")) for line in drawn) == 100
 
 
 @pytest.mark.parametrize(
@@ -134,12 +86,6 @@ def test_any_scene_fits_any_size(scene: Scene, size: tuple[int, int]) -> None:
     assert is_drawn(work(scene, *size), scene, size)
 
 
-def test_a_panel_with_room_says_what_limits_the_method() -> None:
-    told = " ".join(line.strip("│ ") for line in lines(work(running(), 76, 24)))
-    assert "What limits it most" in told
-    assert "What would help" in told
-
-
 @pytest.mark.parametrize("height", range(10, 26))
 def test_what_limits_the_method_is_told_in_whole_sentences(height: int) -> None:
     told = [line.strip("│ ") for line in lines(work(running(), 76, height))[1:-1]]
@@ -155,3 +101,18 @@ def test_the_panel_says_that_a_text_is_not_that_of_plain_decoding() -> None:
 
     assert "Its text differs from the text of ar; the first difference is at token 1." in told(99)
     assert "differs" not in told(13)
+
+
+test_golden = golden(
+    {
+        "the panel sums up and gives both tables": lambda: work(running(), 76, 11),
+        "bars are as long as what was drafted and full as far as it was used": lambda: depths(LEVELS, 46, 9),
+        "the deepest share a row where rows are short": lambda: depths(LEVELS, 46, 3),
+        "the rows of a table have one width": lambda: depths(((123456, 7), (1, 1)), 40, 9),
+        "the sentence has shorter wordings": lambda: summaries(
+            "dynatree", Tally(rounds=40, drafted=70, accepted=36, by_depth=LEVELS)
+        ),
+        "shares of time add up": lambda: times(running().state, running().state.race.tallies["dynatree"], 36),
+        "a panel with room says what limits the method": lambda: work(running(), 76, 24),
+    }
+)

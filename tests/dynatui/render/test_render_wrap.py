@@ -8,7 +8,6 @@ from tests.dynatui.scripted_runs import lines
 
 
 def flowed(pieces: list[str], width: int) -> list[str]:
-    """Lines of the wrapped pieces, each piece with its own tag."""
     flow = Flow[int](width)
     for tag, piece in enumerate(pieces):
         flow.add(piece, tag)

@@ -39,7 +39,6 @@ from dynatui.state.timeline import Place
 from tests.dynatui.scripted_runs import lines, plain_round, run, sampled_round, sampled_run, state_of, story
 
 BARE = re.compile(r"(?<![\w.)])\.\d")
-"""A number that begins with its point."""
 PANELS: Sequence[DrawPanel] = (
     cards.cards, curves.acceptance, curves.depth, curves.trends, drawer.drawer, guide.guide, inspect.inspect, log.log,
     prompts.prompts, race.race, sampling.sampling, sliders.knobs, status.status, status.essentials, timeline.timeline,

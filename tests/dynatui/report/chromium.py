@@ -28,8 +28,6 @@ _CODES |= {"Enter": 13, "Escape": 27}
 
 
 class Browser:
-    """A process of Chromium."""
-
     def __init__(self, process: "subprocess.Popen[bytes]", to_browser: int, from_browser: int) -> None:
         self._process = process
         self._out = to_browser
@@ -37,7 +35,6 @@ class Browser:
         self._numbers = count(1)
         self._rest = b""
         self.events: list[dict[str, Any]] = []
-        """All DevTools events so far."""
 
     def ask(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         """Sends a command and returns its result.
@@ -82,7 +79,6 @@ class Browser:
         return tab
 
     def next_event(self) -> dict[str, Any]:
-        """Waits for the next event, which is also kept in `events`."""
         self.events.append(self._next())
         return self.events[-1]
 
@@ -100,40 +96,32 @@ class Browser:
 
 
 class Tab:
-    """An open page."""
-
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser = browser
         self._session = session
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Sends a command to this page and returns its result."""
         return self._browser.ask(method, self._session, **parameters)
 
     def await_event(self, method: str) -> None:
-        """Waits until this page has sent the event `method`."""
         while not any(self._is(event, method) for event in self._browser.events):
             self._browser.next_event()
 
     def value(self, expression: str) -> Any:
-        """Value of a JavaScript expression; raises an AssertionError if the expression throws."""
         done = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in done, done["exceptionDetails"]
         return done["result"].get("value")
 
     def text(self, selector: str) -> str:
-        """Visible text of an element."""
         return str(self.value(f"document.querySelector({json.dumps(selector)}).innerText"))
 
     def press(self, key: str, *, shift: bool = False) -> None:
-        """Presses and releases a key, given by its name in browsers."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         told = {"key": key, "modifiers": 8 * shift, "windowsVirtualKeyCode": _CODES.get(key, ord(key[0].upper()))}
         self.ask("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **told)
         self.ask("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def until(self, expression: str) -> None:
-        """Waits until a JavaScript expression is true; raises a TimeoutError if it stays false."""
         until = time.monotonic() + PATIENCE_S
         while not self.value(expression):
             if time.monotonic() > until:
@@ -141,22 +129,18 @@ class Tab:
             time.sleep(0.02)
 
     def faults(self) -> list[str]:
-        """Exceptions, dialogs, console messages, and violations of the page's security policy."""
         found = [json.dumps(event) for event in self._browser.events for kind in _FAULTS if self._is(event, kind)]
         return found + list(self.value("window.violations"))
 
     def requests(self) -> list[str]:
-        """Every requested address except data URLs, which are part of the page."""
         sent = [event for event in self._browser.events if self._is(event, "Network.requestWillBeSent")]
         urls = [str(event["params"]["request"]["url"]) for event in sent]
         return [url for url in urls if not url.startswith("data:")]
 
     def close(self) -> None:
-        """Closes the page."""
         self.ask("Page.close")
 
     def picture(self, path: Path) -> None:
-        """Writes a picture of the whole page as a PNG file."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
         drawn = self.ask("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
@@ -168,7 +152,6 @@ class Tab:
 
 @contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """Starts a browser that keeps its files in the folder `profile`."""
     assert PROGRAM
     read, to_browser = os.pipe()
     from_browser, write = os.pipe()

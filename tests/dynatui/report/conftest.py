@@ -25,7 +25,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Address of the page of a recording with two prompts, five methods and turned knobs."""
     page = tmp_path_factory.mktemp("pages") / "demo.html"
     page.write_text(written(replay_page("demo.jsonl", Runs(TRACES / "demo.jsonl"))), encoding="utf-8")
     return page.as_uri()
@@ -33,8 +32,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def page_of_events(tmp_path: Path) -> Callable[[Iterable[Event]], str]:
-    """Function that writes the page of these events and returns its address."""
-
     def made(events: Iterable[Event]) -> str:
         page = tmp_path / "page.html"
         page.write_text(written(replay_page("run.jsonl", runs_of(events))), encoding="utf-8")

@@ -24,11 +24,9 @@ ACTS = (
 )
 HOSTILE = " ".join(ACTS)
 ELEMENTS = ("img", "iframe", "base", "object", "embed", "form", "link", "a")
-"""Elements that no replay page contains."""
 
 
 def hostile(event: Event) -> Event:
-    """The event with all its texts, including names of methods, replaced by hostile ones."""
     match event:
         case Run(methods=methods):
             texts = dict.fromkeys(("target", "draft", "device", "dtype", "path", "version", "started_at"), HOSTILE)

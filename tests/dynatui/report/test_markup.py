@@ -9,8 +9,6 @@ from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
 
 class Tags(HTMLParser):
-    """Names of the elements in an HTML text."""
-
     def __init__(self, text: str) -> None:
         super().__init__()
         self.found: list[str] = []

@@ -14,7 +14,6 @@ from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
 TEXT_CONTRAST, GRAPHIC_CONTRAST = 4.5, 3.0
-"""Minimum contrasts of WCAG 2.2, level AA."""
 BACKGROUNDS = ("paper", "panel")
 TEXTS = ("ink", "muted", "link", "good", "bad", "open", "accepted", "bonus")
 GRAPHICS = ("control", "rejected", *(f"s{number}" for number in range(8)))

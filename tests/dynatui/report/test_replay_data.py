@@ -127,7 +127,6 @@ def test_256_tokens_of_five_methods_with_full_trees_stay_below_two_megabytes() -
 
 
 def wide_round(method: str, number: int) -> Event:
-    """A round with a tree of depth 5 and branching 2, all tokens different, that commits three tokens."""
     parents = [-1, *((node - 1) // 2 for node in range(1, 63))]
     event = tree_round(number)
     return structs.replace(

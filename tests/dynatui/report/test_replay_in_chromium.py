@@ -14,7 +14,6 @@ from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
 Made = Callable[[Iterable[Event]], str]
 ROUNDS = 52
-"""Number of rounds of the first method in the demo's first run."""
 DATA = "JSON.parse(document.querySelector('#data').textContent)"
 ROUND = "Number(document.querySelector('#round').value)"
 PLAYING = "(document.querySelector('#play').innerText === 'Pause')"
@@ -33,7 +32,6 @@ def place(tab: Tab) -> str:
 
 
 def pressed(tab: Tab) -> list[str]:
-    """Names of the methods whose buttons are pressed; exactly one if the page is correct."""
     marked = "[...document.querySelectorAll('#methods button[aria-pressed=true]')].map((each) => each.innerText)"
     return [" ".join(name.split()) for name in tab.value(marked)]
 
@@ -354,13 +352,11 @@ def bursts() -> list[Event]:
 
 
 def cut() -> list[Event]:
-    """A run whose second round commits only its first token, because the text ends there."""
     last = tree_round(1)
     return [run(), tree_round(0), structs.replace(last, committed=last.committed[:1], text=" a")]
 
 
 def lonely() -> list[Event]:
-    """A run with trees of more nodes than the page draws: a chain and a star."""
     count = 3000
     chain = structs.replace(
         tree_round(0),

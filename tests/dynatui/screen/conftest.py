@@ -1,16 +1,14 @@
 """Replaces Textual's wait for an idle app by a faster one."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 from textual import app, pilot
 
 MOMENT_S = 0.009
-"""Longer than Textual's delay before it lays out a changed screen."""
 STEPS = 1000
-"""Most steps of the event loop to wait for, in case it never becomes idle."""
 
 
 async def until_idle(*_given: float) -> None:
@@ -27,9 +25,22 @@ async def until_idle(*_given: float) -> None:
         await asyncio.sleep(0)
 
 
+def then_idle(act: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    """The action, after which the app has drawn everything."""
+
+    async def acted(self: pilot.Pilot[None], *given: Any, **named: Any) -> Any:
+        result = await act(self, *given, **named)
+        await self.pause()
+        return result
+
+    return acted
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _no_longer_than_needed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (app, pilot):
             patch.setattr(module, "wait_for_idle", until_idle)
+        for name in ("press", "click", "resize_terminal"):
+            patch.setattr(pilot.Pilot, name, then_idle(getattr(pilot.Pilot, name)))
         yield

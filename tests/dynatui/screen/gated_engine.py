@@ -14,23 +14,18 @@ from dynatui.sources.engine import Loaded
 from tests.dynatui.scripted_runs import run, tree_round
 
 ROUNDS, LONGEST = 20, 64
-"""Rounds of a run, and the length limit of its text in tokens."""
 PATIENCE_S = 30.0
 
 
 class Gated:
-    """A fake engine that waits for a permit before each round, and holds at stages as the real engine does."""
-
     def __init__(self) -> None:
         self.gate = threading.Semaphore(0)
 
     def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
-        """Loads nothing."""
         del report, progress
         return Loaded(self.decode)
 
     def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
-        """The rounds of one run."""
         del config
         yield run(prompt=as_prompt(prompt).text)
         for number in range(ROUNDS):
@@ -50,18 +45,14 @@ class Gated:
 
 
 class Clock:
-    """A clock that a test sets."""
-
     def __init__(self) -> None:
         self.now = 0.0
 
     def __call__(self) -> float:
-        """Current time in seconds."""
         return self.now
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Waits for the engine's thread until the condition holds."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
         assert time.monotonic() < end, "it never came"

@@ -16,43 +16,33 @@ from dynatui.screen.panel_app import PanelApp
 from dynatui.screen.widgets.canvas import Canvas
 
 Seen: TypeAlias = tuple[object, ...]
-"""All visible attributes of a cell."""
 
 
 class Picture:
-    """The cells of a terminal."""
-
     def __init__(self, size: tuple[int, int]) -> None:
         self._screen = pyte.Screen(*size)
         self._stream = pyte.Stream(self._screen)
 
     def feed(self, sent: str) -> None:
-        """Processes output of the app."""
         self._stream.feed(sent)
 
     def resize(self, width: int, height: int) -> None:
-        """Changes the size; existing cells keep their places."""
         self._screen.resize(height, width)
 
     @property
     def cells(self) -> list[list[Seen]]:
-        """Cells by row."""
         screen = self._screen
         return [[_seen(screen.buffer[y][x]) for x in range(screen.columns)] for y in range(screen.lines)]
 
 
 class PictureDriver(HeadlessDriver):
-    """A driver that writes to a picture instead of a terminal."""
-
     picture: Picture
 
     @property
     def is_headless(self) -> bool:
-        """False, because Textual writes nothing to a headless driver."""
         return False
 
     def write(self, data: str) -> None:
-        """Draws the output on the picture."""
         if not hasattr(self, "picture"):
             self.picture = Picture(self._size or (80, 24))
         self.picture.feed(data)
@@ -60,7 +50,6 @@ class PictureDriver(HeadlessDriver):
 
 @asynccontextmanager
 async def pictured(app: PanelApp, size: tuple[int, int]) -> AsyncIterator[tuple[Pilot[None], PictureDriver]]:
-    """The app on a terminal that is a picture."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(headless_driver, "HeadlessDriver", PictureDriver)
         async with app.run_test(size=size) as pilot:
@@ -71,7 +60,6 @@ async def pictured(app: PanelApp, size: tuple[int, int]) -> AsyncIterator[tuple[
 
 
 async def resize(pilot: Pilot[None], driver: PictureDriver, size: tuple[int, int]) -> None:
-    """Changes the size of the terminal."""
     driver._size = size
     driver.picture.resize(*size)
     driver.process_message(events.Resize(Size(*size), Size(*size)))
@@ -79,7 +67,6 @@ async def resize(pilot: Pilot[None], driver: PictureDriver, size: tuple[int, int
 
 
 async def afresh(app: PanelApp, driver: PictureDriver) -> list[list[Seen]]:
-    """Cells of an empty terminal after a complete draw; the app's own picture is unchanged."""
     own, driver.picture = driver.picture, Picture(driver._size or (80, 24))
     for canvas in app.screen_stack[0].query(Canvas):
         canvas._forget()
@@ -90,7 +77,6 @@ async def afresh(app: PanelApp, driver: PictureDriver) -> list[list[Seen]]:
 
 
 def differing(one: list[list[Seen]], other: list[list[Seen]]) -> list[str]:
-    """Rows that differ, from both pictures, with the differing cells marked."""
     return [
         f"row {y}:\n{''.join(str(cell[0]) for cell in a)}\n{''.join(str(cell[0]) for cell in b)}"
         f"\n{''.join('^' if c != d else ' ' for c, d in zip(a, b, strict=True))}"

@@ -31,12 +31,10 @@ SPECIAL = {
     "space": " ",
     "ctrl+p": "\x10",
 }
-"""Bytes that a terminal sends for each key; escape in the newer encoding, since the older one depends on timing."""
 _LEAVING = {"leave", "suspend_process"}
 _COMMANDS = DynaApp.get_system_commands
 KEYS = tuple(SPECIAL.get(cap, cap) for key in KEYMAP.keys if not _LEAVING & set(key.actions) for cap in key.caps)
 PAGES = ("?", "E", "y", "B", "/", "\x10")
-"""Keys that open a page over the screen."""
 _JUNK = (
     "\x1b[I",
     "\x1b[O",
@@ -59,12 +57,10 @@ LARGEST = (300, 100)
 
 
 def commands_that_stay(app: DynaApp, screen: Screen[Any]) -> Iterator[SystemCommand]:
-    """Commands of the palette except quit and suspend."""
     return (command for command in _COMMANDS(app, screen) if command.title not in ("quit", "suspend"))
 
 
 def random_bursts(seed: int, strokes: int) -> Iterator[str]:
-    """Bursts of input with at least `strokes` strokes in total; a key that opens a page is a burst of its own."""
     chosen, done = random.Random(seed), 0
     while done < strokes:
         for burst in _bursts(chosen):
@@ -73,7 +69,6 @@ def random_bursts(seed: int, strokes: int) -> Iterator[str]:
 
 
 def sizes(seed: int, count: int) -> Iterator[tuple[int, int]]:
-    """Terminal sizes, small ones as often as large ones."""
     chosen = random.Random(seed)
     for _ in range(count):
         width, height = LARGEST
@@ -94,7 +89,6 @@ def _bursts(chosen: random.Random) -> Iterator[list[str]]:
 
 
 def _pointer(chosen: random.Random) -> Iterator[str]:
-    """A click, a drag or a wheel event at a random place."""
     width, height = LARGEST
     x, y = chosen.randint(1, width // 2), chosen.randint(1, height // 2)
     if chosen.random() < 0.3:

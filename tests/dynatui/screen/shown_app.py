@@ -23,7 +23,6 @@ async def shown(
     steerable: bool = True,
     view: View | None = None,
 ) -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The app on a scripted source, without timers."""
     source = ScriptedSource(records, steerable=steerable)
     app = DynaApp(source, view, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=size) as pilot:
@@ -32,11 +31,9 @@ async def shown(
 
 
 def screen_text(app: DynaApp) -> str:
-    """The visible text of the screen."""
     strips = app.screen_stack[0]._compositor.render_strips()
     return "\n".join("".join(segment.text for segment in strip) for strip in strips)
 
 
 def visible(app: DynaApp) -> set[str]:
-    """Ids of the panels that are visible."""
     return {canvas.id or "" for canvas in app.query(Canvas) if canvas.region.area}

@@ -10,15 +10,12 @@ FPS = 10.0
 
 @dataclass
 class SlowLine:
-    """A line that takes `frames_per_second` frames, one after the other."""
-
     frames_per_second: float
     frame_rate: FrameRate = field(default_factory=lambda: FrameRate(FPS))
     now: float = 0.0
     free_at: float = 0.0
 
     def run(self, seconds: float) -> int:
-        """Runs for this time; returns the number of drawn frames."""
         drawn = 0
         for _ in range(round(seconds * FPS)):
             self.now += 1 / FPS
@@ -28,6 +25,5 @@ class SlowLine:
         return drawn
 
     def meters(self) -> Meters:
-        """The meters after the second in which they stay constant."""
         self.now += 2.0
         return self.frame_rate.meters(self.now, cpu_s=0.0, sent_bytes=0)

@@ -21,7 +21,6 @@ from screenshots.make import SPEED
 SVG = "{http://www.w3.org/2000/svg}"
 LARGEST_FILE = 1_000_000
 TEXT_ENDS = (15, 75)
-"""Row and column at which the text panel ends."""
 TEXT_A, TEXT_B = Piece(3, 2, 5, "fill: #fff", "a < b"), Piece(3, 9, 1, "fill: #fff", "!")
 GROUND, BAR = Piece(0, 0, 80, "#000"), Piece(1, 4, 6, "#7cb7ff")
 
@@ -37,7 +36,6 @@ def _in_colour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def standing(rounds: int) -> Frame:
-    """The screen after `rounds` rounds, reached in one step."""
     source = TraceSource(Runs(FIRST), speed=SPEED)
     source.seek_round(animate.METHOD, rounds)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
@@ -49,12 +47,10 @@ async def standing(rounds: int) -> Frame:
 
 
 def beside_the_text(pieces: Frame) -> set[Piece]:
-    """All words outside the text panel, whose first line depends on its earlier contents."""
     return {p for p in pieces if p.text and (p.row >= TEXT_ENDS[0] or p.column >= TEXT_ENDS[1])}
 
 
 def groups(svg: str) -> Iterator[tuple[str, float, ET.Element]]:
-    """Class, delay in seconds and contents of each group of pieces."""
     screen = ET.fromstring(svg).find(f"{SVG}g")  # noqa: S314 - our own output
     assert screen is not None
     for group in screen.findall(f"{SVG}g"):
@@ -64,7 +60,6 @@ def groups(svg: str) -> Iterator[tuple[str, float, ET.Element]]:
 
 
 def shown(svg: str, place: int, count: int) -> set[tuple[int, int, int, str]]:
-    """Row, column, width in cells, and text or colour of everything that a browser shows in the middle of a frame."""
     found = set()
     for name, delay_s, group in groups(svg):
         since = (place + 0.5 - delay_s / FRAME_S) % count
@@ -83,7 +78,6 @@ def told(pieces: Frame, ground: str) -> set[tuple[int, int, int, str]]:
 
 @pytest.fixture(scope="module")
 def frames() -> list[Frame]:
-    """All frames of the animated picture, in colour."""
     with pytest.MonkeyPatch.context() as patch:
         without_colour_settings(patch)
         return asyncio.run(film(Runs(FIRST)))

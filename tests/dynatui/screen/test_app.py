@@ -1,20 +1,19 @@
 """The app on a scripted source: keys, frame rate, layouts, freezing, failures and leaving."""
 
 import re
+from functools import partial
 
 import pytest
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from decoder.methods.dynatree import DynaTree
 from dynatui.keymap import PANELS
-from dynatui.render.layout import layout
 from dynatui.screen.app import DynaApp
-from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, screen_text, shown, visible
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 
 
@@ -32,15 +31,8 @@ from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
 async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn: tuple[str, float]) -> None:
     async with shown() as (app, source, pilot):
         await pilot.press(key)
-        await pilot.pause()
         assert source.turns == [turn]
         assert "→" in screen_text(app)
-
-
-async def test_history_is_switched_off_with_its_knobs_where_they_are() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("h")
-        assert source.turns == [("history", 0.0), ("d0", 6.0), ("tau_h", 0.8)]
 
 
 async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
@@ -52,20 +44,11 @@ async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
         assert source.turns == [("history", 0.0), ("d0", 2.0), ("tau_h", 0.9)]
 
 
-async def test_without_such_a_knob_there_is_nothing_to_hold() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("H")
-        await pilot.pause()
-        assert source.turns == []
-        assert "the history rule has not moved back any value that you set" in screen_text(app)
-
-
 async def test_every_panel_shows_the_method_that_is_watched() -> None:
     async with shown() as (app, source, pilot):
         named = set(re.findall("(?:Text by|Knobs of) \\w+", screen_text(app)))
         assert named == {"Text by dynatree", "Knobs of dynatree"}
         await pilot.press("w")
-        await pilot.pause()
         assert source.steering.watched == "ar"
         told = screen_text(app)
         assert "Text by ar" in told
@@ -91,12 +74,6 @@ async def test_a_turn_of_a_knob_pins_a_by_itself_and_compares_as_soon_as_it_can(
         assert app.event_reader.pins["dynatree"].by_hand
 
 
-async def test_two_presses_add_up_before_the_first_is_in_force() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("[", "[")
-        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
-
-
 async def test_a_knob_in_force_is_turned_on_from_where_it_is() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("=")
@@ -118,26 +95,6 @@ async def test_knobs_stay_within_their_bounds() -> None:
         assert turned["tau_h"] == 0.02
 
 
-async def test_a_turn_against_the_stop_is_none() -> None:
-    async with shown([run(), tree_round(0, d0=7.0)]) as (_, source, pilot):
-        await pilot.press("=", "=")
-        assert source.turns == []
-
-
-async def test_a_recordings_knobs_cannot_be_turned() -> None:
-    async with shown(steerable=False) as (_, source, pilot):
-        await pilot.press("[", "h", "=")
-        assert source.turns == []
-
-
-async def test_knobs_that_are_turned_while_the_models_load_wait_for_the_first_round() -> None:
-    async with shown([Loading("importing torch")]) as (app, source, pilot):
-        await pilot.press("[", "-", "space", "P", "n")
-        assert source.turns == [("tau_h", 0.85), ("d0", 4.0)]
-        assert source.steering.config.of(DynaTree).d0 == 4
-        assert "importing torch" in screen_text(app)
-
-
 async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("space")
@@ -148,49 +105,13 @@ async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
         assert "unseen" not in screen_text(app)
         assert app.viewpoint.work.rounds("dynatree") == 7
         await pilot.press("space")
-        await pilot.pause()
         assert "unseen" in screen_text(app)
-
-
-async def test_pause_holds_the_source_and_goes_on() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("P")
-        await pilot.pause()
-        assert source.paused
-        assert "PAUSED" in screen_text(app)
-        await pilot.press("P")
-        assert not source.paused
-
-
-async def test_next_restart_and_previous_move_among_the_prompts() -> None:
-    async with shown([Prompt(1, 2), *story()]) as (_, source, pilot):
-        await pilot.press("n", "R", "N")
-        assert source.steps == [1, 0, -1]
-
-
-async def test_speed_halves_and_doubles() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("<", "<", ">")
-        await pilot.pause()
-        assert source.speed == 0.5
-        assert "speed 1/2x" in screen_text(app)
-
-
-async def test_help_names_every_key_and_closes_again() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("?")
-        assert isinstance(app.screen, HelpScreen)
-        await pilot.press("?")
-        assert not isinstance(app.screen, HelpScreen)
-        await pilot.press("?", "escape")
-        assert not isinstance(app.screen, HelpScreen)
 
 
 @pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("?", "q"), ("?", "ctrl+c")])
 async def test_the_app_can_be_left_from_everywhere(keys: tuple[str, ...]) -> None:
     async with shown() as (app, source, pilot):
         await pilot.press(*keys)
-        await pilot.pause()
         assert source.stopped
         assert app.return_code == 0
 
@@ -216,7 +137,6 @@ async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:
         assert "no space on the device" in screen_text(app)
         assert "R tries again" in screen_text(app)
         await pilot.press("q")
-        await pilot.pause()
         assert app.return_code == 3
 
 
@@ -280,7 +200,6 @@ async def test_a_large_terminal_explains_itself() -> None:
 async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[str]) -> None:
     async with shown(size=TABBED) as (app, _, pilot):
         await pilot.press(key)
-        await pilot.pause()
         assert visible(app) == {"status", "cards", "tabs", "knobs", "footer"} | panels
         assert app.scene.panel == PANELS[int(key) - 1]
 
@@ -289,7 +208,6 @@ async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[st
 async def test_no_size_breaks_the_screen_or_leaves_it_blank(size: tuple[int, int]) -> None:
     async with shown(size=size) as (app, _, pilot):
         await pilot.press("2", "3", "4", "1")
-        await pilot.pause()
         assert size == (1, 1) or screen_text(app).strip()
 
 
@@ -297,7 +215,6 @@ async def test_the_screen_follows_a_resize() -> None:
     async with shown() as (app, _, pilot):
         for size in (TABBED, SMALL, (200, 60), FULL):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             rows = screen_text(app).split("\n")
             assert (len(rows[0]), len(rows)) == size
             assert "18 in 6" in rows[0] or "18 tokens in 6 passes" in rows[0]
@@ -368,17 +285,20 @@ def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeyp
     assert DynaApp(ScriptedSource(), View(fps=fps))._fps == expected
 
 
-@pytest.mark.parametrize(
-    ("size", "expected"),
-    [
-        ((200, 60), "roomy"),
-        ((120, 40), "full"),
-        ((159, 49), "full"),
-        ((80, 24), "tabbed"),
-        ((200, 20), "tabbed"),
-        ((40, 10), "small"),
-        ((39, 10), "line"),
-    ],
+test_transcript = transcripts(
+    {
+        "history is switched off with its knobs where they are": (shown, "h"),
+        "without such a knob there is nothing to hold": (shown, "H"),
+        "two presses add up before the first is in force": (shown, "[ ["),
+        "a turn against the stop is none": (partial(shown, [run(), tree_round(0, d0=7.0)]), "= ="),
+        "a recordings knobs cannot be turned": (partial(shown, steerable=False), "[ h ="),
+        "knobs that are turned while the models load wait for the first round": (
+            partial(shown, [Loading("importing torch")]),
+            "[ - space P n",
+        ),
+        "pause holds the source and goes on": (shown, "P", "P"),
+        "next restart and previous move among the prompts": (partial(shown, [Prompt(1, 2), *story()]), "n R N"),
+        "speed halves and doubles": (shown, "< < >"),
+        "help names every key and closes again": (shown, "?", "?", "? escape"),
+    }
 )
-def test_the_richest_layout_that_fits_is_chosen(size: tuple[int, int], expected: str) -> None:
-    assert layout(*size) == expected

@@ -29,7 +29,6 @@ def _somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_recording_is_begun_and_ended_by_a_key() -> None:
     async with shown() as (app, source, pilot):
         await pilot.press("r")
-        await pilot.pause()
         path = source.steering.file
         assert path is not None
         assert path.stat().st_mode & 0o777 == 0o600
@@ -42,13 +41,11 @@ async def test_a_recording_is_begun_and_ended_by_a_key() -> None:
 async def test_what_is_recorded_already_is_not_recorded_again() -> None:
     async with shown(steerable=False) as (app, source, pilot):
         await pilot.press("r")
-        await pilot.pause()
         assert source.steering.file is None
         assert "recording already" in screen_text(app)
 
 
 async def exported(app: DynaApp, pilot: Pilot[None]) -> None:
-    """Presses the export key, and waits until the files are written."""
     await pilot.press("x")
     app.aside.wait(30)
     await pilot.pause()
@@ -138,7 +135,6 @@ async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens
     monkeypatch.setattr("os.mkdir", _no_space)
     async with shown(size=(240, 60)) as (app, _, pilot):
         await pilot.press("x")
-        await pilot.pause()
         assert app.written_paths == []
         assert "space" in screen_text(app)
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from functools import partial
 
 import pytest
 from msgspec import structs
@@ -13,55 +14,14 @@ from textual.pilot import Pilot
 from decoder.analysis.metrics import fold
 from decoder.session.steering import Stage
 from dynatui.screen.app import DynaApp
-from dynatui.screen.pages.breakpoints import BreakScreen
-from dynatui.screen.pages.input import EditScreen
 from dynatui.screen.pages.page import TextPage
 from dynatui.screen.pages.palette import Palette
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt, Record
-from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown, visible
+from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, text_of, tree_round
-
-
-async def test_a_cursor_in_the_text_says_why_a_token_is_there() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("i")
-        await pilot.pause()
-        assert "inspect" in visible(app)
-        assert app.scene.inspected is not None
-        assert app.scene.inspected.round == 5
-        assert "Why this token" in screen_text(app)
-
-
-async def test_the_tree_shows_the_round_of_the_inspected_token() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("i", "home")
-        await pilot.pause()
-        assert app.scene.cursor == 0
-        assert "round 1" in screen_text(app)
-
-
-async def test_the_cursor_goes_by_token_round_and_end_and_stays_inside() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("i", "left")
-        assert app.scene.cursor == 16
-        await pilot.press("shift+left")
-        assert app.scene.inspected is not None
-        assert (app.scene.inspected.round, app.scene.inspected.depth) == (4, 1)
-        await pilot.press("end", "right", "right")
-        assert app.scene.cursor == 17
-        await pilot.press("home", "left")
-        assert app.scene.cursor == 0
-
-
-async def test_the_cursor_goes_by_line() -> None:
-    async with shown([*story(40)[:-3]]) as (app, _, pilot):
-        await pilot.press("i", "home", "down")
-        assert app.scene.cursor is not None
-        assert 5 < app.scene.cursor < 60
-        await pilot.press("up")
-        assert app.scene.cursor < 5
 
 
 async def test_escape_goes_back_to_what_happens_now() -> None:
@@ -71,24 +31,8 @@ async def test_escape_goes_back_to_what_happens_now() -> None:
         app.tick()
         assert "unseen" not in screen_text(app)
         await pilot.press("escape")
-        await pilot.pause()
         assert "unseen" in screen_text(app)
         assert app.scene.mode == "watch"
-
-
-async def test_scrubbing_shows_every_panel_as_it_was() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("left", "left")
-        await pilot.pause()
-        assert app.scene.place.round == 4
-        assert app.scene.state.rounds == 4
-        assert "round 4" in screen_text(app)
-        await pilot.press("home")
-        assert app.scene.place.round == 0
-        await pilot.press("shift+right")
-        assert app.scene.place.round == 6
-        await pilot.press("end")
-        assert app.scene.place.live
 
 
 async def test_a_frozen_run_stays_when_the_next_prompt_begins() -> None:
@@ -99,7 +43,6 @@ async def test_a_frozen_run_stays_when_the_next_prompt_begins() -> None:
         await pilot.pause()
         assert "Once upon" in screen_text(app)
         await pilot.press("space")
-        await pilot.pause()
         assert "Another tale" in screen_text(app)
 
 
@@ -116,17 +59,6 @@ async def test_a_step_pauses_first_and_then_goes_on_by_stages() -> None:
         assert "round 7" in screen_text(app)
 
 
-async def test_conditions_to_pause_at_are_switched_by_number() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("B")
-        assert isinstance(app.screen, BreakScreen)
-        await pilot.press("1", "5", "right", "1")
-        assert source.steering.conditions.on == {"difference"}
-        assert source.steering.conditions.limit == pytest.approx(0.35)
-        await pilot.press("escape")
-        assert not isinstance(app.screen, BreakScreen)
-
-
 async def test_why_it_paused_by_itself_is_said() -> None:
     async with shown() as (app, source, pilot):
         source.paused, source.steering.broke = True, "nothing accepted, round 6"
@@ -135,65 +67,11 @@ async def test_why_it_paused_by_itself_is_said() -> None:
         assert "nothing accepted" in screen_text(app)
 
 
-async def test_a_prompt_is_edited_in_place() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("E")
-        assert isinstance(app.screen, EditScreen)
-        await pilot.press("!", "ctrl+r")
-        await pilot.pause()
-        assert source.steering.edited == ["Once upon!"]
-
-
-async def test_an_edit_can_be_left_and_an_unchanged_one_is_none() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("E", "x", "escape", "E", "ctrl+r")
-        await pilot.pause()
-        assert source.steering.edited == []
-
-
-async def test_the_drawer_turns_any_knob_by_key_and_by_value() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("d")
-        await pilot.pause()
-        assert {"drawer", "acceptance", "depth"} <= visible(app)
-        await pilot.press("left", "0", ".", "7", "enter")
-        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.7)]
-        await pilot.press("down", "right")
-        assert source.turns[-1][0] != "tau_h"
-        await pilot.press("escape")
-        assert "drawer" not in visible(app)
-
-
-async def test_undo_takes_back_the_last_turn() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("[", "u")
-        assert source.turns == [("tau_h", 0.75), ("tau_h", 0.8)]
-
-
-async def test_a_panel_can_have_the_screen_for_itself() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("2", "e")
-        await pilot.pause()
-        assert visible(app) == {"status", "tree", "footer"}
-        await pilot.press("escape")
-        await pilot.pause()
-        assert "text" in visible(app)
-
-
-async def test_tab_goes_from_panel_to_panel() -> None:
-    async with shown(size=TABBED) as (app, _, pilot):
-        await pilot.press("tab", "tab")
-        assert app.scene.panel == "curves"
-        await pilot.press(*["shift+tab"] * 3)
-        assert visible(app) >= {"sampling"}
-
-
 async def test_the_first_difference_from_ar_is_found() -> None:
     events: list[Record] = [run(), tree_round(0), plain_round("ar", 0), plain_round("ar", 1)]
     events.append(structs.replace(plain_round("ar", 2), committed=[7]))
     async with shown(events) as (app, _, pilot):
         await pilot.press("f")
-        await pilot.pause()
         assert app.scene.mode == "inspect"
         assert app.scene.cursor == 2
 
@@ -210,7 +88,6 @@ async def test_results_of_prompts_are_kept() -> None:
         source.records += [Prompt(2, 2), run(prompt="Another"), tree_round(0)]
         app.tick()
         await pilot.press("7")
-        await pilot.pause()
         assert app.scene.results[1].done
         assert "Once upon" in screen_text(app)
 
@@ -219,7 +96,6 @@ async def test_a_click_on_the_time_line_goes_there() -> None:
     async with shown() as (app, _, pilot):
         row = app.query_one("#timeline").region
         await pilot.click(offset=(row.x + 6, row.y))
-        await pilot.pause()
         assert not app.scene.place.live
         assert app.scene.place.round < 6
 
@@ -228,7 +104,6 @@ async def test_a_click_on_a_token_inspects_it() -> None:
     async with shown() as (app, _, pilot):
         row = app.query_one("#text").region
         await pilot.click(offset=(row.x + 13, row.y + 1))
-        await pilot.pause()
         assert app.scene.mode == "inspect"
 
 
@@ -246,9 +121,7 @@ async def test_the_palette_finds_commands_by_name() -> None:
         titles = {command.title for command in app.get_system_commands(app.screen)}
         assert {"freeze", "τh: down", "panel: work", "quit"} <= titles
         await pilot.press("ctrl+p")
-        await pilot.pause()
         await pilot.press(*"mask", "enter")
-        await pilot.pause()
         assert app.scene.mask
 
 
@@ -256,19 +129,8 @@ async def test_the_command_line_is_shown_and_copied() -> None:
     async with shown() as (app, _, pilot):
         app.command_line = lambda: "dynatui --tau-h 0.8"
         await pilot.press("y")
-        await pilot.pause()
         assert isinstance(app.screen, TextPage)
         assert app.clipboard == "dynatui --tau-h 0.8"
-
-
-async def test_heat_mask_symbols_and_theme_change() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("o", "t", "v", "T")
-        await pilot.pause()
-        await pilot.press("down", "enter")
-        await pilot.pause()
-        assert (app.scene.heat, app.scene.mask, app.scene.symbols) == ("probability", True, "block")
-        assert app.theme != "dynatui"
 
 
 async def test_other_symbols_are_in_every_cell_at_once() -> None:
@@ -335,7 +197,6 @@ async def test_a_palette_that_is_closed_while_it_opens_ends_in_nothing() -> None
         await pilot.pause()
         assert app.is_running
         await pilot.press("escape")
-        await pilot.pause()
         assert not isinstance(app.screen, Palette)
 
 
@@ -365,7 +226,6 @@ async def test_a_palette_is_opened_again_before_the_last_one_is_gone() -> None:
         await pilot.pause()
         assert isinstance(app.screen, Palette)
         await pilot.press("escape")
-        await pilot.pause()
         assert len(app.screen_stack) == 1
 
 
@@ -378,7 +238,6 @@ async def test_every_panel_counts_rounds_from_one() -> None:
 
 
 def told_rounds(page: str) -> set[str]:
-    """Rounds named in panels, without the earlier trees."""
     return set(re.findall(r"(?<!── )round (\d+)", page))
 
 
@@ -405,7 +264,6 @@ async def test_inspecting_shows_the_same_figures_as_scrubbing_to_that_round() ->
 
 
 def recorded() -> DynaApp:
-    """The app on a recording of six rounds that does not play by itself."""
     return DynaApp(TraceSource(runs_of(story()), speed=1.0), ticking=False, clock=lambda: 0.0)
 
 
@@ -468,7 +326,6 @@ async def test_from_110_columns_and_34_rows_on_the_text_keeps_six_rows(
         await pilot.press(*keys)
         for size in (*itertools.product((110, 160), heights), (159, 34), (200, 34)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             assert app.size == size
             assert app.query_one("#text", Canvas).size.height - 2 >= 6, size
 
@@ -481,7 +338,6 @@ async def test_free_rows_of_an_expanded_tree_show_the_trees_before_it_newest_fir
 
     async with shown(story()[:-3], size=size) as (app, _, pilot):
         await pilot.press("2", "e")
-        await pilot.pause()
         assert numbers(app) == [5, 4, 3, 2, 1][: len(numbers(app))]
         assert len(numbers(app)) >= 3
         await pilot.press("left")
@@ -513,3 +369,28 @@ async def test_the_panel_of_knobs_has_no_empty_rows_and_grows_with_its_notes(siz
         await pilot.pause()
         assert knobs.size.height > 4
         assert all(text_of(row.row).strip("│ ") for row in knobs._rows[1:-1])
+
+
+test_transcript = transcripts(
+    {
+        "a cursor in the text says why a token is there": (shown, "i"),
+        "the tree shows the round of the inspected token": (shown, "i home"),
+        "the cursor goes by token round and end and stays inside": (
+            shown,
+            "i left",
+            "shift+left",
+            "end right right",
+            "home left",
+        ),
+        "the cursor goes by line": (partial(shown, [*story(40)[:-3]]), "i home down", "up"),
+        "scrubbing shows every panel as it was": (shown, "left left", "home", "shift+right", "end"),
+        "conditions to pause at are switched by number": (shown, "B", "1 5 right 1", "escape"),
+        "a prompt is edited in place": (shown, "E", "! ctrl+r"),
+        "an edit can be left and an unchanged one is none": (shown, "E x escape E ctrl+r"),
+        "the drawer turns any knob by key and by value": (shown, "d", "left 0 . 7 enter", "down right", "escape"),
+        "undo takes back the last turn": (shown, "[ u"),
+        "a panel can have the screen for itself": (shown, "2 e", "escape"),
+        "tab goes from panel to panel": (partial(shown, size=TABBED), "tab tab", "shift+tab shift+tab shift+tab"),
+        "heat mask symbols and theme change": (shown, "o t v T", "down enter"),
+    }
+)

@@ -20,20 +20,15 @@ ROUNDS = 6
 
 @dataclass
 class Ticking:
-    """An app with ticks from the test, and a source that adds a round before each tick."""
-
     app: DynaApp
     source: ScriptedSource
     output: Output
     pilot: Pilot[None]
     now: list[float]
     told: int = ROUNDS
-    """Number of rounds so far."""
     shown: list[str] = field(default_factory=list)
-    """The screen after each tick."""
 
     async def beat(self, *, busy: bool) -> None:
-        """Adds a round and ticks, while the line is busy with the last frame or not."""
         self.source.records.append(tree_round(self.told, f" w{self.told}"))
         self.told += 1
         self.now[0] += 1 / FPS
@@ -44,7 +39,6 @@ class Ticking:
         self.shown.append(screen_text(self.app))
 
     def newest(self) -> str:
-        """The last word of the text."""
         return f" w{self.told - 1}"
 
 

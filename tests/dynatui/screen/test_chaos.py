@@ -77,12 +77,10 @@ async def test_nothing_is_drawn_while_the_app_is_closed(monkeypatch: pytest.Monk
 
 
 def log_in(home: Path) -> str:
-    """Contents of the log files."""
     return "".join(path.read_text() for path in home.rglob("*.log"))
 
 
 def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: int) -> None:
-    """Sends random keys as fast as they are read, with random resizes; then waits until the program answers a key."""
     bursts = list(random_bursts(seed, strokes))
     every = max(1, len(bursts) // resizes)
     size = sizes(seed, resizes)
@@ -105,7 +103,6 @@ def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: in
 
 
 def assert_ended_well(terminal: Terminal, home: Path) -> None:
-    """Asserts that the program quits on q without an error and restores the terminal."""
     terminal.send("q")
     code = terminal.end(within_s=30)
     assert (code, "Traceback" in log_in(home)) == (0, False), log_in(home)[-3000:]

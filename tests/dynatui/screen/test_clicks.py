@@ -12,7 +12,6 @@ ROOMY = (180, 56)
 
 
 def place_of(app: DynaApp, words: str, within: str) -> tuple[int, int]:
-    """Screen cell of the second character of `words` in a panel."""
     region = app.query_one(f"#{within}").region
     rows = screen_text(app).splitlines()
     for y in range(region.y, region.bottom):
@@ -25,10 +24,8 @@ def place_of(app: DynaApp, words: str, within: str) -> tuple[int, int]:
 async def test_a_click_on_a_lane_of_the_race_watches_its_method(size: tuple[int, int]) -> None:
     async with shown(size=size) as (app, source, pilot):
         await pilot.press("4")
-        await pilot.pause()
         for method in ("ar", "dynatree"):
             await pilot.click(offset=place_of(app, f"│ {method} ", "race"))
-            await pilot.pause()
             assert (app.viewpoint.state.watched, source.steering.watched) == (method, method)
 
 
@@ -42,9 +39,7 @@ async def test_a_click_in_the_race_below_its_lanes_watches_nothing_else() -> Non
 async def test_a_click_on_a_name_in_the_title_of_the_race_in_ascii_chooses_that_panel() -> None:
     async with shown(size=(200, 56), view=View(symbols="ascii")) as (app, _, pilot):
         await pilot.press("e", "4")
-        await pilot.pause()
         await pilot.click(offset=place_of(app, "6 what if", "race"))
-        await pilot.pause()
         assert app.scene.panel == "whatif"
 
 
@@ -56,14 +51,12 @@ TITLED: dict[str, PanelName] = {
     "depth": "curves",
     "side": "work",
 }
-"""By widget: the panel that a click on its title chooses."""
 
 
 async def test_a_click_on_a_title_chooses_its_panel() -> None:
     async with shown(size=ROOMY) as (app, _, pilot):
         for widget, panel in TITLED.items():
             await pilot.press("9" if panel != "race" else "4", *"3" if panel != "curves" else "")
-            await pilot.pause()
             region = app.query_one(f"#{widget}").region
             await pilot.click(offset=(region.x + 4, region.y))
             assert (app.scene.panel, app.scene.mode) == (panel, "watch"), widget
@@ -73,10 +66,8 @@ async def test_every_panel_that_shares_the_place_can_be_chosen_by_a_click() -> N
     async with shown(size=(200, 56)) as (app, _, pilot):
         for number, name in enumerate(PANELS[4:], 5):
             await pilot.press("e", "4")
-            await pilot.pause()
             words = f"{number} {name.replace('whatif', 'what if')}"
             await pilot.click(offset=place_of(app, words, "race"))
-            await pilot.pause()
             assert app.scene.panel == name
             await pilot.press("e")
 

@@ -9,7 +9,6 @@ from tests.dynatui.scripted_runs import run
 from tests.dynatui.turned_runs import rounds, turned
 
 WITHIN = 12
-"""Number of rounds after each turn."""
 OFF = turned("history", 0, 1, 0)
 
 
@@ -44,8 +43,6 @@ async def test_a_look_back_shows_the_line_of_that_place() -> None:
     async with shown(records, size=FULL) as (app, _, pilot):
         assert "τh 0.9 → 0.8: nodes 10 → 8" in screen_text(app)
         await pilot.press("shift+left", "left", "left", "left")
-        await pilot.pause()
         assert "D0 2 → 5: nodes 7 → 10" in screen_text(app)
         await pilot.press("G")
-        await pilot.pause()
         assert "τh 0.9 → 0.8: nodes 10 → 8" in screen_text(app)

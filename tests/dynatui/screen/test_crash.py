@@ -20,18 +20,15 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 
 RECORDED = 'record = Path("run.jsonl")'
 SOON_S = 12.0
-"""In seconds; an idle machine takes one or two. A program that waits for a blocked terminal would never end."""
 
 
 def decoding(start: Start, before: str = RECORDED) -> Terminal:
-    """The program while it decodes and records."""
     terminal = start("-c", script(before))
     terminal.wait_for(" w9")
     return terminal
 
 
 def assert_whole(path: Path, *, closed: bool = True) -> None:
-    """Asserts that the recording can be opened up to its last complete line, and that other users cannot read it."""
     assert any(isinstance(event, Round) for event in read(path))
     assert path.read_bytes().endswith(b"\n") or not closed
     assert path.stat().st_mode & 0o77 == 0
@@ -100,7 +97,6 @@ def test_a_signal_ends_the_program_soon_though_the_terminal_does_not_read(
 
 
 def fill(terminal: Terminal) -> None:
-    """Makes the program draw without reading its output, until it blocks."""
     for _ in range(20):
         os.write(terminal.child.fileno(), b"vT")
         time.sleep(0.05)

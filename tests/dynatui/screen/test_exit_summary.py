@@ -52,7 +52,6 @@ def turned(name: KnobName, value: float, at: int, source: Literal["user", "histo
 
 
 def rounds(numbers: Iterable[int], round_s: float = 0.02, knobs: Knobs | None = None, t: float = 0.0) -> list[Event]:
-    """Rounds of three tokens, with a duration of `round_s` each."""
     in_force = knobs or Knobs(tau_h=TUNED.tau_h, tau_l=TUNED.tau_l, d0=4.0)
     return [
         structs.replace(tree_round(number), t=t + round_s * (place + 1), knobs=in_force)

@@ -22,7 +22,6 @@ WHOLE = (Prompt(1, 1), *story())
 
 
 def played(lines: list[bytes], size: tuple[int, int]) -> Picture:
-    """The picture of a terminal after all output of a film."""
     picture = Picture(size)
     for line in lines[1:]:
         _, kind, sent = json.decode(line)
@@ -32,7 +31,6 @@ def played(lines: list[bytes], size: tuple[int, int]) -> Picture:
 
 
 def still(source: Source, view: View | None = None) -> DynaApp:
-    """The app without timers."""
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 

@@ -19,9 +19,7 @@ from tests.dynatui.scripted_runs import HOSTILE, run
 
 
 async def found(pilot: Pilot[None], app: DynaApp, words: str) -> list[str]:
-    """Lines of the palette for a search text."""
     await pilot.press("ctrl+p")
-    await pilot.pause()
     app.screen.query_one(Input).value = words
     await pilot.pause(0.1)
     await pilot.app.workers.wait_for_complete()
@@ -45,7 +43,6 @@ FIRST = {
     "exit": ("quit   q ctrl+c",),
     "whatif": ("panel: whatif   6",),
 }
-"""By search text: commands that must be among the first three."""
 
 
 async def test_the_palette_finds_a_command_by_the_word_that_one_would_type() -> None:
@@ -69,9 +66,7 @@ async def test_a_command_that_was_found_by_its_help_is_run() -> None:
         before = app.theme
         await found(pilot, app, "dark")
         await pilot.press("enter")
-        await pilot.pause()
         await pilot.press("down", "enter")
-        await pilot.pause()
         assert app.theme != before
 
 
@@ -99,13 +94,11 @@ def test_what_was_typed_is_cleaned_on_the_help_page() -> None:
 async def test_words_are_found_on_the_help_page_as_in_the_text(keys: Keymap, cap: str) -> None:
     async with shown(view=View(keys=keys), size=(80, 24)) as (app, _, pilot):
         await pilot.press("?", "G")
-        await pilot.pause()
         page = app.screen.query_one(VerticalScroll)
         full = page.max_scroll_y
         await pilot.press(cap)
         assert isinstance(app.screen, SearchScreen)
         await pilot.press(*"theme", "enter")
-        await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         assert page.max_scroll_y < full
         assert page.scroll_offset.y == 0
@@ -117,17 +110,14 @@ async def test_words_are_found_on_the_help_page_as_in_the_text(keys: Keymap, cap
         assert isinstance(app.screen, HelpScreen)
         assert page.max_scroll_y == full
         await pilot.press("escape")
-        await pilot.pause()
         assert len(app.screen_stack) == 1
 
 
 async def test_a_search_of_the_help_that_is_given_up_leaves_it_as_it_was() -> None:
     async with shown() as (app, _, pilot):
         await pilot.press("?", "/", *"theme", "escape")
-        await pilot.pause()
         assert isinstance(app.screen, HelpScreen)
         await pilot.press("escape")
-        await pilot.pause()
         assert len(app.screen_stack) == 1
 
 

@@ -7,7 +7,6 @@ FAST, SLOW = 1000.0, 1.0
 
 
 def slowed(line: SlowLine, seconds: float) -> SlowLine:
-    """The line after `seconds` at a slow rate; it is fast again."""
     line.frames_per_second = SLOW
     line.run(seconds)
     line.frames_per_second, line.free_at = FAST, line.now
@@ -15,7 +14,6 @@ def slowed(line: SlowLine, seconds: float) -> SlowLine:
 
 
 def recovery_s(line: SlowLine) -> float:
-    """Seconds until the line gets every frame, in steps of half a second."""
     start = line.now
     while line.run(0.5) < 0.5 * FPS:
         assert line.now < start + 500

@@ -25,13 +25,10 @@ from tests.dynatui.scripted_runs import ScriptedSource
 STEPS = int(os.environ.get("DYNATUI_DRAWS", "24"))
 TRACES = Path(__file__).parents[2] / "traces"
 LAYING_OUT = ("i", "d", "e", "t", "/", "?", "B", "\x10", "P", *"123456789", *(5 * ("\x1b[27u",)))
-"""Keys that open, close or arrange pages, panels, the drawer and the inspector."""
 SIZES = ((80, 24), (120, 40), (200, 60), (110, 34), (160, 50), (60, 18), (40, 10), (30, 3), (121, 41), (300, 90))
 
 
 class Clock:
-    """Seconds set by a test."""
-
     def __init__(self) -> None:
         self.now = 0.0
 
@@ -40,7 +37,6 @@ class Clock:
 
 
 async def assert_fresh(app: DynaApp, pilot: Pilot[None], driver: PictureDriver, said: Sequence[str] = ()) -> None:
-    """Asserts that the terminal equals a fresh draw; `said` lists the steps so far."""
     await pilot.pause()
     there = driver.picture.cells
     fresh = await afresh(app, driver)
@@ -48,7 +44,6 @@ async def assert_fresh(app: DynaApp, pilot: Pilot[None], driver: PictureDriver, 
 
 
 async def random_steps(source: Source, seed: int, steps: int) -> None:
-    """Keys, pages, sizes and ticks in random order, each followed by a check of the terminal."""
     clock, chosen = Clock(), random.Random(seed)
     app = DynaApp(source, ticking=False, clock=clock)
     parser, said = XTermParser(), list[str]()
@@ -98,7 +93,6 @@ async def test_a_panel_that_comes_back_at_another_size_is_drawn_at_that_size() -
 
 
 async def cells_of(theme: str) -> list[list[Seen]]:
-    """Cells of an app that was started in a theme."""
     app = DynaApp(ScriptedSource(MIDWAY), View(theme=theme), ticking=False, clock=lambda: 0.0)
     async with pictured(app, (120, 40)) as (_, driver):
         return driver.picture.cells

@@ -11,7 +11,6 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 
 HELP = "arrow keys, j k g G scroll"
 UNKNOWN = b"\x11\x1b[113;5u"
-"""Textual's own quit key in both encodings; the key map does not have it."""
 MALFORMED = (
     UNKNOWN,
     b"\xff",
@@ -35,7 +34,6 @@ PASTES = (
 
 
 def assert_goes_on(terminal: Terminal, sent: bytes) -> None:
-    """Sends bytes and asserts that the program still answers a key."""
     terminal.send(sent)
     terminal.read(0.2)
     terminal.send("?")

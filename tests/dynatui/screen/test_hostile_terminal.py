@@ -21,15 +21,12 @@ TOUR = (
     *("1i", "\x1b[D\x1b[D\x1b[A", "\x1b[Ht", "t2", "1\x1b[F"),
     *("k\x1b[B", "k", "  f", "x"),
 )
-"""Keys that reach every panel, mode and heat map."""
 BACK = "esc goes back"
 PAGES = {"?": BACK, "\x10": "Search for commands"}
-"""Keys that open a page, which escape closes, with words that only the page shows."""
 FULL = (120, 40)
 
 
 def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: Mapping[str, str] = PAGES) -> str:
-    """All text seen on a way through the program."""
     seen = list[str]()
     for key in keys:
         terminal.send(key)
@@ -42,19 +39,16 @@ def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: Mapping[str,
 
 
 def close(terminal: Terminal, words: str) -> None:
-    """Closes the page that shows these words; a key right after escape would be read as one key with alt."""
     terminal.send("\x1b")
     assert terminal.wait_until(lambda: words not in terminal.shown), f"the page with {words!r} is not closed"
 
 
 def left(terminal: Terminal) -> int:
-    """Exit code after q."""
     terminal.send("q")
     return terminal.end()
 
 
 def assert_shown(seen: str, *names: str) -> None:
-    """Asserts that each text is shown, with its escape characters as symbols."""
     for name in names:
         assert f"{name}␛" in seen, f"{name} was never shown"
 
@@ -80,7 +74,6 @@ record = Path(name("RECORD").replace("/", ""))
 
 
 def hostile_folder(parent: Path) -> Path:
-    """A folder whose name has escape sequences, markup, and a byte that is no valid text."""
     folder = parent / os.fsdecode(b"FOLDER\x1b]0;PWNED\x07\x9b\xff[@click=app.leave]\xe2\x80\xae\n")
     folder.mkdir()
     return folder
@@ -165,10 +158,7 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
     assert forbidden_output(terminal.written, FULL) == []
 
 
-@pytest.mark.parametrize(
-    ("fault", "code"),
-    [("ModelError", 3), ("RuntimeError", 3)],
-)
+@pytest.mark.parametrize(("fault", "code"), [("ModelError", 3), ("RuntimeError", 3)])
 def test_hostile_errors_are_shown_and_never_obeyed(start: Start, fault: str, code: int) -> None:
     failing = f"""
 from tests.dynatui.hostile_text import hostile

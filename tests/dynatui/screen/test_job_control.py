@@ -31,7 +31,6 @@ def in_shell(start: Start, *arguments: str) -> Terminal:
 
 @pytest.fixture(params=["live", "replay", "compare", "attach"])
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[tuple[str, ...], str]:
-    """Arguments that show one of the screens, and a text that it shows all the time."""
     run, server = written(tmp_path / "run.jsonl", story(10)), tmp_path / "server.jsonl"
     server.write_bytes(b"".join(map(encode, session(30))))
     replay = ("-m", "dynatui", "replay")

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 from msgspec import structs
@@ -13,25 +14,23 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.app import DynaApp
 from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.pages.help import HelpScreen
-from dynatui.screen.pages.input import SearchScreen
 from dynatui.screen.pages.page import Page, TextPage
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.shown_app import TABBED, screen_text, shown
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import run, story, tree_round
 
 TEXTS = [" the moon", " was full", " and", " the Moon", " slept", " end"]
 
 
 def tale(texts: list[str], prompt: str = "Once upon") -> list[Event]:
-    """A run of one method whose rounds have these texts."""
     return [run(("dynatree",), prompt), *(tree_round(number, text) for number, text in enumerate(texts))]
 
 
 @asynccontextmanager
 async def replayed(*tales: list[Event]) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
-    """The app on recordings, at the start of the first."""
     source = TraceSource(tales)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -45,7 +44,6 @@ def turn(number: int, old: float) -> Knob:
 
 async def find(pilot: Pilot[None], words: str) -> None:
     await pilot.press("/", *words, "enter")
-    await pilot.pause()
 
 
 def cursor_text(app: DynaApp) -> str:
@@ -97,16 +95,6 @@ async def test_words_that_are_not_there_leave_everything_as_it_was() -> None:
         assert '"sun" is not in the text of dynatree so far' in screen_text(app)
 
 
-async def test_a_search_that_is_given_up_changes_nothing() -> None:
-    async with shown([Prompt(1, 1), *tale(TEXTS)]) as (app, _, pilot):
-        await pilot.press("/", "m")
-        assert isinstance(app.screen, SearchScreen)
-        await pilot.press("q", "escape")
-        assert not isinstance(app.screen, SearchScreen)
-        assert app.is_running
-        assert app.scene.mode == "watch"
-
-
 async def test_in_a_recording_the_search_looks_ahead_and_the_show_goes_on_from_the_hit() -> None:
     async with replayed(tale(TEXTS)) as (app, source, pilot):
         source.play(0.15)
@@ -134,7 +122,6 @@ async def test_in_a_recording_the_search_comes_to_its_other_runs_and_back() -> N
         for _ in range(4):
             found.append((app.scene.state.prompt_text, app.scene.inspected.round if app.scene.inspected else None))
             await pilot.press("n")
-            await pilot.pause()
         assert found == [("Once upon", 0), ("Once upon", 3), ("Other", 1), ("Once upon", 0)]
         await pilot.press("N")
         await find(pilot, "nowhere")
@@ -151,32 +138,19 @@ async def test_another_method_is_searched_for_the_same_words() -> None:
         assert app.scene.hits != before
 
 
-async def test_j_and_k_are_arrow_keys_while_watching() -> None:
-    async with shown() as (app, _, pilot):
-        await pilot.press("k", "k", "j")
-        assert app.scene.place.round == 5
-        await pilot.press("g")
-        assert app.scene.place.round == 0
-        await pilot.press("G")
-        assert app.viewpoint.live
-
-
 async def test_in_the_log_they_move_its_lines() -> None:
     turns = [turn(number, 5.0 - number) for number in range(3)]
     turns[1] = structs.replace(turns[1], name="n_max")  # equal names would be merged into one line
     events = [run(), *(event for number in range(3) for event in (tree_round(number), turns[number]))]
     async with shown([Prompt(1, 1), *events], TABBED) as (app, _, pilot):
         await pilot.press("8")
-        await pilot.pause()
         assert "D0 3 → 2" in screen_text(app)
         await pilot.press("k")
-        await pilot.pause()
         assert "1 more below" in screen_text(app)
         assert "D0 3 → 2" not in screen_text(app)
         await pilot.press("g", "k")
         assert app.scene.log_end > 1
         await pilot.press("G")
-        await pilot.pause()
         assert "more below" not in screen_text(app)
 
 
@@ -208,12 +182,10 @@ async def test_in_the_drawer_they_choose_a_slider() -> None:
 async def test_pages_scroll_with_the_keys_of_vim_and_less() -> None:
     async with shown(size=(80, 24)) as (app, _, pilot):
         await pilot.press("?")
-        await pilot.pause()
         page = app.screen.query_one(VerticalScroll)
         heights = []
         for key in ("j", "j", "k", "G", "g"):
             await pilot.press(key)
-            await pilot.pause()
             heights.append(page.scroll_offset.y)
         assert heights == [1, 2, 1, page.max_scroll_y, 0]
 
@@ -227,7 +199,6 @@ async def test_a_page_is_closed_by_the_key_that_opened_it_wherever_that_is(key: 
             await pilot.press(cap)
             assert isinstance(app.screen, page)
             await pilot.press(cap)
-            await pilot.pause()
             assert not isinstance(app.screen, page)
 
 
@@ -239,14 +210,12 @@ async def test_a_key_of_the_settings_does_what_its_name_says_and_the_screen_show
         await pilot.press("P")
         assert not source.paused
         await pilot.press("f5")
-        await pilot.pause()
         assert source.paused
         assert "f5 resumes" in screen_text(app)
         assert "- ," in screen_text(app)
         await pilot.press("q")
         assert app.is_running
         await pilot.press("Q")
-        await pilot.pause()
         assert not app.is_running
 
 
@@ -275,8 +244,14 @@ async def test_a_page_that_is_asked_to_close_behind_another_can_be_closed_afterw
             await pilot.pause()
             assert app.screen is palette, "only the page itself closes"
             await pilot.press("escape")
-            await pilot.pause()
             assert app.screen is page
             await pilot.press("escape")
-            await pilot.pause()
             assert len(app.screen_stack) == 1
+
+
+test_transcript = transcripts(
+    {
+        "a search that is given up changes nothing": (partial(shown, [Prompt(1, 1), *tale(TEXTS)]), "/ m", "q escape"),
+        "j and k are arrow keys while watching": (shown, "k k j", "g", "G"),
+    }
+)

@@ -36,12 +36,9 @@ PAPER = RunConfig(dynatree=PRESETS["paper"])
 
 @dataclass
 class Engine:
-    """Records the turns, as an engine's controls do."""
-
     config: RunConfig = PAPER
     turns: list[tuple[KnobName, float]] = field(default_factory=list)
     sets: set[RulesName] = field(default_factory=set)
-    """Names of parameter sets with turned knobs."""
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         self.turns.append((name, value))
@@ -61,12 +58,10 @@ def editor(engine: Engine) -> KnobEditor:
 
 
 def at(d0: float = 5.0, tau_h: float = 0.9) -> RunState:
-    """A state with these knob values after history has moved them."""
     return state_of([run(), tree_round(0, d0=d0, tau_h=tau_h)])
 
 
 def in_force(method: str, turn: int) -> Knob:
-    """The event of a turn of tau_h that has come into force."""
     return Knob(method=method, round=1, name="tau_h", old=0.9, new=0.85, source="user", turn=turn)
 
 
@@ -224,7 +219,6 @@ def test_before_the_models_are_loaded_the_first_method_is_turned(editor: KnobEdi
 
 
 def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(editor: KnobEditor, engine: Engine) -> None:
-    """The round in progress may still change the knobs, and the next prompt starts with them."""
     editor.history(at(d0=6.4, tau_h=0.8))
     rules = engine.config.of(DynaTree)
     assert (rules.history, rules.d0, rules.tau_h) == (False, 6.4, 0.8)
@@ -255,7 +249,6 @@ def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: En
 
 
 def warm(*methods: str) -> tuple[KnobEditor, Engine]:
-    """An editor for a sampled run, and its engine."""
     engine = Engine(RunConfig(temperature=0.6, top_p=0.9))
     editor = KnobEditor(engine)
     editor.take(sampled_run(methods))
@@ -336,7 +329,6 @@ def numbered(turns: Sequence[tuple[KnobName, float]]) -> tuple[Turn, ...]:
 
 
 def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random.Random) -> None:
-    """Decodes as many rounds as history averages over."""
     for turn in decoding.apply(numbered(engine.turns)):
         editor.take(Knob(method="dynatree", round=1, name=turn.name, old=0, new=0, source="user", turn=turn.number))
     for _ in range(12):
@@ -348,7 +340,6 @@ def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random
 def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     preset: DynaTree, keys: list[str], luck: random.Random
 ) -> None:
-    """With history off, the set values are in force."""
     engine = Engine(RunConfig(dynatree=preset))
     editor = KnobEditor(engine)
     decoding = KnobState(preset)
@@ -372,13 +363,11 @@ FOUND_ON_GRID = st.sampled_from(["[", "]", "{", "}", "-", "=", "u", "h", "H", "r
 
 
 def decimals(value: float) -> int:
-    """Number of decimals of a number on the command line."""
     return len(number(value).partition(".")[2])
 
 
 @st.composite
 def anywhere(draw: st.DrawFn) -> DynaTree:
-    """Parameters with values on the grids of their knobs."""
     tau_l = draw(st.integers(1, 98)) / 100
     tau_h = draw(st.integers(round(100 * tau_l) + 1, 100)) / 100
     return DynaTree(tau_h=tau_h, tau_l=tau_l, d0=draw(st.integers(100, 700)) / 100)
@@ -442,7 +431,6 @@ def test_a_value_between_two_of_the_grid_becomes_the_nearest_that_bounds_allow()
 
 
 def parsed(line: str) -> RunConfig:
-    """The configuration that the program parses from a command line."""
     sessions: list[Session] = []
 
     def note(session: Session, *_: Any) -> int:

@@ -23,45 +23,34 @@ LIVELY = (
     *("--d0", "2", "--tau-h", "0.9", "--tau-l", "0.05", "--rho-stop", "0.025", "--rho-deep", "0.3", "--n-max", "10"),
     *("--preset", "tuned", "--sharpness", "1"),
 )
-"""Knobs with which trees have many nodes, so that a turn changes nearly every tree."""
 WITHIN = 10
-"""Rounds within which a turn must take effect."""
 UPPER = 0x09
-"""The upper dots of a cell, where D0 of 1 is drawn; tau_l of 0.05 takes the lower dots."""
 WIDE = 30
-"""Number of tokens after which two turns are apart on a chart."""
 
 
 @dataclass
 class Live:
-    """The running program, and the path of its recording."""
-
     terminal: Terminal
     path: Path
 
     @property
     def rounds(self) -> list[Round]:
-        """Recorded rounds of dynatree so far."""
         events = read(self.path) if self.path.exists() and self.path.stat().st_size else []
         return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
 
     def stands_still(self) -> bool:
-        """Whether decoding is paused, between rounds or within one."""
         return " PAUSED" in self.terminal.shown or " HELD" in self.terminal.shown
 
     def shows_the_newest(self) -> bool:
-        """Whether the time line ends with the last recorded round, or with the round in progress."""
         count, shown = len(self.rounds), re.search(r" round (\d+) of \d+", self.terminal.shown)
         return shown is not None and int(shown[1]) in (count, count + 1)
 
     def turn(self, keys: str, shown: str) -> str:
-        """Turns a knob while decoding is paused, and decodes ten rounds or a few more; returns the screen."""
         self.terminal.send(keys)
         self.terminal.wait_for(shown)
         return self.play(WITHIN + 1)  # the first may be the round in progress, which began before the turn
 
     def play(self, rounds: int) -> str:
-        """Decodes at least `rounds` rounds and `WIDE` tokens, and pauses; returns the screen."""
         before = len(self.rounds)
         if self.stands_still():
             self.terminal.send("P")
@@ -80,13 +69,10 @@ class Live:
 
 @dataclass(frozen=True)
 class Chart:
-    """The lower right chart as drawn: D0 on the left scale, tau_h on the right scale, turns as flags below."""
-
     rows: list[str]
 
     @classmethod
     def on(cls, screen: str) -> "Chart":
-        """Finds the chart on a screen."""
         lines = screen.splitlines()
         top = next(number for number, line in enumerate(lines) if re.search("╭─ D0 (base depth )?━━", line))
         begin = lines[top].index("╭", 10)
@@ -95,17 +81,14 @@ class Chart:
 
     @property
     def flags(self) -> list[int]:
-        """Columns of the flags."""
         return [column for column, cell in enumerate(self.rows[-1]) if cell == "▲"]
 
     def drawn(self, row: int, dots: int = 0xFF) -> set[int]:
-        """Columns of a row in which a line has any of these Braille dots; row 0 is the highest."""
         cells = enumerate(self.rows[row])
         return {column for column, cell in cells if "\u2800" <= cell <= "\u28ff" and ord(cell) & dots}
 
 
 def guesses_where_sure(rounds: list[Round]) -> list[int]:
-    """Number of children of each node whose best child has a probability between the two values of tau_h."""
     found = []
     for event in rounds:
         for node in range(len(event.tokens)):
@@ -116,7 +99,6 @@ def guesses_where_sure(rounds: list[Round]) -> list[int]:
 
 
 def grows_where_unlikely(rounds: list[Round]) -> bool:
-    """Whether a drafted node with a path probability below rho_deep has children, which only D0 allows."""
     found = False
     for event in rounds:
         paths = [1.0]
@@ -127,7 +109,6 @@ def grows_where_unlikely(rounds: list[Round]) -> bool:
 
 
 def gain(screen: str) -> float:
-    """The difference B - A of L-bar, as shown in the knobs panel."""
     found = re.search(r"L-bar: B - A ([+-]?[\d.]+) \(", screen)
     assert found, screen
     return float(found[1])

@@ -1,5 +1,6 @@
 """Keys that end a run ask once if the run would be lost."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, screen_text, shown
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import ScriptedSource, run, story
 
 STEPS = {"n": 1, "N": -1, "R": 0}
@@ -21,19 +23,11 @@ STEPS = {"n": 1, "N": -1, "R": 0}
 async def test_a_run_that_is_not_recorded_is_left_by_the_second_press(key: str, size: tuple[int, int]) -> None:
     async with shown(size=size) as (app, source, pilot):
         await pilot.press(key)
-        await pilot.pause()
         assert source.steps == []
         assert f"not recorded: {key} again leaves this run" in screen_text(app)
         await pilot.press(key)
-        await pilot.pause()
         assert source.steps == [STEPS[key]]
         assert "not recorded" not in screen_text(app)
-
-
-async def test_another_key_is_no_answer() -> None:
-    async with shown() as (_, source, pilot):
-        await pilot.press("n", "N", "R", "o", "n")
-        assert source.steps == []
 
 
 async def test_after_a_while_the_question_is_asked_again() -> None:
@@ -81,12 +75,6 @@ async def test_where_nothing_is_lost_nothing_is_asked(records: list[Record]) -> 
         assert source.steps == [0]
 
 
-async def test_what_others_have_written_is_never_asked_about() -> None:
-    async with shown(steerable=False) as (_, source, pilot):
-        await pilot.press("n")
-        assert source.steps == [1]
-
-
 async def test_the_command_palette_asks_as_well_and_names_keys_of_the_settings() -> None:
     async with shown(view=View(keys=KEYMAP.rebound({"next_prompt": ["f5"]}))) as (app, source, pilot):
         command = commands.find("prompt(1)")
@@ -104,6 +92,13 @@ async def test_the_page_of_a_prompt_says_what_running_it_ends(recorded: Path | N
     async with shown() as (app, source, pilot):
         source.steering.record(recorded)
         await pilot.press("E")
-        await pilot.pause()
         words = str(app.screen.query_one(Static).render())
         assert ("ends this run, which is not recorded" in words) == told
+
+
+test_transcript = transcripts(
+    {
+        "another key is no answer": (shown, "n N R o n"),
+        "what others have written is never asked about": (partial(shown, steerable=False), "n"),
+    }
+)

@@ -23,19 +23,16 @@ from tests.dynatui.scripted_runs import story
 PER_ROUND = 3
 BEAT_S = 0.1
 AXIS = 5
-"""Width of a chart's scale on either side, in cells."""
 NAMED = {
     "status": r"(?:HELD|PAUSED|FROZEN) round (\d+)",
     "tree": r"Tree ─ round (\d+):",
     "timeline": r"round (\d+) of",
     "inspect": r"round (\d+)",
 }
-"""Patterns with which panels name their round."""
 
 
 @asynccontextmanager
 async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
-    """The app on a source, in a terminal that fits every panel."""
     clock = Clock()
     app = DynaApp(source, ticking=False, clock=clock)
     async with app.run_test(size=(160, 50)) as pilot:
@@ -45,19 +42,16 @@ async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[Non
 
 
 def drawn(app: DynaApp) -> dict[str, list[str]]:
-    """Rows of each visible panel, without the dimmed parts of later rounds."""
     canvases = [canvas for canvas in app.query(Canvas) if canvas.display and canvas.size.area]
     return {canvas.id or "": [bright(canvas, y) for y in range(canvas.size.height)] for canvas in canvases}
 
 
 def bright(canvas: Canvas, y: int) -> str:
-    """A row of a panel in which the dimmed parts of curves are replaced by spaces."""
     canvas.render_line(y)
     return "".join(" " * len(text) if ink == "ghost" else text for text, ink in canvas._rows[y].row)
 
 
 def charted(rows: list[str]) -> int:
-    """The round at a chart's marker, or at the end of its curves; 0 for an empty chart."""
     plot = [row[2 + AXIS : -2 - AXIS] for row in rows[1:-2]]
     cells = len(plot[0])
     pointed = {row.index("┊") for row in plot if "┊" in row}
@@ -85,30 +79,23 @@ def rounds_shown(app: DynaApp) -> dict[str, int]:
 
 
 class Witness:
-    """Checks the screen after every change."""
-
     def __init__(self, app: DynaApp, clock: Clock, pilot: Pilot[None]) -> None:
         self.seen: set[int] = set()
-        """Rounds shown so far."""
         self.told: set[str] = set()
-        """Panels that have shown a round."""
         self._app, self._clock, self._pilot = app, clock, pilot
 
     def change_view(self) -> None:
-        """Asserts that all panels show the same round."""
         found = rounds_shown(self._app)
         assert len(set(found.values())) <= 1, found
         self.seen |= set(found.values())
         self.told |= set(found)
 
     def beat(self, seconds: float = BEAT_S) -> None:
-        """Advances the time and draws."""
         self._clock.now += seconds
         self._app.tick()
         self.change_view()
 
     async def press(self, *keys: str) -> None:
-        """Presses keys, and checks the screen after each."""
         for key in keys:
             await self._pilot.press(key)
             self.change_view()
@@ -125,12 +112,10 @@ def recorded() -> TraceSource:
 
 
 def reached(source: EngineSource, number: int) -> bool:
-    """Whether the engine has finished a round."""
     return any(isinstance(record, Round) and record.round == number for record in list(source.records))
 
 
 def moved_on(source: EngineSource, before: Stage | None) -> bool:
-    """Whether the engine is held at another stage."""
     return source.stage is not None and source.stage is not before
 
 

@@ -16,7 +16,6 @@ from tests.dynatui.fake_engine import FakeEngine
 run.load_with_times = FakeEngine().loader
 sys.exit(main())
 """
-"""The program with a fake engine that continues every prompt with the same words."""
 SHELL = """
 import os, sys
 line = 'dynatui() { "$PYTHON" -c "$PROGRAM" "$@"; }; ' + sys.argv[1]
@@ -25,7 +24,6 @@ os.execvpe("bash", ["bash", "-c", line], {**os.environ, "PYTHON": sys.executable
 
 
 def in_bash(start_new: Start, line: str) -> Terminal:
-    """Runs a line of bash in which `dynatui` is the program."""
     return start_new("-c", SHELL, line, PROGRAM, size=(120, 40))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from dynatui.session import Session
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, TABBED, screen_text, shown
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import HOSTILE, ScriptedSource, run, story, tree_round
 
 PROMPTS = ("Once upon", "A ship sailed", f"The moon{HOSTILE} rose", "Rain fell", "The ship sank")
@@ -20,12 +22,10 @@ PROMPTS = ("Once upon", "A ship sailed", f"The moon{HOSTILE} rose", "Rain fell",
 
 @asynccontextmanager
 async def listing(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, ScriptedSource, Pilot[None]]]:
-    """The prompts panel in the middle of the first of five prompts; the run is recorded."""
     async with shown([Prompt(1, 5), *MIDWAY[1:]], size) as (app, source, pilot):
         source.steering.session = Session(PROMPTS)
         source.steering.record(Path("run.jsonl"))
         await pilot.press("7")
-        await pilot.pause()
         yield app, source, pilot
 
 
@@ -37,23 +37,10 @@ async def test_every_prompt_of_the_session_is_listed(size: tuple[int, int]) -> N
         assert not set("\x1b\x07\x9b\u202e\r") & set(seen)
 
 
-async def test_enter_goes_to_the_chosen_prompt() -> None:
-    async with listing() as (app, source, pilot):
-        await pilot.press("down", "j", "j", "k", "enter")
-        assert source.steps == [2]
-        assert app.scene.chosen_prompt is None
-        await pilot.press("G", "enter")
-        assert source.steps == [2, 4]
-        await pilot.press("G", "g", "enter")
-        assert source.steps == [2, 4], "the first is decoded already"
-        assert not app.scene.maximised
-
-
 async def test_a_run_that_is_not_recorded_is_left_by_the_second_enter_on_the_same_prompt() -> None:
     async with listing() as (app, source, pilot):
         source.steering.record(None)
         await pilot.press("j", "enter")
-        await pilot.pause()
         assert "not recorded: enter again goes to prompt 2" in screen_text(app)
         await pilot.press("j", "enter")
         assert source.steps == []
@@ -64,7 +51,6 @@ async def test_a_run_that_is_not_recorded_is_left_by_the_second_enter_on_the_sam
 async def test_a_filter_is_typed_kept_in_sight_and_taken_away_again() -> None:
     async with listing() as (app, source, pilot):
         await pilot.press("/", *"ship", "enter")
-        await pilot.pause()
         seen = screen_text(app)
         assert '"ship" 2 listed' in seen
         assert "Rain fell" not in seen
@@ -72,14 +58,7 @@ async def test_a_filter_is_typed_kept_in_sight_and_taken_away_again() -> None:
         await pilot.press("G", "enter")
         assert source.steps == [4]
         await pilot.press("escape")
-        await pilot.pause()
         assert "Rain fell" in screen_text(app)
-
-
-async def test_while_another_panel_is_chosen_these_keys_do_as_before() -> None:
-    async with listing() as (app, source, pilot):
-        await pilot.press("4", "k", "enter")
-        assert (app.scene.maximised, app.scene.place.round, source.steps) == (True, 5, [])
 
 
 async def test_of_a_recording_all_runs_are_listed_and_enter_plays_one() -> None:
@@ -88,7 +67,6 @@ async def test_of_a_recording_all_runs_are_listed_and_enter_plays_one() -> None:
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)
     async with app.run_test(size=FULL) as pilot:
         await pilot.press("7")
-        await pilot.pause()
         assert all(words in screen_text(app) for words in ("A ship sailed", "Rain fell", "not played"))
         await pilot.press("G", "enter")
         app.tick()
@@ -106,7 +84,6 @@ async def test_prompts_of_a_recording_with_many_runs_are_read_a_few_at_a_time() 
     async with app.run_test(size=FULL) as pilot:
         assert read == []
         await pilot.press("7")
-        await pilot.pause()
         for _ in range(20):
             before = len(read)
             app.draw(everything=True)
@@ -115,9 +92,10 @@ async def test_prompts_of_a_recording_with_many_runs_are_read_a_few_at_a_time() 
         assert app.scene.openings[-1] == "Number 999"
 
 
-async def test_where_another_process_decodes_its_prompts_cannot_be_chosen() -> None:
-    async with shown(steerable=False) as (app, source, pilot):
-        await pilot.press("7", "enter")
-        await pilot.pause()
-        assert source.steps == []
-        assert "another process decodes" in screen_text(app)
+test_transcript = transcripts(
+    {
+        "enter goes to the chosen prompt": (listing, "down j j k enter", "G enter", "G g enter"),
+        "while another panel is chosen these keys do as before": (listing, "4 k enter"),
+        "where another process decodes its prompts cannot be chosen": (partial(shown, steerable=False), "7 enter"),
+    }
+)

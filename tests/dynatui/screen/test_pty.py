@@ -57,7 +57,6 @@ engine = Noisy()
 
 
 SLOWLY = ("--speed", "0.05")
-"""Slow enough that the replay has not ended before the test checks it, even on a busy machine."""
 
 
 @pytest.mark.parametrize("key", ["q", "\x03"])
@@ -182,7 +181,6 @@ def test_the_keyboard_works_when_the_prompt_came_through_standard_input(start: S
 
 @pytest.fixture(params=["monitor", "compare", "attach"])
 def screen(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> tuple[Terminal, str]:
-    """One of the three apps, and a text that it shows all the time."""
     run, server = written(tmp_path / "run.jsonl", story(10)), tmp_path / "server.jsonl"
     server.write_bytes(b"".join(map(encode, session(30))))
     started, shows = {
@@ -196,7 +194,6 @@ def screen(request: pytest.FixtureRequest, start: Start, tmp_path: Path) -> tupl
 
 
 def filled(terminal: Terminal) -> set[int]:
-    """Numbers of the lines that are not blank."""
     return {number for number, row in enumerate(terminal.rows) if row.strip()}
 
 
@@ -271,7 +268,6 @@ def test_nothing_listens(start: Start) -> None:
 
 
 def inet_sockets(process: int) -> set[str]:
-    """Network sockets of the process, as opposed to local ones."""
     links = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
     tables = [Path(f"/proc/{process}/net/{name}").read_text() for name in ("tcp", "tcp6", "udp", "udp6")]
     known = {line.split()[9] for table in tables for line in table.splitlines()[1:]}

@@ -19,17 +19,13 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 STRINGS = int(os.environ.get("DYNATUI_RANDOM_STRINGS", "80"))
 LONGEST = 12
 DOORS = b"q\x03\x1a\x10"
-"""q, ctrl+c, ctrl+z and ctrl+p, which can leave the program."""
 BYTES = bytes(byte for byte in range(256) if byte not in DOORS)
 SEQUENCE = b"\x1b[]OPM<>?;:0123456789~uABCDHFmMRcIt"
-"""Bytes that control sequences consist of."""
 CODED = (b"113", b"99;", b"122;", b"112;", b"3u", b"3;", b"16;", b"16u", b"26;", b"26u")
-"""Encodings of the same keys in newer terminals."""
 ESCAPE = "\x1b[27u"
 
 
 def strings(seed: int, count: int) -> Iterator[bytes]:
-    """Random strings of arbitrary bytes, of text, and of control sequence bytes."""
     chosen = random.Random(seed)
     while count:
         alphabet = chosen.choice((BYTES, BYTES[:125], SEQUENCE))
@@ -42,7 +38,6 @@ def strings(seed: int, count: int) -> Iterator[bytes]:
 
 
 def assert_answers(terminal: Terminal) -> None:
-    """Asserts that the program answers: closes any page and opens the help."""
     for _ in range(60):
         terminal.send(ESCAPE * 3)
         terminal.read(0.3)

@@ -16,7 +16,6 @@ RESUME = ("space", "P")
 
 @asynccontextmanager
 async def standing(*looks: str) -> AsyncIterator[tuple[DynaApp, TraceSource, Pilot[None]]]:
-    """A recording paused in its middle, after the keys `looks`."""
     source = TraceSource(runs_of([*story(30)]), speed=1.0)
     source.play(1.0)
     app = DynaApp(source, ticking=False, clock=lambda: 0.0)

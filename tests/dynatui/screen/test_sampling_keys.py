@@ -1,6 +1,7 @@
 """Keys for temperature and top-p: live, for all methods at once, and refused where they have no effect."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -10,19 +11,18 @@ from dynatui.keymap import KEYMAP
 from dynatui.session import View
 from dynatui.state.run_state import Loading, Prompt, Record
 from tests.dynatui.screen.shown_app import screen_text, shown
+from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import ScriptedSource, plain_round, sampled_round, sampled_run, turned_temperature
 
 ALL = ("dynatree", "ar", "linear", "hf")
 
 
 def racing(methods: Sequence[str] = ("dynatree", "ar"), rounds: int = 3) -> list[Record]:
-    """A sampled run in which dynatree leads, with three tokens per round."""
     told = [event for number in range(rounds) for event in (sampled_round(number), plain_round("ar", number))]
     return [Prompt(1, 2), sampled_run(methods), *told]
 
 
 def warm(source: ScriptedSource) -> None:
-    """Sets the engine's configuration to the run's temperature and top-p."""
     source.steering.config = RunConfig(temperature=0.6, top_p=0.9)
 
 
@@ -57,13 +57,6 @@ async def test_at_0_the_note_says_greedy_and_at_a_bound_that_nothing_was_turned(
         assert source.turns == [("temperature", 0.0)]
 
 
-async def test_top_p_is_refused_where_nothing_is_drawn() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("comma")
-        assert app.scene.note == "top-p has no effect at T 0, where decoding is greedy; ) raises T"
-        assert source.turns == []
-
-
 async def test_what_another_key_does_is_named_by_that_key() -> None:
     keys = KEYMAP.rebound({"temperature_up": ["f7"], "top_p_up": ["f8"]})
     async with shown(view=View(keys=keys)) as (app, source, pilot):
@@ -71,13 +64,6 @@ async def test_what_another_key_does_is_named_by_that_key() -> None:
         assert app.scene.note.endswith("; f7 raises T")
         await pilot.press("f7")
         assert source.turns == [("temperature", 0.05)]
-
-
-async def test_a_recording_is_not_turned() -> None:
-    async with shown(racing(), steerable=False) as (app, source, pilot):
-        await pilot.press("right_parenthesis")
-        assert app.scene.note == "knobs of a recording cannot be turned"
-        assert source.turns == []
 
 
 async def test_once_a_method_has_finished_the_text_a_turn_is_for_the_next_prompt() -> None:
@@ -165,3 +151,11 @@ async def test_the_difference_from_ar_that_hf_cannot_have_is_explained() -> None
     async with shown(records) as (app, _, pilot):
         await pilot.press("f")
         assert app.scene.note.startswith("hf: at T above 0 it samples with its own noise")
+
+
+test_transcript = transcripts(
+    {
+        "top p is refused where nothing is drawn": (shown, "comma"),
+        "a recording is not turned": (partial(shown, racing(), steerable=False), "right_parenthesis"),
+    }
+)

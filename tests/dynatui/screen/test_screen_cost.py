@@ -22,15 +22,10 @@ pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="r
 ROOT = Path(__file__).parents[3]
 SIZE = (120, 40)
 THIN_LINE = 30_000
-"""In bytes per second."""
 READING_BYTES = 2500
-"""Limit for the output of one reading of a watched server; 680 to 850 bytes were measured at one reading per second."""
 PATIENCE_S = 60.0
-"""Limit in seconds for steps that are immediate on an idle machine."""
 LAG_S, SOON_S = 3.0, 10.0
-"""Limits in seconds for the age of the picture and for the exit; 0.1 and 0.3 s on an idle machine."""
 BUSY_MACHINE = 1.5
-"""Factor allowed on the CPU time of a frame, since other processes compete for the CPU caches."""
 CLOCK = f"""
 import sys, time
 from pathlib import Path
@@ -60,12 +55,10 @@ run.load_with_times = lambda session: load
 session = Session(("one",), Models("big", "small"), record=Path(sys.argv[1]), view=View(speed=1.0))
 sys.exit(run.watch(session))
 """
-"""An engine that writes the time into its text, 200 tokens per second."""
 
 
 @pytest.fixture
 def clock(tmp_path: Path) -> Iterator[Terminal]:
-    """A terminal with an engine that writes the time; the run is recorded."""
     terminal = Terminal([sys.executable, "-c", CLOCK, str(tmp_path / "run.jsonl")], SIZE)
     yield terminal
     terminal.close()
@@ -120,7 +113,6 @@ def test_a_reading_of_a_watched_server_costs_a_slow_line_little() -> None:
 
 
 def read_all(terminals: Sequence[Terminal], seconds: float) -> None:
-    """Reads the output of several programs in turn."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         for terminal in terminals:
@@ -128,7 +120,6 @@ def read_all(terminals: Sequence[Terminal], seconds: float) -> None:
 
 
 def growing() -> Answer:
-    """A page of a vLLM server with speculative decoding; all its counters change between readings."""
     rounds = count(1)
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -152,8 +143,6 @@ Cells = dict[tuple[int, int], tuple[object, ...]]
 
 
 class Picture:
-    """The contents of a terminal."""
-
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._screen = pyte.Screen(*terminal.size)
@@ -161,7 +150,6 @@ class Picture:
         self._fed = 0
 
     def at_rest(self, unlike: Cells | None = None) -> Cells:
-        """All cells once the screen is constant and differs from `unlike`; without the first line, which has meters."""
         end, before = time.monotonic() + PATIENCE_S, None
         while time.monotonic() < end:
             self._terminal.read(0.5)
@@ -172,7 +160,6 @@ class Picture:
         pytest.fail("it never came to rest")
 
     def lines(self) -> list[str]:
-        """The current lines."""
         self._feed()
         return list(self._screen.display)
 

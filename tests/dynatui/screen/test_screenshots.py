@@ -29,7 +29,6 @@ def test_no_picture_is_left_over() -> None:
 
 
 def test_where_the_recording_is_shown_there_is_something_to_see() -> None:
-    """DynaTree leads a chain and plain decoding, its tree is wide, and the user has turned a knob."""
     source = TraceSource(Runs(TRACE))
     source.play(SHARE_OF_RUN * source.played_s[1])
     last = {record.method: record for record in source.records if isinstance(record, Round)}

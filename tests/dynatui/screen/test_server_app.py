@@ -20,8 +20,6 @@ SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
 class ScriptedServer:
-    """A source whose events a test releases."""
-
     def __init__(self, events: Sequence[Event] = (), *, live: bool = True) -> None:
         self.paused, self.recording, self.live = False, False, live
         self.upcoming = list(events)
@@ -200,7 +198,6 @@ async def test_it_survives_any_size() -> None:
     async with watched(session()) as (app, _, pilot):
         for size in ((1, 1), (10, 3), (40, 10), (300, 80), (59, 200), (80, 24)):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             app.tick()
 
 
@@ -208,7 +205,6 @@ async def test_panels_that_have_no_room_leave_at_once_and_come_back() -> None:
     async with watched(session()) as (app, _, pilot):
         for size, room in (((50, 13), (False, False)), ((50, 40), (True, False)), ((120, 40), (True, True))):
             await pilot.resize_terminal(*size)
-            await pilot.pause()
             assert (app.query_one("#below").display, app.query_one("#speeds").display) == room, size
 
 

@@ -98,7 +98,6 @@ def test_an_error(snap_compare: Compare) -> None:
 
 
 def drawing(look: str = "dark") -> DynaApp:
-    """A run with drawn trees and enough rounds for the losslessness light."""
     told = [drawn_round(number, generator=0.9 * (-1) ** number) for number in range(30)]
     source = ScriptedSource([Prompt(1, 1), delayed_run(), *told, plain_round("ar", 0)])
     own = Delayed("traversal", "delayed", 2, 1, 2)

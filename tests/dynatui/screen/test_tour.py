@@ -20,7 +20,6 @@ STAGES: tuple[StageName, ...] = ("drafted", "verified", "committed")
 
 @asynccontextmanager
 async def toured(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, EngineSource, Clock, Pilot[None]]]:
-    """The app at the first stage of a tour."""
     gated, clock = Gated(), Clock()
     gated.gate.release(9)
     source = EngineSource(Session(("Once upon",), Models("big", "small")), gated.load, rest_s=PATIENCE_S)

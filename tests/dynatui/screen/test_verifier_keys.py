@@ -13,7 +13,6 @@ DRAWN: Sequence[Record] = (Prompt(1, 1), delayed_run(), drawn_round(0), plain_ro
 
 
 def drawing(source: ScriptedSource, *, rollouts: int = 2, temperature: float = 0.6) -> None:
-    """Sets the engine's configuration to a run with drawn trees."""
     own = Delayed("specinfer", "delayed", rollouts, 1, 2)
     source.steering.config = RunConfig(("delayed", "ar"), temperature=temperature, delayed=own)
 

@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 
 from decoder.analysis.metrics import fold
 from decoder.events import Event, Knob
-from dynatui.state.ab_comparison import (
-    LEAST,
-    Difference,
-    Pin,
-    Samples,
-    compared,
-    samples_of,
-    sentence,
-    signed,
-    verdict,
-)
+from dynatui.state.ab_comparison import LEAST, Difference, Pin, Samples, compared, samples_of, sentence, signed, verdict
 from dynatui.state.lane import Sample
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, state_of, tree_round
@@ -32,7 +22,6 @@ WATCHED = "dynatree"
 
 
 def _autocorrelated(generator: np.random.Generator, count: int, memory: float, mean: float) -> NDArray[np.float64]:
-    """An AR(1) series of variance 1."""
     series = np.empty(count)
     value = generator.normal()
     for index in range(count):

@@ -14,7 +14,6 @@ from tests.dynatui.turned_runs import rounds, turned
 
 
 def state(*parts: Event | Iterable[Event]) -> RunState:
-    """State after these events."""
     events: list[Event] = [run()]
     for part in parts:
         events += part if isinstance(part, Iterable) else [part]
@@ -22,7 +21,6 @@ def state(*parts: Event | Iterable[Event]) -> RunState:
 
 
 def found(*parts: Event | Iterable[Event]) -> Consequence:
-    """Effect of the last turn after these events."""
     told = consequence(state(*parts).lane)
     assert told is not None
     return told

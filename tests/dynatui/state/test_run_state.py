@@ -18,7 +18,6 @@ from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, state_of, sto
 
 
 def spans(state: RunState) -> list[tuple[str, str]]:
-    """Texts and origins of the tokens."""
     return [(token.text, token.origin) for token in state.lane.tokens]
 
 
@@ -67,7 +66,6 @@ def test_curves_are_means_over_the_window() -> None:
 
 
 def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
-    """History does not count such a round either."""
     alone = structs.replace(plain_round("dynatree", 1), knobs=tree_round(1).knobs)
     state = state_of([run(), tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)])
     assert state.lane.curves.acceptance.points[:] == pytest.approx((2 / 3,) * 4)
@@ -76,7 +74,6 @@ def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
 
 
 def test_history_goes_by_what_rules_have_drafted_beside_lookups() -> None:
-    """As in the engine, history ignores nodes from lookup, and rounds that have only such nodes."""
     event = tree_round(0)
     levels = depths(event.parents)
     deepest = max(event.accepted, key=levels.__getitem__)
@@ -122,7 +119,6 @@ def test_every_turn_is_noted_with_historys_reason() -> None:
 
 
 def test_a_turn_belongs_to_the_method_that_tells_it() -> None:
-    """Each method has its own knobs."""
     turned = Knob(method="fixed", round=1, name="tau", old=0.05, new=0.1, source="user")
     state = state_of([run(("dynatree", "fixed")), tree_round(0), turned])
     assert (state.lane.changes, state.lane.settings["tau"]) == ((), 0.05)
@@ -130,7 +126,6 @@ def test_a_turn_belongs_to_the_method_that_tells_it() -> None:
 
 
 def test_a_turn_is_marked_at_the_round_and_token_of_the_method_that_tells_it() -> None:
-    """Another method may be rounds ahead."""
     ahead: list[Event] = [tree_round(number) for number in range(5)]
     behind = structs.replace(tree_round(0), method="fixed")
     turned = Knob(method="fixed", round=1, name="fixed_depth", old=5, new=3, source="user")
@@ -222,13 +217,7 @@ def test_progress_of_the_last_loading_step_replaces_it() -> None:
 
 def test_nothing_hostile_enters_the_state() -> None:
     hostile_run = structs.replace(
-        run(),
-        prompt=HOSTILE,
-        target=HOSTILE,
-        draft=HOSTILE,
-        device=HOSTILE,
-        dtype=HOSTILE,
-        methods={HOSTILE: {}},
+        run(), prompt=HOSTILE, target=HOSTILE, draft=HOSTILE, device=HOSTILE, dtype=HOSTILE, methods={HOSTILE: {}}
     )
     event = structs.replace(tree_round(0), method=HOSTILE, pieces=[HOSTILE] * 6, text=HOSTILE)
     records: list[Event] = [hostile_run, event, End(method=HOSTILE, reason="error", error=HOSTILE)]

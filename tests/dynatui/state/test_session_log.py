@@ -13,7 +13,6 @@ MOST = session_log._MOST_SETTINGS
 
 
 def told(rounds: Iterable[tuple[int, int]]) -> list[Event]:
-    """Events of a run in which the user sets N_max repeatedly; each value stays for the given number of rounds."""
     events: list[Event] = [run()]
     number = 0
     for n_max, count in rounds:
@@ -24,7 +23,6 @@ def told(rounds: Iterable[tuple[int, int]]) -> list[Event]:
 
 
 def tried(events: Sequence[Event]) -> dict[int, int]:
-    """Number of logged rounds by N_max."""
     state, log = RunState(), SessionLog()
     for event in events:
         state = apply(state, event)
@@ -44,7 +42,6 @@ def test_the_setting_with_the_fewest_rounds_makes_room_for_a_new_one() -> None:
 
 
 def test_a_new_setting_is_not_the_one_that_leaves() -> None:
-    """The oldest of the settings with equally few rounds is removed, although the new setting has fewer."""
     before = dict.fromkeys(range(1, MOST + 1), 2)
     found = tried(told([*before.items(), (500, 1)]))
     assert found[500] == 1

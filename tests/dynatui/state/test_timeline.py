@@ -17,7 +17,6 @@ def taken(records: list[Record]) -> Timeline:
 
 
 def states_after_rounds(records: list[Record]) -> list[RunState]:
-    """States before the first and after each round of the watched method, folded record by record."""
     state, found = RunState(), list[RunState]()
     for record in records:
         before, state = state, apply(state, record)

@@ -17,14 +17,12 @@ NUMBERS = st.lists(st.integers(0, 2), max_size=24)
 
 
 def told(text: str, *pieces: str, committed: int = 3) -> Round:
-    """A round of `tree_round` with these pieces on its accepted path 1-3."""
     first, second = (*pieces, "", "")[:2]
     shown = ["", first, "", second, "", ""]
     return structs.replace(tree_round(4), text=text, pieces=shown, committed=list(range(committed)))
 
 
 def texts(event: Round) -> list[str]:
-    """Texts of a round's tokens."""
     return [token.text for token in tokens_of(event, 0.03)]
 
 
@@ -123,7 +121,6 @@ def test_letters_whose_capitals_are_longer_keep_their_places() -> None:
 
 
 def longest(text: list[int], path: list[int]) -> int:
-    """Length of the longest repetition, found by trying every length at every position."""
     whole = [*text, *path]
     lengths = range(len(text), 0, -1)
     found = (n for n in lengths if any(text[i : i + n] == whole[len(whole) - n :] for i in range(len(text) - n + 1)))

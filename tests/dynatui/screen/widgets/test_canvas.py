@@ -19,14 +19,11 @@ PLACE = Offset(0, 0)
 
 
 def speeds(scene: Scene, width: int, height: int) -> Rows:
-    """A row that changes with the speed, between constant rows."""
     del width
     return [(("top", "plain"),), ((f"speed {scene.speed:.0f}", "good"),), *[()] * (height - 2)]
 
 
 class Panels(App[None]):
-    """Two panels side by side."""
-
     CSS = "Screen { layout: horizontal; } Canvas { width: 1fr; height: 4; }"
 
     def compose(self) -> ComposeResult:
@@ -38,14 +35,12 @@ class Panels(App[None]):
 
 
 def patched(canvas: Canvas, scene: Scene, place: Offset = PLACE, inks: Mapping[Ink, Style] = INKS) -> str:
-    """Output that patches the terminal."""
     frame = Frame()
     canvas.patch(scene, inks, place, frame)
     return frame.text()
 
 
 def text_of(canvas: Canvas) -> list[str]:
-    """The panel's text as rendered by Textual."""
     return [strip.text.rstrip() for strip in canvas.render_lines(Region(0, 0, *canvas.size))]
 
 
@@ -112,15 +107,12 @@ async def test_a_page_over_the_screen_shows_the_newest_rows_behind_it() -> None:
 
 
 def counted(scene: Scene, width: int, height: int) -> Rows:
-    """Numbered rows, starting with the speed, between two constant rows."""
     del width
     body: Rows = [((f"row {int(scene.speed) + y}", "good"),) for y in range(height - 2)]
     return [(("top", "plain"),), *body, (("bottom", "plain"),)]
 
 
 class Page(App[None]):
-    """One panel as wide as the screen."""
-
     def compose(self) -> ComposeResult:
         yield Canvas(counted, panel="left")
 

@@ -31,7 +31,6 @@ rows = st.lists(st.tuples(texts, st.sampled_from(sorted(STYLES))), max_size=6).m
 
 
 def terminal(*patches: str) -> list[tuple[object, ...]]:
-    """Cells of the patched line, without invisible attributes."""
     screen = pyte.Screen(WIDTH + 4, 3)
     stream = pyte.Stream(screen)
     for patch in patches:
@@ -40,14 +39,12 @@ def terminal(*patches: str) -> list[tuple[object, ...]]:
 
 
 def patched(before: Row, after: Row, column: int = 0, line: int = 0) -> str:
-    """Output that changes one row into another."""
     frame = Frame()
     frame.patch(LOOKS, cells(before), cells(after), column, line)
     return frame.text()
 
 
 def whole(row: Row) -> str:
-    """Output of the whole row, for a terminal line with unknown contents."""
     return "\x1b[2;3H" + "".join(f"{turn(RESET, LOOKS[ink])[0]}{text}\x1b[m" for text, ink in row)
 
 
