@@ -17,7 +17,6 @@ _INTERRUPTED = 130
 
 
 def main() -> int:
-    """Runs the command line; returns the exit code."""
     sys.excepthook = _report
     spin_briefly()  # before anything loads torch
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -44,7 +43,7 @@ def _run() -> int:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints the traceback of a bug; control characters, from models or files, are replaced by visible characters."""
+    """A bug's traceback, with control characters, from models or files, made visible."""
     sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 

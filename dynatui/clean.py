@@ -15,10 +15,8 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 
 def clean(text: str) -> str:
-    """The text with each control character of terminals replaced by a visible character; line ends are kept."""
     return text if text.isprintable() else text.translate(_TABLE)  # printable text needs no replacement
 
 
 def clean_line(text: str) -> str:
-    """`clean` for text that must stay on one line, such as a name."""
     return clean(text).replace("\n", "\u240a")

@@ -55,7 +55,6 @@ USAGE_ERROR = DecoderError.exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line given by the arguments; returns the exit code."""
     try:
         return _invoked(arguments)
     except typer.TyperException as error:
@@ -79,7 +78,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command() -> TyperGroup:
-    """The complete command line, with options for all registered methods."""
     configured = settings.fallback
     commands: list[TyperCommand | TyperGroup] = [
         parameters.command("replay", replay, REPLAY, configured),
@@ -130,7 +128,6 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 
 
 def _misused(error: typer.TyperException) -> str:
-    """Typer's message for a command line that it cannot parse, followed by the command that shows help."""
     context: Any = getattr(error, "ctx", None)
     path, option = getattr(context, "command_path", "dynatui"), getattr(error, "option_name", "")
     if context and option == ranks.SPREADS and all(option not in each.opts for each in context.command.params):
@@ -169,7 +166,6 @@ REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, G
 
 
 def live_parameters() -> Declared:
-    """The parameters of `watch`."""
     return (
         CONTEXT,
         request.MODELS,
@@ -293,7 +289,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Refuses decoding options beside --follow, since the process that writes the recording has set their values."""
+    """The process that writes the recording has set their values."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -301,9 +297,7 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Refuses options before the name of a subcommand: options there belong to the live command, and would have no
-    effect. The options of a subcommand follow its name.
-    """
+    """They belong to the live command and would have no effect; a subcommand's own follow its name."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
         raise ConfigError(
@@ -313,10 +307,10 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _refused(why: str, code: int) -> int:
-    """Prints an error, unless another rank has printed one, and returns the exit code.
+    """Prints an error, unless another rank has printed one.
 
-    Only one rank can claim the right to print, and it should be the rank that knows the reason for the failure. A rank
-    that failed because it lost another rank therefore does not claim the right, and always prints its error.
+    The rank that knows the reason should print; one that failed because it lost another rank does not claim the right,
+    and always prints.
     """
     if code == LOST or last_word.claimed():
         streams.say(why)

@@ -30,14 +30,14 @@ from dynatui.terminal.output import give_back, modes_of
 from dynatui.terminal.signals import STOP_SIGNALS
 
 MOST = 16
-"""Maximum number of ranks on one machine, since no machine has more GPUs."""
+"""No machine has more GPUs."""
 OWN_WORD_S = 0.7
-"""Seconds in which the leader may report why a follower failed; after this time, the follower's output is printed."""
+"""Time in which the leader may report why a follower failed, before the follower's output is printed."""
 GRACE_S = 3.5
-"""Seconds from a signal until the leader is killed if it has not ended by itself."""
+"""From a signal until the leader is killed if it has not ended by itself."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
-"""Number of characters that are printed from the end of a follower's standard error."""
+"""Characters printed from the end of a follower's standard error."""
 _HERE = "127.0.0.1"
 _SOURCE = Path(dynatui.__file__).parents[1]
 
@@ -50,27 +50,20 @@ class _Follower:
 
     @property
     def failed(self) -> bool:
-        """Whether the follower ended through an error of its own, not because the leader ended."""
+        """Whether it ended through an error of its own, not because the leader ended."""
         return self.process.poll() not in (None, 0, LOST)
 
     @property
     def refused(self) -> bool:
-        """Whether the follower ended because of an invalid request or model; the leader may report the same error."""
+        """Whether an invalid request or model ended it, which the leader may report too."""
         return self.process.returncode in (ConfigError.exit_code, ModelError.exit_code)
 
 
 def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: float = 0.0) -> int:
-    """Runs a command line as `count` ranks; returns the exit code.
+    """Runs a command line as `count` ranks, of which the leader may be `drawn` on the terminal; returns the exit code.
 
-    Args:
-        count: Number of ranks.
-        arguments: The arguments of the command line, without the program's name.
-        drawn: Whether the leader draws on the terminal.
-        further_s: Seconds by which a first signal extends `GRACE_S`; after a second signal, or if a rank has failed,
-        `GRACE_S` is not extended.
-
-    Raises:
-        ConfigError: `count` is larger than `MOST`.
+    A first signal extends `GRACE_S` by `further_s`; after a second signal, or if a rank has failed, it is not extended.
+    Raises ConfigError if `count` is larger than `MOST`.
     """
     require(
         count <= MOST,
@@ -98,10 +91,7 @@ def launch(count: int, arguments: Sequence[str], *, drawn: bool, further_s: floa
 def _started(
     count: int, arguments: Sequence[str], word: LastWord, ending: ExitStack
 ) -> tuple[Popen[bytes], list[_Follower]]:
-    """Starts the leader and the followers; when `ending` closes, all of these processes are ended.
-
-    The leader and this process share the token that permits one process to print an error.
-    """
+    """Starts the ranks, which end when `ending` closes; only the leader shares the token to print an error."""
     lifeline, writer = os.pipe()
     ending.callback(os.close, writer)
     common = {**os.environ, "MASTER_ADDR": _HERE, "MASTER_PORT": str(_free_port()), LIFELINE: str(lifeline)}
@@ -131,14 +121,10 @@ def _started(
 def _until_the_end(
     leader: Popen[bytes], followers: Sequence[_Follower], word: LastWord, further_s: float
 ) -> tuple[_Follower | None, bool]:
-    """Waits until the leader has ended; makes the leader end if a follower fails or a signal arrives.
+    """Waits for the leader; makes it end if a follower fails or a signal arrives.
 
-    If a follower has failed, this process first claims the right to print an error, so that the leader does not report
-    its own interruption.
-
-    Returns:
-        The follower that failed first, if any, and whether this process ended the leader, either because of that
-        failure or because the leader took too long to end.
+    After a follower's failure this process first claims the right to print an error, so that the leader does not report
+    its own interruption. Returns the follower that failed first, and whether this process ended the leader.
     """
     fallen: _Follower | None = None
     terminate_at, latest, forced = math.inf, math.inf, False
@@ -182,7 +168,7 @@ _AWAITED = {*STOP_SIGNALS, signal.SIGCHLD}
 
 @contextmanager
 def _signals_pending() -> Iterator[None]:
-    """Context in which the awaited signals are blocked, so that they stay pending until `sigtimedwait` accepts them."""
+    """Awaited signals are blocked here, so that they stay pending until `sigtimedwait` accepts them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:
         yield
@@ -191,7 +177,6 @@ def _signals_pending() -> Iterator[None]:
 
 
 def _blamed(follower: _Follower, word: LastWord) -> int:
-    """Prints the reason why a follower failed, unless the leader has printed it; returns the exit code."""
     code: int = follower.process.returncode
     if word.claimed():
         _tell(follower, code)
@@ -199,7 +184,6 @@ def _blamed(follower: _Follower, word: LastWord) -> int:
 
 
 def _tell(follower: _Follower, code: int) -> None:
-    """Prints a follower's standard error, or the follower's exit status if standard error is empty."""
     follower.errors.seek(0)
     errors = clean(follower.errors.read().decode(errors="replace")[-_MOST_SAID:])
     if errors:

@@ -24,20 +24,16 @@ from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
 from dynatui.files import opened, text_of
 
 PRESET = "preset"
-"""Name of the option that selects a preset."""
 METHODS_OF_PRESETS = ("dynatree", "linear")
-"""Names of the methods whose options a preset may set."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _REMEDY = "correct the file, or replace it by running dynatui tune"
 
 
 def folder() -> Path:
-    """Folder of the user's presets; it may not exist."""
     return settings.file_path().parent / "presets"
 
 
 def names() -> list[str]:
-    """Names of the user's presets, except presets that have the name of a built-in preset."""
     files = list[str]()
     with suppress(OSError):  # the folder does not exist or cannot be read
         files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
@@ -45,17 +41,13 @@ def names() -> list[str]:
 
 
 def completing(option: str) -> list[str]:
-    """Shell completions for the value of an option, in addition to the option's own choices."""
     return names() if option == PRESET else []
 
 
 def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """The option values in the user's preset that `--preset` names, except values of options that the user gave.
+    """The values in the user's preset that `--preset` names, except those of options that the user gave.
 
-    Empty if `--preset` was not given or names a built-in preset.
-
-    Raises:
-        ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.
+    Raises ConfigError if there is no such preset, or its file is unreadable or sets an unknown option.
     """
     name = options.get(PRESET)
     if name is None or name in PRESETS:
@@ -68,18 +60,13 @@ def given(options: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    """The options; if they name a user's preset, the values of that preset replace the name."""
     if options.get(PRESET) in (None, *PRESETS):
         return dict(options)
     return {**options, PRESET: shipped_preset(temperature=0), **{key: setting.value for key, setting in preset.items()}}
 
 
 def prepare(name: str, *, force: bool) -> None:
-    """Checks before a search that a preset of this name can be written.
-
-    Raises:
-        ConfigError: The name is invalid or in use, or the folder cannot be written to.
-    """
+    """Raises ConfigError if the name is invalid or in use, or the folder cannot be written to."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"--name is {quoted(name)}; give up to 64 letters, digits, - and _, for example mine")
     if name in PRESETS:
@@ -96,10 +83,9 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes the parameters of a run as a preset, completely or not at all; returns the path of its file.
+    """Writes the parameters of a run as a preset, completely or not at all; returns the path.
 
-    Raises:
-        ConfigError: A preset of that name exists and `force` is False, or the file cannot be written.
+    Raises ConfigError if the preset exists and `force` is False, or the file cannot be written.
     """
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}

@@ -20,13 +20,12 @@ from dynatui.terminal import streams
 from dynatui.terminal.signals import STOP_SIGNALS
 
 PATIENCE_S = 4.0
-"""Seconds after a signal, or after the end of the launcher, at which a process ends itself if it still runs."""
+"""Seconds after a signal, or after the launcher's end, at which a process ends itself."""
 SPREADS = "--tensor-parallel"
 WHO_SPREADS = "leave the option out, since only dynatui itself and dynatui bench speed spread a target over processes"
 _FAULT = 1
 _SOON_S = 0.3
-"""Seconds that a follower waits before it reports an error. If the end of the leader caused the error, the follower is
-killed in this time and reports nothing."""
+"""If the end of the leader caused a follower's error, the follower is killed in this time and reports nothing."""
 
 
 def spread(
@@ -37,21 +36,10 @@ def spread(
     wants_screen: bool = False,
     further_s: float = 0.0,
 ) -> int | None:
-    """Launches `count` ranks. If this process is a rank already, launches nothing: the leader only returns, and a
-    follower serves the leader.
+    """Launches `count` ranks; in a process that is a rank already, the leader only returns, and a follower serves it.
 
-    Args:
-        count: Number of ranks; if it is 1, nothing is launched.
-        models: The pair; only target and device are used.
-        arguments: The arguments of the command line.
-        wants_screen: Whether the program shows a screen if there is a terminal.
-        further_s: Seconds by which a first signal extends the time in which the leader must end.
-
-    Returns:
-        Exit code of the launched ranks; None if this process is to decode. In a follower, the function does not return.
-
-    Raises:
-        ConfigError: The number of started ranks is not `count`, or `count` is too large to launch.
+    Returns the exit code of the launched ranks, or None if this process is to decode. A first signal extends the time
+    in which the leader must end by `further_s`. Raises ConfigError if the started ranks are not `count`, or too many.
     """
     if not in_group(os.environ):
         if count == 1:
@@ -68,11 +56,7 @@ def spread(
 
 
 def require_alone(command: str) -> None:
-    """Refuses to run a command in one of several processes, since each process would do all of the work.
-
-    Raises:
-        ConfigError: This process was started as one of several processes.
-    """
+    """Raises ConfigError in one of several processes, since each would do all of the work."""
     if in_group(os.environ) and (count := group_rank(os.environ).count) > 1:
         raise ConfigError(
             f"WORLD_SIZE says that {count} processes were started, and each would do the whole work of {command}; "
@@ -81,7 +65,7 @@ def require_alone(command: str) -> None:
 
 
 def _leave_signals_to_the_leader() -> None:
-    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end the follower.
+    """Makes this follower end `PATIENCE_S` seconds after a signal, so that the leader has time to end it.
 
     A thread waits for the signal, since no Python handler runs while the main thread waits for the leader in C code.
     """
@@ -96,10 +80,6 @@ def _leave_signals_to_the_leader() -> None:
 
 
 def _end_with_the_launcher(pipe: int) -> None:
-    """When the launcher has ended, sends SIGTERM to this process, and ends this process if it still runs `PATIENCE_S`
-    seconds later.
-    """
-
     def wait() -> None:
         os.read(pipe, 1)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -110,7 +90,7 @@ def _end_with_the_launcher(pipe: int) -> None:
 
 
 def _follow(ranks: Ranks, models: Models) -> NoReturn:
-    """Serves the leader until the end; exits by `os._exit`, since Python's exit would wait for threads in C code."""
+    """Serves the leader; exits by `os._exit`, since Python's exit would wait for threads in C code."""
     code = _FAULT
     try:
         _serve(ranks, models)

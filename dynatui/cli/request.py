@@ -30,22 +30,16 @@ from dynatui.terminal import streams
 
 @dataclass(frozen=True)
 class Prompts:
-    """The sources of prompts, as given by options."""
-
     prompt_files: Sequence[str] | None = None
     prompt_field: str | None = None
-    """Field of the files' objects that holds the prompt; None: the first known field."""
     prompt_texts: Sequence[str] | None = None
     prompt_chars: int | None = None
-    """Number of characters to which each prompt is cut; None: prompts are not cut."""
 
     @property
     def given(self) -> bool:
-        """Whether the user gave any prompt."""
         return bool(self.prompt_files or self.prompt_texts)
 
     def of_files(self) -> tuple[load.PromptFile, ...]:
-        """Reads the prompt files; raises PromptError for a file that contains no prompt."""
         names = self.prompt_files or ()
         if load.STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
             streams.say("type the prompt, and end it with ctrl+d on a line of its own")
@@ -53,17 +47,12 @@ class Prompts:
             return tuple(load.from_file(name, self.prompt_field) for name in names)
 
     def beside(self, files: Sequence[load.PromptFile]) -> tuple[AnyPrompt, ...]:
-        """The prompts of `files`, then the prompts given as options; if there are no prompts, the embedded prompts."""
         read = tuple(chain.from_iterable(file.prompts for file in files))
         with about("prompt"):
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
     def read(self, chat: bool | None = None) -> tuple[AnyPrompt, ...]:  # noqa: FBT001 - a setting of the run
-        """All prompts, cut as in the DynaTree paper; tells what was read from files.
-
-        Raises:
-            PromptError: A file cannot be read, or a prompt that is to be cut has no words or is a conversation.
-        """
+        """All prompts, cut as in the DynaTree paper; tells what was read from files."""
         files = self.of_files()
         for note in notes(files, chat):
             streams.say(note)
@@ -72,7 +61,6 @@ class Prompts:
 
 
 def notes(files: Sequence[load.PromptFile], chat: bool | None) -> tuple[str, ...]:  # noqa: FBT001 - a setting of the run
-    """What was read from prompt files, in words."""
     return tuple(filter(None, (file.said(chat) for file in files)))
 
 
@@ -91,10 +79,9 @@ MODELS = Group("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run, from the values of options by name; options that do not concern a run are ignored.
+    """The configuration of a run; options that do not concern a run are ignored.
 
-    Raises:
-        ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
+    Raises ConfigError, whose `about` names the options at fault.
     """
     preset = presets.given(given)
     values = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}
@@ -129,14 +116,13 @@ def _run_config(values: Mapping[str, Any]) -> RunConfig:
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:
-    """Settings of the screen; NO_COLOR in the environment has the effect of the option --no-color."""
     values = dict(given)
     color = not (values.pop("no_color") or os.environ.get("NO_COLOR"))
     return View(**values, color=color, keys=keys)
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """The values that were given, without None; raises ConfigError for an integer too large to store in an event."""
+    """The given values; raises ConfigError for an integer too large to store in an event."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
             raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")
@@ -144,7 +130,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values. All are set at once, since some values are valid only together."""
+    """All values are set at once, since some are valid only together."""
     changes = dict[str, Any]()
     for option in known:
         if given.get(option.name) is not None:

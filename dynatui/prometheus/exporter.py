@@ -12,27 +12,18 @@ from dynatui.prometheus.totals import Totals, after
 
 
 class Exporter:
-    """The totals of a run so far, and the URL at which they are served."""
-
     def __init__(self) -> None:
         self.totals = Totals()
         self.url = ""
-        """URL at which the totals are served."""
 
     def take(self, event: Event) -> None:
-        """Adds an event to the totals; to be called by one thread only."""
+        """To be called by one thread only."""
         self.totals = after(self.totals, event)
 
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Context that yields an exporter, and serves its totals on a port of this machine; port 0 means any free port.
-
-    If `port` is None, the context serves nothing and yields None.
-
-    Raises:
-        ConfigError: The port cannot be opened.
-    """
+    """Serves at a port (0: any free one; None: serves nothing); raises ConfigError if it cannot be opened."""
     if port is None:
         yield None
         return

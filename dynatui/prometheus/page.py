@@ -57,7 +57,6 @@ _LATENCIES: tuple[tuple[str, str, Callable[[MethodTotals], Latencies]], ...] = (
 
 
 def families(totals: Totals) -> Iterator[Metric]:
-    """All metric families; if a figure of a method is unknown, the method has no series of that figure."""
     methods = [((totals.target, _ENGINE, name), of_method) for name, of_method in totals.methods.items()]
     drafting = [(labels, of_method.drafts) for labels, of_method in methods if of_method.drafts is not None]
     for name, description, count in _OF_TEXTS:
@@ -85,17 +84,14 @@ def _counter(name: str, description: str, labels: Sequence[str], series: Iterabl
 
 
 def _buckets(latencies: Latencies) -> list[tuple[str, float]]:
-    """Cumulative buckets of a histogram: each bucket's upper bound, and the number of latencies up to this bound."""
+    """Cumulative: each bucket's upper bound, and the number of latencies up to it."""
     bounds = (*map(str, BOUNDS_S), "+Inf")
     return list(zip(bounds, accumulate(latencies.counts), strict=True))
 
 
 @dataclass(frozen=True)
 class TotalsCollector(Collector):
-    """Prometheus collector that reads the totals at each scrape."""
-
     read: Callable[[], Totals]
 
     def collect(self) -> Iterator[Metric]:
-        """All metric families of the current totals."""
         return families(self.read())

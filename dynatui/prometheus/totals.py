@@ -16,37 +16,29 @@ from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
-"""Upper bounds of the histogram buckets, in seconds. A round of a small model pair on a GPU takes about as long as the
-first bound."""
+"""A round of a small pair on a GPU takes about as long as the first bound."""
 
 
 class Latencies(msgspec.Struct, frozen=True):
-    """A histogram of latencies in seconds."""
-
     counts: tuple[int, ...] = (0,) * (len(BOUNDS_S) + 1)
-    """Number of latencies in each bucket, not cumulative; the last bucket contains the latencies above all bounds."""
+    """Not cumulative; the last bucket is above all bounds."""
     total_s: float = 0.0
 
     def plus(self, seconds: float) -> "Latencies":
-        """The histogram with one more latency."""
         place = bisect_left(BOUNDS_S, seconds)
         counts = (*self.counts[:place], self.counts[place] + 1, *self.counts[place + 1 :])
         return Latencies(counts, self.total_s + seconds)
 
 
 class Drafts(msgspec.Struct, frozen=True):
-    """Counts of rounds, drafted tokens and accepted tokens."""
-
     rounds: int = 0
-    """Number of rounds that drafted any token."""
+    """Those that drafted any token."""
     tokens: int = 0
-    """Number of drafted tree nodes that the target verified."""
+    """Tree nodes that the target verified."""
     accepted: tuple[int, ...] = ()
-    """Number of accepted nodes at each position of the accepted path, from 0. A node's position is its depth below the
-    last committed token, minus 1."""
+    """By position on the accepted path: depth below the last committed token, minus 1."""
 
     def plus(self, drafted: int, accepted: int) -> "Drafts":
-        """The counts after one more round, which drafted `drafted` nodes and accepted a path of `accepted` nodes."""
         places = zip_longest(self.accepted, (1,) * accepted, fillvalue=0)
         return Drafts(
             self.rounds + (drafted > 0),
@@ -56,35 +48,30 @@ class Drafts(msgspec.Struct, frozen=True):
 
 
 class MethodTotals(msgspec.Struct, frozen=True):
-    """Totals of one method over all runs."""
-
     prompt_tokens: int = 0
-    """Number of prompt tokens in the runs in which the method has completed a round."""
+    """Of the runs in which the method has completed a round."""
     generated: int = 0
     drafts: Drafts | None = None
-    """Counts of drafts; None if the method does not report its drafts."""
+    """None if the method does not report its drafts."""
     to_first: Latencies = Latencies()
-    """Times to the first token: prefill time plus decode time of the first round."""
+    """Prefill time plus decode time of the first round."""
     between: Latencies = Latencies()
-    """Times between tokens: the decode time of each round after the first."""
+    """Decode time of each later round."""
     prefill_s: float = 0.0
-    """Prefill time of the current text, in seconds."""
+    """Of the current text."""
     decode_s: float = 0.0
-    """Decode time of the current text so far, in seconds."""
+    """Of the current text."""
 
 
 class Totals(msgspec.Struct, frozen=True):
-    """Totals of all methods over all runs."""
-
     target: str = ""
     prompt_tokens: int = 0
-    """Number of prompt tokens of the current run."""
+    """Of the current run."""
     methods: Mapping[str, MethodTotals] = msgspec.field(default_factory=dict)
-    """Totals of each method by name, in the order of the methods' first events."""
+    """In the order of first events."""
 
 
 def after(totals: Totals, event: Event) -> Totals:
-    """The totals after one more event."""
     match event:
         case Run():
             return replace(totals, target=clean_line(event.target), prompt_tokens=len(event.prompt_tokens))

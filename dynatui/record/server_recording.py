@@ -14,7 +14,6 @@ from dynatui.record.recording import LONGEST_LINE, Form, opening_line
 
 
 def event_on(line: bytes) -> Event | None:
-    """The event on a line; None if the line is incomplete or invalid."""
     try:
         return decode_line(line, 0)
     except RecordingError:
@@ -25,7 +24,7 @@ SERVERS = Form("recording of a server", Opening, event_on)
 
 
 def is_of_server(path: Path) -> bool:
-    """Whether a file is a recording of a server; False for a pipe, which can be read only once."""
+    """False for a pipe, which can be read only once."""
     try:
         if not path.is_file():
             return False
@@ -36,11 +35,7 @@ def is_of_server(path: Path) -> bool:
 
 
 def events(path: Path) -> Iterator[Event]:
-    """The events of a server's recording, up to its last complete line.
-
-    Raises:
-        RecordingError: The file cannot be read, or a line is invalid; the message names the line.
-    """
+    """Up to the last complete line; raises a RecordingError that names file and line."""
     name, newest = shortened(path), None
     try:
         with opened(path) as file:
@@ -61,10 +56,7 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
-    """The time of an event; raises a RecordingError if it is earlier than `newest`, the time of the preceding event.
-
-    If `newest` is None, no session has started, and only an event that starts a session is valid.
-    """
+    """The time of an event; raises a RecordingError if it is earlier than `newest`, or before any session (None)."""
     if isinstance(event, Opening):
         return 0.0
     if newest is None:

@@ -9,18 +9,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 VARIABLE = "DYNATUI_LAST_WORD"
-"""Environment variable with the descriptor of the pipe."""
+"""Holds the descriptor of the pipe."""
 
 
 class LastWord:
-    """One process's access to the token in the pipe; only the process that takes the token may print its error."""
+    """Only the process that takes the token from the pipe may print its error."""
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
         self._has_token: bool | None = None
 
     def claimed(self) -> bool:
-        """Whether this process has the token; the first call tries to take it."""
         if self._has_token is None:
             self._has_token = bool(os.read(self.pipe, 1))
         return self._has_token
@@ -28,7 +27,6 @@ class LastWord:
 
 @contextmanager
 def shared() -> Iterator[LastWord]:
-    """Context with a new token, whose pipe is closed at the end."""
     readable, writable = os.pipe()
     try:
         os.write(writable, b"\0")
@@ -39,5 +37,5 @@ def shared() -> Iterator[LastWord]:
 
 
 def claimed(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether this process may print its error; to be called once, immediately before printing."""
+    """To be called once, immediately before printing."""
     return VARIABLE not in environment or LastWord(int(environment[VARIABLE])).claimed()

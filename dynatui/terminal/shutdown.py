@@ -14,11 +14,11 @@ from dynatui.terminal.output import Output
 from dynatui.terminal.signals import STOP_SIGNALS, handled
 
 WITHIN_S = 2.5
-"""The deadline for the end of the process, in seconds after the key or signal that ends the program."""
+"""From the key or signal that ends the program to the end of the process."""
 
 
 class Shutdown:
-    """Ends one app within the deadline; ends the process only within the context `watched`."""
+    """Ends the process only within the context `watched`."""
 
     def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
         self._output = output
@@ -29,15 +29,14 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the program has begun to end; if so, keys are ignored."""
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
-        """Registers the function that ends the app; `leave` takes the exit code and may be called by any thread."""
+        """`leave` takes the exit code and may be called by any thread."""
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Ends the app by its registered function, once; if no function is registered, ends the process immediately."""
+        """Once; without a registered function, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)
@@ -47,7 +46,6 @@ class Shutdown:
             self._leave(code)
 
     def begin(self, code: int) -> None:
-        """Starts the timer of the deadline, at which the process ends with this exit code."""
         self._output.leave()
         if self._deadline is None:
             self._deadline = threading.Timer(WITHIN_S, self._end_now, (code,))
@@ -57,7 +55,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Context in which signals end the app and the deadline applies; signals already ignored stay ignored."""
+        """Signals end the app and the deadline applies; signals already ignored stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:
