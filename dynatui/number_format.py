@@ -22,6 +22,15 @@ def count(number: float | None) -> str:
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
+def size(count: int) -> str:
+    """A number of bytes with a unit, such as 1.5 GiB."""
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    if count >= 10 * 2**20:
+        return f"{count / 2**20:.0f} MiB"
+    return f"{count / 2**10:.0f} KiB" if count >= 2**10 else f"{count} bytes"
+
+
 def nth(number: int) -> int:
     """Rounds are shown counted from 1; events count them from 0."""
     return number + 1

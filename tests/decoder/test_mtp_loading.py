@@ -12,8 +12,8 @@ from decoder.errors import ConfigError
 from decoder.events import Run
 from decoder.models.drafts import is_model_free
 from decoder.run.decoding_path import decoding_path
-from dynatui.cli import doctor
-from dynatui.cli.doctor_findings import Case
+from dynatui.cli.doctor import CHECKS
+from dynatui.cli.doctor_machine import Case
 from dynatui.lab.commands import bench, bench_options
 from dynatui.lab.tuning.drafts import cost_ratio
 from dynatui.main import main
@@ -129,7 +129,7 @@ def test_all_other_methods_are_measured_where_none_is_named() -> None:
 
 def told_by_doctor(probe: str, target: Path) -> str:
     case = Case(models=Models(str(target), "mtp"), log=None, settings=lambda: "nothing is set")
-    return "\n".join(f"{finding.verdict}: {finding.text}" for finding in doctor.PROBES[probe](case))
+    return "\n".join(f"{finding.verdict}: {finding.text}" for finding in CHECKS[probe](case))
 
 
 def test_the_doctor_finds_the_layer(tiny_models: TinyModels) -> None:

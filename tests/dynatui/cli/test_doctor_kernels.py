@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynatui.cli import doctor_kernels
-from dynatui.cli.doctor import PROBES
-from dynatui.cli.doctor_findings import Case
-from dynatui.cli.doctor_kernels import lacking
+from dynatui.cli import doctor_machine
+from dynatui.cli.doctor_machine import Case, kernels, lacking
 from dynatui.session import Models
 
 
@@ -78,12 +76,12 @@ def test_only_where_kernels_would_be_built_are_their_needs_examined(
     models: Models, device: str, monkeypatch: pytest.MonkeyPatch, *, examined: bool
 ) -> None:
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device(device))
-    monkeypatch.setattr(doctor_kernels, "find_spec", lambda _: True)
-    assert bool(list(PROBES["kernels"](Case(models, None, lambda: "")))) == examined
+    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: True)
+    assert bool(list(kernels(Case(models, None, lambda: "")))) == examined
 
 
 def test_without_triton_that_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda:0"))
-    monkeypatch.setattr(doctor_kernels, "find_spec", lambda _: None)
-    (finding,) = PROBES["kernels"](Case(Models(), None, lambda: ""))
+    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: None)
+    (finding,) = kernels(Case(Models(), None, lambda: ""))
     assert (finding.verdict, finding.text) == ("note", "Triton is not installed")
