@@ -86,33 +86,11 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
     preset = presets.given(given)
     values = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}
     with settings.named(preset):
-        try:
-            return _run_config(values)
-        except ConfigError as error:
-            error.about = _at_fault(values, str(error))
-            raise
-
-
-def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of the options whose values together cause the error with message `why`. A part of these options would not
-    cause this error.
-    """
-    left = dict(values)
-    for name in values:
-        fewer = {other: value for other, value in left.items() if other != name}
-        try:
-            _run_config(fewer)
-        except ConfigError as error:
-            left = fewer if str(error) == why else left
-    return tuple(left)
-
-
-def _run_config(values: Mapping[str, Any]) -> RunConfig:
-    given = {name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")}
-    sampling = _parameters(Sampling(), options_of(SAMPLING), values)
-    usual = RunConfig(parameters={SAMPLING: sampling}).parameters
-    sets = {name: _parameters(rules, options_of(name), values) for name, rules in usual.items()}
-    return RunConfig(parameters=sets, drafting=values.get("drafting"), **_given(**given))
+        own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
+        sampling = _parameters(Sampling(), options_of(SAMPLING), values)
+        usual = RunConfig(parameters={SAMPLING: sampling}).parameters
+        sets = {name: _parameters(rules, options_of(name), values) for name, rules in usual.items()}
+        return RunConfig(parameters=sets, drafting=values.get("drafting"), **own)
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:
@@ -125,14 +103,26 @@ def _given(**values: object) -> dict[str, Any]:
     """The given values; raises ConfigError for an integer too large to store in an event."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
-            raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")
+            raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}", name)
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """All values are set at once, since some are valid only together."""
-    changes = dict[str, Any]()
+    """The parameters with all given values, set at once, since some are valid only together.
+
+    A ConfigError names the options of the parameters at fault, except those that leave the usual value.
+    """
+    changes, options = dict[str, Any](), dict[str, str]()
     for option in known:
         if given.get(option.name) is not None:
-            changes |= option.changes(given[option.name])
-    return replace(usual, **_given(**changes))
+            with about(option.name):
+                changed = option.changes(given[option.name])
+            changes |= changed
+            options |= dict.fromkeys(changed, option.name)
+    try:
+        return replace(usual, **_given(**changes))
+    except ConfigError as error:
+        named = [name for name in error.about if name in changes] or changes
+        at_fault = [name for name in named if changes[name] != getattr(usual, name)]
+        error.about = tuple(dict.fromkeys(options[name] for name in at_fault))
+        raise
