@@ -1,4 +1,4 @@
-"""Serves the totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
+"""Serves metrics over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
 
 Requests are answered one by one, each within a time limit, and after each request the thread sleeps in proportion to
 the CPU time used. Slow, large or numerous requests therefore delay other clients, but not the run. Knows nothing of
@@ -10,7 +10,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
@@ -20,8 +20,6 @@ from socketserver import BaseRequestHandler, TCPServer
 from prometheus_client import CollectorRegistry, MetricsHandler
 
 from decoder.errors import ConfigError
-from dynatui.prometheus.page import TotalsCollector
-from dynatui.prometheus.totals import Totals
 
 logger = logging.getLogger(__name__)
 
@@ -38,10 +36,8 @@ _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an 
 
 
 @contextmanager
-def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
+def serving(port: int, registry: CollectorRegistry) -> Iterator[str]:
     """Yields the URL; stops within a second. Raises ConfigError if the port cannot be opened."""
-    registry = CollectorRegistry(auto_describe=True)
-    registry.register(TotalsCollector(read))
     try:
         server = _Server(port, _Handler.factory(registry))
     except OSError as error:
