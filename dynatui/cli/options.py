@@ -104,10 +104,7 @@ def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOpti
 SEED = seed()
 LIVE_SEED = seed(None, more=f" Default 0; {EMBEDDED_SEED} for the embedded pair on the screen.")
 JSON = switch(
-    "--json",
-    "Show no screen, and print one JSON object per prompt on standard output.",
-    name="as_json",
-    panel=OUTPUT,
+    "--json", "Show no screen, and print one JSON object per prompt on standard output.", name="as_json", panel=OUTPUT
 )
 HEADLESS = switch(
     "--headless",
@@ -147,10 +144,7 @@ MODEL_OPTIONS = in_panel(
         complete=lambda _: ("160M", "500M", "1.4B", "2.8B", "7B"),
     ),
     option(
-        "--device NAME",
-        "auto, cpu, cuda or cuda:N.",
-        default=Models.device,
-        complete=lambda _: ("auto", "cpu", "cuda"),
+        "--device NAME", "auto, cpu, cuda or cuda:N.", default=Models.device, complete=lambda _: ("auto", "cpu", "cuda")
     ),
     option(
         "--dtype NAME",

@@ -29,12 +29,7 @@ _SOON_S = 0.3
 
 
 def spread(
-    count: int,
-    models: Models,
-    arguments: Sequence[str],
-    *,
-    wants_screen: bool = False,
-    further_s: float = 0.0,
+    count: int, models: Models, arguments: Sequence[str], *, wants_screen: bool = False, further_s: float = 0.0
 ) -> int | None:
     """Launches `count` ranks; in a process that is a rank already, the leader only returns, and a follower serves it.
 

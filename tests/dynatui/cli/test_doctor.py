@@ -18,7 +18,6 @@ import decoder
 from decoder.errors import ConfigError
 from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
-from dynatui import main as cli
 from dynatui.cli import doctor_machine
 from dynatui.cli.doctor import CHECKS, examine, page
 from dynatui.cli.doctor_machine import Case, Finding
@@ -396,11 +395,6 @@ def test_a_device_that_is_not_there_is_a_problem() -> None:
     report = examine(case(models=Models(device="cuda:99")), {"devices": CHECKS["devices"]})
     assert not report.ok
     assert "device cuda:99 was requested" in page(report)
-
-
-def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--target", "x", "doctor"]) == 2
-    assert "--target is given before doctor" in capsys.readouterr().err
 
 
 def test_the_doctor_says_whether_a_target_can_be_spread() -> None:

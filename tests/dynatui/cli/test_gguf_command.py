@@ -98,10 +98,7 @@ def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> 
 
 @pytest.mark.parametrize(
     ("models", "why"),
-    [
-        (Models("none.gguf", "lookup"), "there is no file none.gguf"),
-        (Models(gpu_layers=3), "no model is a GGUF file"),
-    ],
+    [(Models("none.gguf", "lookup"), "there is no file none.gguf"), (Models(gpu_layers=3), "no model is a GGUF file")],
 )
 def test_the_doctor_names_what_is_wrong(models: Models, why: str) -> None:
     assert why in examined(models)

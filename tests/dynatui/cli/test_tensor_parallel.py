@@ -22,9 +22,7 @@ from tests.dynatui.pty_terminal import ENTER, LEAVE, ROOT, Start, assert_left_cl
 from tests.dynatui.rank_processes import GONE_WITHIN_S, children, seconds_until_gone, wait_for_ranks
 from tests.lab.commands.spread_runs import FLOAT32, ended_run, environment
 
-pytestmark = [
-    pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc"),
-]
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="needs signals and /proc")]
 
 LONG = ("--headless", *FLOAT32, "--methods", "dynatree,ar", "--prompt", "The tree", "--max-new-tokens", "1500")
 KILLS, LATEST_S = 50, 20.0
@@ -143,10 +141,7 @@ def test_a_signal_ends_all_and_the_recording_is_whole(tmp_path: Path, number: si
 @pytest.mark.soak
 @pytest.mark.parametrize(
     ("rank", "code", "said"),
-    [
-        (0, 137, "the leading process was ended by SIGKILL"),
-        (1, 3, "process 1 of the target was ended by SIGKILL"),
-    ],
+    [(0, 137, "the leading process was ended by SIGKILL"), (1, 3, "process 1 of the target was ended by SIGKILL")],
 )
 def test_a_rank_that_is_killed_ends_all(
     tmp_path: Path, alone: Callable[[], None], rank: int, code: int, said: str

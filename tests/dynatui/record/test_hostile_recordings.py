@@ -206,11 +206,7 @@ SHOWN: dict[str, list[bytes]] = {
     "a summary of nobody": [encode(RUN), encode(ROUND), line(SUMMARY, methods={})],
     "a summary of nothing": [encode(RUN), line(SUMMARY, methods={"ar": {}, "dynatree": {}})],
     "a summary that lies": [encode(RUN), line(SUMMARY, methods={"dynatree": {"rounds": -5, "committed": 10**15}})],
-    "parameters of nonsense": [
-        line(RUN, methods={"dynatree": NONSENSE}),
-        encode(ROUND),
-        encode(KNOB),
-    ],
+    "parameters of nonsense": [line(RUN, methods={"dynatree": NONSENSE}), encode(ROUND), encode(KNOB)],
     "a huge window and depth": [line(RUN, methods={"dynatree": {"window": 10**18, "d_max": 10**18}}), encode(ROUND)],
     "no prompt and no room": [line(RUN, prompt="", prompt_tokens=[], max_new_tokens=0), encode(ROUND)],
     "room without end": [line(RUN, max_new_tokens=2**53), encode(ROUND)],

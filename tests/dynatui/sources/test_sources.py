@@ -380,8 +380,7 @@ def test_the_embedded_pair_is_slowed_down_to_what_can_be_read(script: Script) ->
 
 
 @pytest.mark.parametrize(
-    ("session", "speed"),
-    [(Session(("one",), OWN_PAIR), 1.0), (Session(("one",), view=View(speed=0.5)), 0.5)],
+    ("session", "speed"), [(Session(("one",), OWN_PAIR), 1.0), (Session(("one",), view=View(speed=0.5)), 0.5)]
 )
 def test_a_chosen_speed_and_a_users_pair_are_left_alone(session: Session, speed: float, script: Script) -> None:
     script.rounds = 20
