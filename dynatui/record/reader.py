@@ -23,7 +23,7 @@ from decoder.events import Event, Run
 from decoder.prompts.prompt import AnyPrompt
 from dynatui.files import opened
 from dynatui.record.checks import Checker, other_form
-from dynatui.record.recording import LONGEST_LINE, event_on, opening_line
+from dynatui.record.recording import LONGEST_LINE, RUNS, opening_line
 from dynatui.state.session_log import prompt_of
 
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
@@ -65,7 +65,7 @@ class Runs(Sequence[list[Event]]):
         """Decoded from the run's first line only; empty if that is invalid."""
         try:
             self._file.seek(self._spans[number].begin)
-            first = event_on(self._file.readline(LONGEST_LINE))
+            first = RUNS.event_on(self._file.readline(LONGEST_LINE))
         except OSError as error:
             raise _unreadable(self._path, error) from None
         return prompt_of(first) if isinstance(first, Run) else ""
@@ -125,7 +125,7 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
         if not line.endswith(b"\n"):
             if len(line) >= LONGEST_LINE:
                 raise _too_long(path, number + 1)
-            if line.strip() and not event_on(line):
+            if line.strip() and not RUNS.event_on(line):
                 break
         if place and _RUN.match(line):
             yield _Span(begin, place, before)
@@ -140,7 +140,7 @@ def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Eve
     for number, line in enumerate(lines, before + 1):
         if not line.strip():
             continue
-        if not line.endswith(b"\n") and not event_on(line):
+        if not line.endswith(b"\n") and not RUNS.event_on(line):
             if len(line) < LONGEST_LINE:
                 return
             raise _too_long(path, number)

@@ -29,20 +29,19 @@ LONGEST_LINE = 64 * 2**20
 _PATIENCE_S = 0.5
 
 
-def event_on(line: bytes) -> Event | None:
-    """Decoded without regard to the lines before it; None if incomplete or invalid."""
-    try:
-        return decode_line(line, 0)
-    except RecordingError:
-        return None
-
-
 @dataclass(frozen=True)
 class Form:
     name: str
     opening: type[Base]
-    event_on: Callable[[bytes], Base | None]
-    """None if the line is incomplete or invalid."""
+    decode_line: Callable[[bytes, int], Base]
+    """The event on a line of this number; raises RecordingError."""
+
+    def event_on(self, line: bytes) -> Base | None:
+        """Decoded without regard to the lines before it; None if incomplete or invalid."""
+        try:
+            return self.decode_line(line, 0)
+        except RecordingError:
+            return None
 
     def opens(self, line: bytes) -> bool:
         return isinstance(self.event_on(line), self.opening)
@@ -53,7 +52,7 @@ class Form:
         return not line.endswith(b"\n") and line.startswith(beginning[: len(line)])
 
 
-RUNS = Form("recording", Run, event_on)
+RUNS = Form("recording", Run, decode_line)
 
 
 def opening_line(file: BinaryIO) -> bytes:

@@ -12,15 +12,7 @@ from dynatui.attach.events import Event, Opening, decode_line, is_opening
 from dynatui.files import opened
 from dynatui.record.recording import LONGEST_LINE, Form, opening_line
 
-
-def event_on(line: bytes) -> Event | None:
-    try:
-        return decode_line(line, 0)
-    except RecordingError:
-        return None
-
-
-SERVERS = Form("recording of a server", Opening, event_on)
+SERVERS = Form("recording of a server", Opening, decode_line)
 
 
 def is_of_server(path: Path) -> bool:
@@ -42,7 +34,7 @@ def events(path: Path) -> Iterator[Event]:
             for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
                 if not line.strip():
                     continue
-                if not line.endswith(b"\n") and not event_on(line):
+                if not line.endswith(b"\n") and not SERVERS.event_on(line):
                     return
                 event = decode_line(line, number)
                 newest = _in_turn(event, newest, number)

@@ -69,15 +69,6 @@ def test_who_comes_late_sees_the_newest_run_only(path: Path) -> None:
         assert tail.runs == 3
 
 
-def test_a_run_that_follows_is_told_after_the_first(path: Path) -> None:
-    path.write_bytes(lines(ONE))
-    with closing(Tail(path)) as tail:
-        assert tail.take(1.0) == ONE
-        add(path, lines(TWO))
-        assert tail.take(1.0) == TWO
-        assert tail.runs == 2
-
-
 @pytest.mark.parametrize("chunk", [64, 300, 1000, 2**20])
 def test_the_newest_run_is_found_wherever_chunks_end(path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_CHUNK", chunk)
