@@ -24,13 +24,9 @@ from dynatui.cli.doctor_machine import Case, Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests.dynatui.cli.doctor_case import case, found, said
 
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
-
-
-def case(**changed: object) -> Case:
-    parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
-    return Case(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
 
 
 def fine(_case: Case) -> Iterator[Finding]:
@@ -46,14 +42,6 @@ def refusing(_case: Case) -> Iterator[Finding]:
 def crashing(_case: Case) -> Iterator[Finding]:
     raise RuntimeError("\x1b[2J\nboom")
     yield
-
-
-def found(check: str, **changed: object) -> list[Finding]:
-    return list(CHECKS[check](case(**changed)))
-
-
-def said(findings: list[Finding]) -> str:
-    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
 
 
 def test_the_report_names_topic_verdict_and_remedy() -> None:

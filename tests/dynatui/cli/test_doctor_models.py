@@ -10,11 +10,12 @@ import torch
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.models.memory import memory_of
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor import CHECKS
-from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.cli.doctor_machine import Finding
 from dynatui.number_format import size
 from dynatui.session import Models
 from tests import tiny
+from tests.dynatui.cli import doctor_case
+from tests.dynatui.cli.doctor_case import said
 from tests.quantised import SETTINGS, describe
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -53,11 +54,7 @@ def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> 
 
 def found(target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any) -> list[Finding]:
     models = Models(target, draft, device="cpu", **{"dtype": "float32", **options})
-    return list(CHECKS["models"](Case(models, None, lambda: "", forbidden=forbidden)))
-
-
-def said(findings: list[Finding]) -> str:
-    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+    return doctor_case.found("models", models=models, forbidden=forbidden)
 
 
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
@@ -225,8 +222,7 @@ def test_quantised_weights_that_cannot_be_loaded_are_a_problem(hub: Path) -> Non
         "target: owner/packed is quantised by GPTQ, which needs the packages optimum and gptqmodel: "
         "pip install optimum gptqmodel; or name the unquantised model"
     )
-    case = Case(Models("owner/packed", "lookup", device="cpu"), None, lambda: "")
-    assert list(CHECKS["rounds"](case)) == []
+    assert doctor_case.found("rounds", models=Models("owner/packed", "lookup", device="cpu")) == []
 
 
 def test_weights_that_are_converted_take_the_memory_of_the_dtype(hub: Path) -> None:

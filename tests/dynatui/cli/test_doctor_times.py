@@ -10,11 +10,12 @@ import torch
 from decoder.run import expected
 from dynatui import main as cli
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.cli.doctor_machine import Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import eagle3_checkpoints
 from tests.decoder.run.sparse_models import gguf, mixture
+from tests.dynatui.cli import doctor_case
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -46,7 +47,7 @@ def configured(folder: Path, config: dict[str, Any]) -> str:
 
 def found(target: str | None = None, draft: str | None = None, *, processes: int = 1, **options: Any) -> list[Finding]:
     models = Models(target, draft, **{"device": "cpu", "dtype": "float32", **options})
-    return list(doctor_models.times(Case(models, None, lambda: "", tensor_parallel=processes)))
+    return doctor_case.found("times", models=models, tensor_parallel=processes)
 
 
 def said(findings: list[Finding]) -> list[str]:
