@@ -82,7 +82,8 @@ def option(
         rich_help_panel=panel,
         **further,
     )
-    return _made(name or flags.partition("/")[0].lstrip("-").replace("-", "_"), kind, declared)
+    made: TyperOption = _made(name or flags.partition("/")[0].lstrip("-").replace("-", "_"), kind, declared)
+    return made
 
 
 def switch(usage: str, explained: str, *, default: bool | None = False, **further: Any) -> TyperOption:
@@ -105,7 +106,9 @@ def argument(
     parse: Callable[[str], object] | None = None,
 ) -> TyperArgument:
     """An argument of a command, None if it is optional and absent; see `option`."""
-    return _made(name, kind, typer.Argument(... if required else None, metavar=metavar, help=explained, parser=parse))
+    declared = typer.Argument(... if required else None, metavar=metavar, help=explained, parser=parse)
+    made: TyperArgument = _made(name, kind, declared)
+    return made
 
 
 def _made(name: str, kind: Any, declared: Any) -> Any:

@@ -33,7 +33,7 @@ class Exporter:
             disable_created_metrics,
         )
 
-        disable_created_metrics()
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self.url = ""
         self.registry = CollectorRegistry(auto_describe=True)
         counter = partial(Counter, labelnames=_LABELS, registry=self.registry)

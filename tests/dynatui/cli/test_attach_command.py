@@ -37,12 +37,10 @@ def server() -> Iterator[PageServer]:
         yield found
 
 
-def started(
-    *arguments: str, program: tuple[str, str] = ("-m", "dynatui"), **environment: str
-) -> "subprocess.Popen[str]":
+def started(*arguments: str, program: tuple[str, str] = ("-m", "dynatui"), secret: str = "") -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, *program, *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull, **environment},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull, TOKEN: secret},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -217,7 +215,7 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
     completing(server, text(json.dumps({"choices": [{"text": "there"}], **told})))
     path = tmp_path / "server.jsonl"
     arguments = ("attach", server.url, "--prompt", "Hello", "--max-new-tokens", "4", "--interval", "0.1")
-    with started(*arguments, "--record", str(path), **{TOKEN: SECRET}) as running:
+    with started(*arguments, "--record", str(path), secret=SECRET) as running:
         assert running.stdout is not None
         lines = [json.loads(running.stdout.readline())]
         while lines[-1]["type"] != "answer":

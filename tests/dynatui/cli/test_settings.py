@@ -420,9 +420,9 @@ def test_a_table_of_keys_that_makes_no_sense_is_one_line(write: Write, text: str
 
 
 def test_the_printed_defaults_name_every_key_and_bind_none(write: Write, asked: Asked, printed: Printed) -> None:
-    printed = printed("config", "--print-default")
-    assert tomllib.loads(printed) == {"keys": {}}
-    keys = printed.partition("[keys]\n")[2]
+    told = printed("config", "--print-default")
+    assert tomllib.loads(told) == {"keys": {}}
+    keys = told.partition("[keys]\n")[2]
     assert tomllib.loads(keys.replace("#", "", 1).replace("\n#", "\n")) == {
         name: caps[0] if len(caps) == 1 else list(caps) for name, caps in KEYMAP.settings().items()
     }
@@ -432,6 +432,6 @@ def test_the_printed_defaults_name_every_key_and_bind_none(write: Write, asked: 
 
 def test_the_settings_in_force_show_the_keys_that_are_not_the_usual_ones(write: Write, printed: Printed) -> None:
     write('[keys]\npause = "f5"\nstep = "."\n')
-    printed = printed("config")
-    assert printed.endswith('\n[keys]\npause = "f5"\n')
-    assert tomllib.loads(printed)["keys"] == {"pause": "f5"}
+    told = printed("config")
+    assert told.endswith('\n[keys]\npause = "f5"\n')
+    assert tomllib.loads(told)["keys"] == {"pause": "f5"}

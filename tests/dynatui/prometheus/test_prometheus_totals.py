@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from prometheus_client.utils import floatToGoString
 
 from decoder.events import Event, Round, Start, Summary
 from decoder.methods import root_is_drafted
@@ -56,7 +55,7 @@ def later_latencies(events: list[Event], method: str) -> list[float]:
 def are(metrics: Metrics, name: str, method: str, expected: list[float]) -> bool:
     """Whether a histogram contains exactly the expected latencies, with cumulative counts by bound."""
     alike = math.isclose(metrics[f"{name}_sum", method, ""], math.fsum(expected), rel_tol=1e-9, abs_tol=1e-9)
-    bounds = {floatToGoString(bound): bound for bound in (*BOUNDS_S, math.inf)}
+    bounds = {str(bound).replace("inf", "+Inf"): bound for bound in (*BOUNDS_S, math.inf)}
     return alike and all(
         metrics[f"{name}_bucket", method, word] == sum(each <= bound for each in expected)
         for word, bound in bounds.items()
