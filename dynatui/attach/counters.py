@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from dynatui.attach.events import MOST_POSITIONS
-from dynatui.attach.exposition import LARGEST, Labels, Page, Series
+from dynatui.attach.exposition import LARGEST as MOST_COUNTED
+from dynatui.attach.exposition import Labels, Page, Series
 from dynatui.attach.servers import Kind, Names
 
 
@@ -110,4 +111,4 @@ def _sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 def _count(number: float) -> int:
-    return min(round(number), LARGEST)
+    return min(round(number), MOST_COUNTED)
