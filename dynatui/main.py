@@ -213,14 +213,13 @@ def watch(
         return 0
     shown = request.view(view, settings.keymap())
     wants_screen = not (no_screen or as_json)
-    if follow is None:
-        code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
-        if code is not None:
-            return code
     if follow is not None:
         _refuse_options_beside_follow(context)
         on_screen = wants_screen and streams.can_show_screen()
         return _follow(follow, shown, Transcript(*streams.for_printing(), as_json=as_json), on_screen=on_screen)
+    code = ranks.spread(tensor_parallel, models, context.obj, wants_screen=wants_screen)
+    if code is not None:
+        return code
     files = prompts.of_files()
     require_both(models.target, models.draft)
     # `can_show_screen` may replace standard input, so the prompts must have been read before.

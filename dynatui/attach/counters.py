@@ -5,9 +5,10 @@ series is also its current value. If the later page lacks a counter, the counter
 nor derived figures.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from itertools import zip_longest
+from typing import Any
 
 from dynatui.attach.events import MOST_POSITIONS
 from dynatui.attach.exposition import LARGEST as MOST_COUNTED
@@ -29,14 +30,7 @@ class Counts:
 
     def plus(self, other: "Counts") -> "Counts":
         """A count that is None in one interval is the other interval's."""
-        return Counts(
-            _sum(self.drafts, other.drafts),
-            _sum(self.drafted, other.drafted),
-            _sum(self.accepted, other.accepted),
-            _sum(self.generated, other.generated),
-            _sums(self.accepted_at, other.accepted_at),
-            _sums(self.drafted_at, other.drafted_at),
-        )
+        return Counts(*map(_sum, astuple(self), astuple(other)))
 
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
@@ -102,12 +96,10 @@ def _split(series: Series, label: str) -> Mapping[int, Series]:
     return places
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else _count(a + b)
-
-
-def _sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    return tuple(_count(one + other) for one, other in zip_longest(a, b, fillvalue=0))
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, tuple):
+        return tuple(_count(a + b) for a, b in zip_longest(one, other, fillvalue=0))
+    return other if one is None else one if other is None else _count(one + other)
 
 
 def _count(number: float) -> int:

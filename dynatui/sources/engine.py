@@ -58,10 +58,10 @@ def load_engine(session: Session) -> Load:
     """Loads a session's models, importing torch, then reports which prompts cannot be decoded; raises if none can."""
 
     def load(report: Report, progress: Report) -> Loaded:
-        ready = _loaded(session, report, progress)
+        ready, decode = _loaded(session, report, progress)
         if len(session.prompts) > 1:
             _report_unfit(ready, session, report)
-        return Loaded(_decode_with(ready), ready.prepare)
+        return Loaded(decode, ready.prepare)
 
     return load
 
@@ -73,8 +73,7 @@ def load_with_times(session: Session) -> Load:
     """
 
     def load(report: Report, progress: Report) -> Loaded:
-        ready = _loaded(session, report, progress, kernels_later=True)
-        decode = _decode_with(ready)
+        ready, decode = _loaded(session, report, progress, kernels_later=True)
         from decoder.run.expected import expectation  # noqa: PLC0415 - imports torch
 
         report("measuring the device")
@@ -87,13 +86,15 @@ def load_with_times(session: Session) -> Load:
     return load
 
 
-def _loaded(session: Session, report: Report, progress: Report, *, kernels_later: bool = False) -> "Engine":
+def _loaded(
+    session: Session, report: Report, progress: Report, *, kernels_later: bool = False
+) -> "tuple[Engine, Decode]":
     try:
-        from decoder import load_pair  # noqa: PLC0415 - imports torch
+        from decoder import decode, load_pair  # noqa: PLC0415 - imports torch
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
 
-    return load_pair(
+    ready = load_pair(
         **asdict(session.models),
         kernels_later=kernels_later,
         tensor_parallel=session.tensor_parallel,
@@ -101,6 +102,7 @@ def _loaded(session: Session, report: Report, progress: Report, *, kernels_later
         report=report,
         progress=progress,
     )
+    return ready, partial(decode, ready)
 
 
 def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
@@ -115,12 +117,6 @@ def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
         report(f"prompt {number} of {count} will be skipped: {error}")
     if len(faults) > _MOST_UNFIT:
         report(f"{len(faults) - _MOST_UNFIT} further prompts will be skipped")
-
-
-def _decode_with(ready: "Engine") -> Decode:
-    from decoder import decode  # noqa: PLC0415 - imports torch
-
-    return partial(decode, ready)
 
 
 def _with_times(expected: Callable[[int], Expected], event: Event) -> Event:

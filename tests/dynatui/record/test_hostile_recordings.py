@@ -42,11 +42,6 @@ from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, stor
 Json = dict[str, Any]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.jsonl"
-
-
 def as_json(event: Event) -> Json:
     content: Json = json.loads(encode(event))
     return content

@@ -26,11 +26,6 @@ def lines(events: list[Event]) -> bytes:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.jsonl"
-
-
-@pytest.fixture
 def tail(path: Path) -> Iterator[Tail]:
     path.touch()
     with closing(Tail(path)) as opened:
