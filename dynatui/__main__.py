@@ -1,8 +1,4 @@
-"""Entry point of `dynatui` and `python -m dynatui`: Ctrl+C never prints a traceback.
-
-Before and after the command line runs, Ctrl+C ends the process; while it runs, the command line handles Ctrl+C. Heavy
-modules must not be imported at the top of this file, since Ctrl+C during these imports would print a traceback.
-"""
+"""Entry point: Ctrl+C never prints a traceback, so that no heavy module may be imported at the top of this file."""
 
 import os
 import signal

@@ -1,8 +1,4 @@
-"""The only module that makes foreign text safe for a terminal.
-
-Model output, prompts, names, paths and errors can contain escape sequences that would write to the clipboard or clear
-the screen. Single characters are replaced; markup needs no escaping, since no text is parsed as markup.
-"""
+"""The only module that makes foreign text safe for a terminal: escape sequences could write to the clipboard."""
 
 _REPLACEMENT = "\ufffd"
 _PICTURES = 0x2400

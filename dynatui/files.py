@@ -1,7 +1,4 @@
-"""Opens files named by users; a pipe without a process at its other end causes an error within seconds.
-
-Knows nothing of the contents of the files.
-"""
+"""Opens files named by users; a pipe without a process at its other end causes an error within seconds."""
 
 import errno
 import os

@@ -1,8 +1,6 @@
-"""Load, memory, bandwidth, power and temperature of a GPU, read from NVML.
+"""Load, memory, bandwidth, power and temperature of a GPU, from NVML; what NVML does not provide is None.
 
-A value that NVML does not provide is None; no function raises an error, and NVML is loaded at the first reading. A
-reading takes about a millisecond; one reading per second suffices. Does not import torch; GPUs of torch devices are
-numbered as torch numbers them, which may differ from the numbers in NVML.
+Does not import torch; GPUs are numbered as torch numbers them. A reading takes about a millisecond.
 """
 
 import os

@@ -1,7 +1,6 @@
-"""The key map: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
+"""The key map, from which bindings, footer, help, palette, settings and documents are made; knows no widgets.
 
-The action of a key may depend on the mode, such as watching the run, inspecting the text or moving a slider. Knows
-nothing of widgets; an action is the name of a method of the app, with arguments for this method.
+An action is the name of a method of the app, with arguments, and may depend on the mode.
 """
 
 import difflib

@@ -1,7 +1,4 @@
-"""Looks up the knobs of methods for the screen, by knob name or by method, and the present values of knobs in a run.
-
-Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
-"""
+"""The knobs of methods for the screen, and their present values in a run; each is declared by its method."""
 
 from dataclasses import asdict
 from typing import TypeVar

@@ -1,7 +1,6 @@
-"""The command line: makes a session from the arguments, decides whether to show a screen, prints errors in one line.
+"""The command line: makes a session from the arguments, and prints any DecoderError in one line.
 
-Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is
-handled here.
+Help, version and replay never import torch.
 """
 
 import sys

@@ -1,8 +1,4 @@
-"""The URLs of a server's metrics page, derived from the URL or HOST:PORT that the user gives.
-
-The user may give host and port, the base URL of the API, or the URL of the metrics page. No secret is displayed: a URL
-that contains a password is refused, and the URL for display has no query.
-"""
+"""The URLs of a server, from the URL or HOST:PORT that the user gives; no secret is ever displayed."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address

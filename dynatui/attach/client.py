@@ -1,7 +1,4 @@
-"""HTTP client for a watched server: verifies certificates, limits time and size, refuses redirects to other servers.
-
-The user's token is sent to this server only, and is never shown or recorded. Knows neither metrics nor events.
-"""
+"""HTTP client for a watched server, limited in time and size; the user's token goes to this server alone."""
 
 import asyncio
 import os

@@ -1,9 +1,4 @@
-"""Increase of a server's counters between two metrics pages, summed over labels.
-
-A counter that fell was reset, so its increase is its current value, as in Prometheus' `increase`. The increase of a new
-series is also its current value. If the later page lacks a counter, the counter's increase is None. Knows neither times
-nor derived figures.
-"""
+"""Increase of a server's counters between two pages: over all labels, and from 0 after a counter fell."""
 
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass

@@ -1,8 +1,4 @@
-"""Events of a watched server, as one JSON object per line, both on standard output and in recordings.
-
-A file that is still being written can be read up to its last complete line. A figure that the server does not report is
-null, never 0. `seconds` and `t` are in seconds. Knows neither how pages are read nor how events are shown.
-"""
+"""Events of a watched server, one JSON object per line, printed and recorded; what a server does not report is null."""
 
 from typing import Annotated, TypeAlias
 

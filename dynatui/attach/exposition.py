@@ -1,8 +1,6 @@
-"""Parses a metrics page in Prometheus' text format into numbers by metric name and labels.
+"""Parses an untrusted metrics page in Prometheus' text format.
 
-Pages are untrusted: a page that is truncated, unreadable or in another format gives a one-line error. Only the lines of
-the wanted metrics are parsed, because a page has thousands of lines and is polled every second. Knows neither servers
-nor the network.
+Only lines of the wanted metrics are parsed, because a page has thousands of lines and is polled every second.
 """
 
 import json

@@ -1,8 +1,4 @@
-"""Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer.
-
-vLLM reports every round, if an option of the server enables this report; SGLang and llama.cpp report totals. A figure
-that is not reported is None. The caller passes the function that sends a request.
-"""
+"""Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

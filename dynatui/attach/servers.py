@@ -1,8 +1,6 @@
-"""Supported servers: the names of their metrics, and the option that enables their metrics page.
+"""Supported servers: the names of their metrics, without `_total`, and the option that enables their metrics page.
 
-Names are written without the suffix `_total`. A page may have them under another prefix, and with underscores in place
-of colons: Ray Serve, for example, writes `ray_vllm_generation_tokens` for `vllm:generation_tokens`. Knows neither how a
-page is parsed nor how figures are computed.
+A page may have the names under another prefix, with underscores for colons, such as Ray Serve's `ray_vllm_...`.
 """
 
 import re

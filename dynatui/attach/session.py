@@ -1,7 +1,4 @@
-"""A session of watching a server: polls its metrics page, and makes events of every poll, including failed polls.
-
-No failure of the server ends the session. The functions that send requests, wait and read the clock are parameters.
-"""
+"""A session of watching a server, which no failure of the server ends: polls, and events of every poll."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

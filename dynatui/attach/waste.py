@@ -1,8 +1,4 @@
-"""Detects wasted drafts: drafts whose tokens are almost all rejected. A pure fold over the counts of intervals.
-
-Each batch of rounds is judged as a whole, so that a few rounds or one short text do not decide the verdict. Two
-thresholds give hysteresis: between the thresholds the verdict stays as it is, so it does not alternate at a threshold.
-"""
+"""Detects wasted drafts, whose tokens are almost all rejected, by batches of rounds and with hysteresis."""
 
 from dataclasses import dataclass, field, replace
 

@@ -1,8 +1,4 @@
-"""`dynatui attach`: watches another program's server, and replays recordings of servers.
-
-Shows a screen; without a terminal or with --headless, prints each event as a line of JSON. The server's address is
-checked before the HTTP client is imported, so that an invalid address is reported at once.
-"""
+"""`dynatui attach`: watches another program's server, on a screen or as JSON lines, and replays its recordings."""
 
 import threading
 import time

@@ -1,9 +1,4 @@
-"""`dynatui config`: prints the settings in force and their sources, or a template of the settings file.
-
-Both the settings and the template are valid content of a settings file, in TOML. Help texts, order and headings in the
-template are those of `dynatui --help`. The command also starts when settings are invalid, since users run this command
-to find invalid settings.
-"""
+"""`dynatui config`: prints the settings in force and their sources, or a template; both are valid settings files."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby

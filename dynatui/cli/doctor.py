@@ -1,8 +1,4 @@
-"""`dynatui doctor`: one list of checks of this machine, whose findings have a verdict and, if needed, a remedy.
-
-Users run it when something is broken, so that a check that fails is a finding and all others still run. Nothing is
-downloaded.
-"""
+"""`dynatui doctor`: one list of checks; a check that fails is a finding like any other, and nothing is downloaded."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,4 @@
-"""The doctor's checks of terminal, packages, devices, settings and files, and the findings of all checks.
-
-Imports torch only inside the checks that need it, so that a broken torch is a finding like any other.
-"""
+"""The doctor's checks of all but the models, and the findings of all; torch is imported only inside checks."""
 
 import os
 import platform

@@ -1,7 +1,4 @@
-"""The doctor's checks of the models and of their rounds, from configurations and the machine's speed.
-
-Reads no weights and downloads nothing. Times are lower bounds (`decoder.analysis.roofline`).
-"""
+"""The doctor's checks of models and their rounds, from configurations and the machine's speed, without weights."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

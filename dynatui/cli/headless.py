@@ -1,8 +1,4 @@
-"""Runs and replays without a screen, for pipes, scripts and machines without a terminal.
-
-However a run ends (last prompt, error, interruption, full disk), the text and the JSON so far are printed, and the
-recording is complete up to its last event. The function that loads the engine is a parameter.
-"""
+"""Runs and replays without a screen; however a run ends, its text and its recording are complete so far."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator

@@ -1,10 +1,4 @@
-"""Declares the options that several commands share.
-
-Each declaration gives the option's name, its type, its help text and the panel in which `--help` shows it.
-
-The options of methods come from the method registry. The meaning of a value is decided where it is used. An option that
-was not given is None, so that each default is defined in one place.
-"""
+"""The options that several commands share; one that was not given is None, so that each default has one place."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,8 +1,4 @@
-"""Options, arguments and commands as Typer objects, which provide `--help` and shell completion.
-
-Typer makes such objects only from the signatures of functions; this module makes the signatures from declarations.
-Knows neither the options of any command nor the user's settings.
-"""
+"""Options, arguments and commands as Typer objects, which Typer makes only from signatures; knows no option by name."""
 
 import os
 import re

@@ -1,12 +1,11 @@
-"""The user's presets, which `--preset` accepts beside the built-in ones: TOML files in the user's folder of presets.
+"""The user's presets: TOML files with option values, above which stand the options that are given.
 
-A preset is a set of option values that apply as if they were given on the command line; options that the user gives
-override these values. The engine therefore sees only parameters, and recordings contain parameters instead of the
-preset's name.
+The engine and recordings see only the parameters, not a preset's name.
 """
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -44,25 +43,23 @@ def completing(option: str) -> list[str]:
     return names() if option == PRESET else []
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """The values in the user's preset that `--preset` names, except those of options that the user gave.
+def layers(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Setting]]:
+    """The options that were given, above those of the user's preset that `--preset` names; and the latter's places.
 
-    Raises ConfigError if there is no such preset, or its file is unreadable or sets an unknown option.
+    The preset's options stand above those of a shipped preset. Raises ConfigError if there is no such preset, or its
+    file is unreadable or sets an unknown option.
     """
-    name = options.get(PRESET)
+    given = {name: value for name, value in options.items() if value is not None}
+    name = given.get(PRESET)
     if name is None or name in PRESETS:
-        return {}
+        return given, {}
     if name not in names():
         raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join((*PRESETS, *names()))}", PRESET)
     with about(PRESET):
-        read = _read(_path(name))
-    return {key: setting for key, setting in read.items() if options.get(key) is None}
-
-
-def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    if options.get(PRESET) in (None, *PRESETS):
-        return dict(options)
-    return {**options, PRESET: shipped_preset(temperature=0), **{key: setting.value for key, setting in preset.items()}}
+        preset = {key: setting for key, setting in _read(_path(name)).items() if key not in given}
+    del given[PRESET]
+    values = {key: setting.value for key, setting in preset.items()}
+    return ChainMap(given, values, {PRESET: shipped_preset(temperature=0)}), preset
 
 
 def prepare(name: str, *, force: bool) -> None:

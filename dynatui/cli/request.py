@@ -1,8 +1,4 @@
-"""Converts values of options to prompts, parameters and views; error messages name the option.
-
-Does not know where a value comes from, except that a user's preset gives values for several options. Meaning and bounds
-of values are defined in `decoder.run.config`; an option that is None keeps the default defined there.
-"""
+"""Converts values of options to prompts, parameters and views; bounds are those of `decoder.run.config`."""
 
 import os
 import sys
@@ -83,8 +79,7 @@ def run_config(given: Mapping[str, Any]) -> RunConfig:
 
     Raises ConfigError, whose `about` names the options at fault.
     """
-    preset = presets.given(given)
-    values = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}
+    values, preset = presets.layers(given)
     with settings.named(preset):
         own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
         sampling = _parameters(Sampling(), options_of(SAMPLING), values)

@@ -1,8 +1,4 @@
-"""The user's settings: options set in a TOML file or by environment variables DYNATUI_*.
-
-A flag overrides a DYNATUI_* variable, which overrides the file, which overrides the default. Names, kinds and bounds of
-settings are those of the live command's options. Knows nothing of the meaning of a setting.
-"""
+"""The user's settings: a flag overrides a DYNATUI_* variable, which overrides the TOML file; knows no meanings."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,4 @@
-"""Reads and checks options in a TOML file; an error message names the file, the line and the remedy.
-
-Knows neither the files nor the meaning of an option.
-"""
+"""Reads and checks options in a TOML file; an error names the file, the line and the remedy."""
 
 import json
 import re

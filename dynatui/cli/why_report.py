@@ -1,7 +1,4 @@
-"""The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts.
-
-Expects method names without control characters. Knows neither recordings nor how the figures of rounds are computed.
-"""
+"""The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise

@@ -1,8 +1,7 @@
-"""Counts the events of a run under vLLM's names and labels, so that dashboards for vLLM can show a run.
+"""Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM.
 
-The label `engine` is always 0, since there is one engine. The label `method` is not in vLLM: the methods of a race are
-counted separately, as if they were several servers. As in vLLM, each round with drafted tokens is one draft, and each
-round gives one latency. The Prometheus client is imported only if a port is given. Knows nothing of HTTP.
+The label `method` is not in vLLM: the methods of a race count as if they were several servers. As in vLLM, each round
+with drafted tokens is one draft, and each round gives one latency.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
-"""Serves metrics over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
+"""Serves metrics to programs on this machine, in one thread with a bounded share of a core.
 
-Requests are answered one by one, each within a time limit, and after each request the thread sleeps in proportion to
-the CPU time used. Slow, large or numerous requests therefore delay other clients, but not the run. Knows nothing of
-events.
+Slow, large or numerous requests delay other clients, but not the run.
 """
 
 import errno

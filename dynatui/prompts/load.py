@@ -1,8 +1,6 @@
-"""Loads prompts from this package, from files and from standard input, each exactly as its author wrote it.
+"""Loads prompts exactly as their authors wrote them: nothing is removed but one newline at the end of a text file.
 
-A prompt affects all generated tokens, so nothing is removed except one newline at the end of a text file, and invalid
-text is an error. Whether a file holds objects with prompts or is itself one prompt is decided by its content. Knows
-nothing of models, which limit the length of each prompt.
+Whether a file holds objects with prompts or is itself one prompt is decided by its content.
 """
 
 import re

@@ -1,8 +1,4 @@
-"""Writes a run as an asciicast (version 2): timed terminal output, for asciinema and compatible players.
-
-The format: https://docs.asciinema.org/manual/asciicast/v2/. Chooses the times of frames and writes the file. Knows
-nothing of panels: the caller draws each frame, and passes its terminal output as text.
-"""
+"""Writes a run as an asciicast, version 2 (https://docs.asciinema.org/manual/asciicast/v2/); knows no panels."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

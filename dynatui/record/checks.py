@@ -1,8 +1,4 @@
-"""Decodes and validates a recording; an impossible line raises an error with the line's number.
-
-`decoder.events` checks each event by itself. This module checks the sequence of events, and enforces limits against
-hostile files that would overflow a sum, fill the memory or take minutes to draw. Knows neither files nor the screen.
-"""
+"""Validates the sequence of a recording's events, and limits what a hostile file could fill."""
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence

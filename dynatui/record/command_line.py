@@ -1,8 +1,4 @@
-"""Makes the command line that reproduces the current settings, in a form that can be pasted into a shell.
-
-Only values that differ from the defaults are written, on one line; control characters become shell escapes. The options
-of recording and display are omitted.
-"""
+"""The command line that reproduces the current settings: what differs from the defaults, quoted for a shell."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence

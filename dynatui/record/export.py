@@ -1,8 +1,4 @@
-"""Exports a run to files for other programs: figures, rounds and text.
-
-Pure functions make the contents, and only `fill` writes them: each file atomically, in a new folder that only its owner
-can open. Figures are the same as in `--json`. Knows nothing of the screen: the picture is passed as text.
-"""
+"""Exports a run to files for other programs, each written atomically in a new private folder; knows no screen."""
 
 import csv
 import os

@@ -1,8 +1,4 @@
-"""Reads the runs of a recording on disk; a run is decoded when it is accessed.
-
-A recording may be larger than memory, and its first run must appear at once. So a scan of the file only locates the
-start of each run, by the first bytes of each line. `dynatui.sources.follow` reads a file that is still being written.
-"""
+"""Reads the runs of a recording that may be larger than memory: a scan locates them, and access decodes one."""
 
 import gc
 import re

@@ -1,8 +1,4 @@
-"""Writes recordings to disk: events are appended as they happen. `dynatui.record.reader` reads them back.
-
-A recording must survive a crash of the process that writes it: every line is written immediately, and the next process
-that appends cuts off an incomplete last line. Complete lines are never overwritten. Knows no models and no screen.
-"""
+"""Writes recordings so that they survive a crash: every line at once, and the next writer cuts off a torn one."""
 
 import errno
 import fcntl

@@ -1,7 +1,4 @@
-"""Reads recordings of servers from disk: files from `dynatui attach --record`, or saved output of `attach`.
-
-A file is read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
-"""
+"""Reads recordings of servers line by line, since a session may last for days."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,8 +1,4 @@
-"""Prints a run without a screen, as plain text or as JSON.
-
-A live run and a replay feed the same class, so their output is the same. Results go to standard output, everything else
-to standard error. Knows nothing of models or of the source of events.
-"""
+"""Prints a run as text or JSON: results on standard output, all else on standard error; a replay prints the same."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,4 @@
-"""Break conditions, at which decoding pauses: pure functions of the states before and after an event.
-
-Knows neither threads nor the screen; the caller pauses.
-"""
+"""Break conditions, at which decoding pauses: pure functions of the states before and after an event."""
 
 import math
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""Source of a recording that another process is still writing.
-
-Reading begins at the newest run. An incomplete last line is left for a later call, since its writer may not have
-finished it. Uses no threads; no call takes much longer than its time budget.
-"""
+"""Source of a recording that another process is still writing, from its newest run on, without threads."""
 
 import os
 import stat

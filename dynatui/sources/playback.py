@@ -1,8 +1,6 @@
-"""Playback of a recording, or of two recordings side by side.
+"""Playback of a recording, or of two side by side at equal decode times of their watched methods.
 
-Knows no models and needs no thread: at each frame, the records that are due are appended. One run of a recording
-is in memory at a time. Records can only be appended, so a step back appends the run again from its beginning. Two
-recordings are shown at equal decode times of their watched methods, so the method that shows more text is faster.
+Records can only be appended, so that a step back appends the run again. One run is in memory at a time.
 """
 
 from bisect import bisect_left, bisect_right

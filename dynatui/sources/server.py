@@ -1,7 +1,4 @@
-"""Sources of a server's events: the server itself, polled by a thread, or a recording of the server.
-
-Each source returns its new events when it is asked for them, without waiting.
-"""
+"""Sources of a server's events, which never wait: the server itself, polled by a thread, or a recording of it."""
 
 import threading
 import time

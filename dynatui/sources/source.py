@@ -1,7 +1,6 @@
 """The protocol of the sources of records, and the initial playback speed.
 
-A source appends records to one list. The screen keeps its own position in the list and drops only records that it has
-read, so no record is lost, and neither source nor screen waits. Commands go from the screen to the source.
+A source appends to one list, and the screen drops only what it has read, so that neither waits. Commands go back.
 """
 
 from collections.abc import Sequence

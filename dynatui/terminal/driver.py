@@ -1,8 +1,4 @@
-"""Textual's terminal driver, made robust: no input can end the input thread, and the terminal size is limited.
-
-In Textual's own driver, an invalid byte or character number ends the input thread, and with it the program. Textual
-also mistakes unknown sequences, and pastes that contain an escape byte, for keys.
-"""
+"""Textual's terminal driver, made robust: no input can end the input thread or be mistaken for keys."""
 
 import os
 import select

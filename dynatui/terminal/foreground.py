@@ -1,8 +1,4 @@
-"""Waits until the shell has put this process into the foreground of its terminal.
-
-While a job is in the background, the terminal has the modes in which the shell edits its command line. They must be
-neither changed nor taken for the modes to restore at the end. Knows neither the app nor its output.
-"""
+"""Waits for the foreground: a job in the background must neither change the modes of the shell nor restore them."""
 
 import errno
 import signal

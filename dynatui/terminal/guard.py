@@ -1,8 +1,4 @@
-"""While the app draws, redirects all other output to a log; restores the terminal however the app ends.
-
-Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C code;
-while the app runs, both descriptors therefore point to a log file.
-"""
+"""While the app draws, redirects all other output to a log, also from C code; restores the terminal at the end."""
 
 import errno
 import os

@@ -1,9 +1,4 @@
-"""Splits the bytes from the terminal into complete pieces of input: text, escape sequences and pastes.
-
-A read may end within a piece, so a piece is returned only when it is complete. Otherwise, a part of a paste, character
-or terminal reply could be mistaken for keys. Sequences that are not from a key or pointer are dropped. Knows neither
-Textual nor the terminal; the caller passes the time.
-"""
+"""Splits the bytes from the terminal into whole pieces, since parts of a paste or reply could be mistaken for keys."""
 
 import re
 from codecs import getincrementaldecoder

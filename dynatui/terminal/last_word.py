@@ -1,8 +1,4 @@
-"""Lets only one of several processes of a run print an error: the first process that takes a shared token.
-
-The token is a byte in a pipe without a writer: the process that reads it prints its error, and all other processes stay
-silent. A process that runs alone always prints its error. Knows neither the processes nor the message.
-"""
+"""Lets one of several processes print an error: the one that reads the byte in a pipe without a writer."""
 
 import os
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,4 @@
-"""The output stream to the terminal: counts bytes, and reports whether the terminal is busy or closed.
-
-Textual writes to a file in a thread of its own. The file in this module raises no errors, since an error would end that
-thread: output to a closed terminal is discarded, and the app checks `lost`.
-"""
+"""The output stream to the terminal; raises no errors, since one would end Textual's writing thread."""
 
 import os
 import select

@@ -1,8 +1,4 @@
-"""Ends the program within a deadline, whatever it is doing, and restores the terminal.
-
-A key or a signal makes the app end at once, without handling the messages in its queue. If the app's thread is blocked,
-a timer thread restores the terminal and ends the process at the deadline. Knows neither the app nor the engine.
-"""
+"""Ends the program within a deadline, whatever it is doing, and restores the terminal."""
 
 import os
 import threading

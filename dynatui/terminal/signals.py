@@ -1,7 +1,4 @@
-"""Handles the signals that end a program: the first signal ends it gracefully, the next signal interrupts it.
-
-Knows nothing of the work that is interrupted.
-"""
+"""Handles the signals that end a program: the first one gracefully, the next by an interruption."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,4 @@
-"""The three standard streams: whether they can show a screen, and how their errors are handled.
-
-Each stream can be a terminal, a pipe, a file on a full disk, or closed. Knows nothing of the content of the output.
-"""
+"""The standard streams, each of which can be a terminal, a pipe, a full disk or closed."""
 
 import os
 import sys
