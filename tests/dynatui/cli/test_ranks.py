@@ -11,7 +11,7 @@ from dynatui import main as cli
 from dynatui.cli import launcher, ranks
 from dynatui.record.command_line import command_line
 from dynatui.session import Models, Session
-from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.dynatui.cli.fake_screen import FakeScreen, Refused
 
 
 @pytest.fixture
@@ -38,10 +38,9 @@ def test_one_process_launches_as_many_as_asked_for_and_decodes_nothing(screen: F
     assert (launched, screen.sessions) == ([3], [])
 
 
-def test_more_than_a_machine_has_use_for_are_not_launched(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--tensor-parallel", "17"]) == 2
-    assert "more than 16 processes on this machine" in capsys.readouterr().err
-    assert cli.main(["--tensor-parallel", "4000"]) == 2
+def test_more_than_a_machine_has_use_for_are_not_launched(refused: Refused) -> None:
+    assert "more than 16 processes on this machine" in refused("--tensor-parallel", "17")
+    assert refused("--tensor-parallel", "4000")
 
 
 def test_without_the_option_nothing_is_launched(screen: FakeScreen, launched: list[int]) -> None:
@@ -74,12 +73,9 @@ def test_the_others_follow_with_the_same_models(screen: FakeScreen, monkeypatch:
 
 
 @pytest.mark.usefixtures("launched")
-def test_another_number_than_was_started_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_number_than_was_started_is_refused(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     told(monkeypatch, Ranks(0, 3, local=0, local_count=3))
-    assert cli.main(["--tensor-parallel", "2"]) == 2
-    assert "WORLD_SIZE says that 3 processes" in capsys.readouterr().err
+    assert "WORLD_SIZE says that 3 processes" in refused("--tensor-parallel", "2")
 
 
 def test_the_command_line_that_repeats_a_session_has_the_option() -> None:
@@ -89,7 +85,5 @@ def test_the_command_line_that_repeats_a_session_has_the_option() -> None:
     assert "--tensor-parallel" not in command_line(Session(("x",), Models("big", "small")))
 
 
-def test_without_a_number_it_is_no_unknown_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--tensor-parallel"]) == 2
-    told = "dynatui: Option '--tensor-parallel' requires an argument; see dynatui --help\n"
-    assert capsys.readouterr().err == told
+def test_without_a_number_it_is_no_unknown_option(refused: Refused) -> None:
+    assert refused("--tensor-parallel") == "Option '--tensor-parallel' requires an argument; see dynatui --help"
