@@ -3,6 +3,7 @@
 import errno
 import io
 import json
+import shlex
 import shutil
 import signal
 import sys
@@ -103,13 +104,13 @@ def test_an_option_reaches_the_session(line: str, field: str, expected: object, 
         ("--fixed 3,4", Fixed(depth=3, branching=4)),
         ("--tau 0.02 --n-max 64 --d0 3 --fixed 3,4,0.1,99", Fixed(3, 4, 0.1, 99)),
         ("--tau 0.02 --n-max 64 --d0 3", Auto()),
-        ("--auto d0=6,tau_h=.8,b_max=4,history=off", Auto(d0=6, tau_h=0.8, branching=(1, 2, 4), history=False)),
+        ("--auto 'd0=6, tau_h=.8, b_max=4,history=off'", Auto(d0=6, tau_h=0.8, branching=(1, 2, 4), history=False)),
         ("--auto d0=6,tau_h=.8,b_max=4,history=off", RunConfig(temperature=0.6).of(DynaTree)),
         ("--auto lookup=off", Auto(lookup=False)),
     ],
 )  # fmt: skip
 def test_an_option_sets_the_parameters_of_its_method_alone(line: str, rules: TunableParameters, asked: Asked) -> None:
-    assert asked(*line.split()).config.of(type(rules)) == rules
+    assert asked(*shlex.split(line)).config.of(type(rules)) == rules
 
 
 @pytest.mark.parametrize(
