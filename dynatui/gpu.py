@@ -21,7 +21,7 @@ class GpuLoad:
     load: float | None
     """Share of the last sampling period in which a kernel was running, from 0 to 1."""
     used_bytes: int | None
-    """Of all processes."""
+    """Memory in use by all processes."""
     total_bytes: int | None
     power_w: float | None
     temperature_c: int | None

@@ -53,7 +53,7 @@ class Key:
     words: tuple[str, ...] = ("down", "up")
     """Distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
-    """Of the actions in the settings file; if empty, made from `label` and `words`."""
+    """Names of the actions in the settings file; if empty, made from `label` and `words`."""
     does: tuple[str, ...] = ()
     """All actions, each once; empty only if every action has a key."""
     also: str = ""
@@ -106,7 +106,7 @@ class Keymap:
 
     @property
     def commands(self) -> Iterator[tuple[str, str, Key]]:
-        """Of the palette while the run is watched: name, action, line."""
+        """The palette while the run is watched: name, action, line."""
         for key in self.keys:
             if "watch" in key.modes:
                 yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
@@ -127,7 +127,7 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """For hints; an action without a key is shown by the palette's key, which lists all actions."""
+        """A key to hint at; for an action without one, the palette's key, since the palette lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
@@ -218,7 +218,7 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """Of four keys: two named ones, such as up and down, then two letters."""
+    """The actions of four keys: two named ones, such as up and down, then two letters."""
     return back, on, back, on
 
 

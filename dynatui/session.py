@@ -30,7 +30,7 @@ class Models:
     compiled: bool = False
     kernels: bool = True
     gpu_layers: int | None = None
-    """Of each GGUF file, kept on a GPU by llama.cpp; None: llama.cpp chooses."""
+    """Layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses."""
     inflate: str | None = None
     """Number of parameters at whose cost the embedded pair decodes."""
 

@@ -15,11 +15,11 @@ _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 @dataclass(frozen=True)
 class Address:
     pages: tuple[str, ...]
-    """Of the metrics page, the most likely first."""
+    """Candidate URLs of the metrics page, the most likely first."""
     base: str
-    """Of the API."""
+    """The base URL of the API."""
     shown: str
-    """Without a query, for display and recordings."""
+    """The URL without a query, for display and recordings."""
 
 
 def address(text: str) -> Address:

@@ -113,7 +113,7 @@ class Client:
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """After redirects within the server; the body has not been read yet."""
+        """The response after redirects within the server, whose body has not been read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
             self._client.cookies.clear()  # a server could send cookies without bound

@@ -13,14 +13,14 @@ from dynatui.attach.servers import Kind, Names
 
 @dataclass(frozen=True)
 class Counts:
-    """Of an interval; None for a count that the server does not report."""
+    """Counts of an interval; None for a count that the server does not report."""
 
     drafts: int | None = None
     drafted: int | None = None
     accepted: int | None = None
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
-    """By draft position; empty if not reported."""
+    """Counts by draft position; empty if not reported."""
     drafted_at: tuple[int, ...] = ()
 
     def plus(self, other: "Counts") -> "Counts":

@@ -48,7 +48,7 @@ class Server(Base, tag="server", frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Of an interval; `dynatui.attach.figures` defines each figure."""
+    """Figures of an interval, as `dynatui.attach.figures` defines them."""
 
     seconds: Figure
     drafts: Count | None = None

@@ -128,7 +128,7 @@ def length(accepted: float | None, drafts: float | None) -> float | None:
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """At most 1, which may be exceeded if counters change while a page is read."""
+    """A ratio of at most 1, which counters that change while a page is read may exceed."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 

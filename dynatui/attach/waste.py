@@ -22,11 +22,11 @@ LONG_BELOW, LONG_FROM = 1.35, 1.5
 @dataclass(frozen=True)
 class Judgement:
     lot: Counts = field(default_factory=Counts)
-    """Of the incomplete batch."""
+    """Counts of the incomplete batch."""
     begun: float | None = None
     """Start of the incomplete batch; None while it is empty."""
     wasted: Counts | None = None
-    """Since drafts became wasted; None if they are not."""
+    """Counts since drafts became wasted; None if they are not."""
     since: float = 0.0
 
 

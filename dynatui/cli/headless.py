@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _PATIENCE_S = 2.0
-"""From a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
+"""Time from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:

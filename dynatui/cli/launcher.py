@@ -34,7 +34,7 @@ MOST = 16
 OWN_WORD_S = 0.7
 """Time in which the leader may report why a follower failed, before the follower's output is printed."""
 GRACE_S = 3.5
-"""From a signal until the leader is killed if it has not ended by itself."""
+"""Time from a signal until the leader is killed if it has not ended by itself."""
 _TURN_S = 3600.0
 _MOST_SAID = 4096
 """Characters printed from the end of a follower's standard error."""

@@ -15,7 +15,7 @@ from dynatui.cli.options import instead
 from dynatui.keymap import near
 
 LARGEST_FILE = 2**20
-"""So that an endless device cannot fill the memory; usual files have about fifty lines."""
+"""Limits an endless device, which would fill the memory; usual files have about fifty lines."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",

@@ -13,7 +13,7 @@ from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
-"""Of the histograms; a round of a small pair on a GPU takes about as long as the first bound."""
+"""Bounds of the histograms; a round of a small pair on a GPU takes about as long as the first one."""
 _LABELS = ("model_name", "engine", "method")
 _ENGINE = "0"
 

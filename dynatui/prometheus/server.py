@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 _ADDRESS = "127.0.0.1"
 _PATH = "/metrics"
 _PATIENCE_S = 0.2
-"""For reading a request, and for each of the two writes of a response."""
+"""Time limit for reading a request, and for each of the two writes of a response."""
 _LARGEST_REQUEST = 8192
 """Prometheus sends a few hundred bytes."""
 _POLL_S = 0.1

@@ -23,7 +23,7 @@ from dynatui.files import opened
 STANDARD_INPUT = "-"
 MOST_PROMPTS = 2**20
 MOST_TEXT = 2**29
-"""With `MOST_PROMPTS`, so that an endless file cannot fill the memory."""
+"""Characters of all prompts, limited like `MOST_PROMPTS` so that an endless file cannot fill the memory."""
 _NAMED_JSON = re.compile(r"\.(json|jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
 _LIKE_JSON = ("{", "[")
 _EXAMPLE = 'write one object per line, such as {"prompt": "Once"}'
@@ -168,7 +168,7 @@ def _part(count: int, name: str, conversation: bool, wrapped: bool) -> str:  # n
 
 
 def _clean(prompt: Prompt) -> AnyPrompt:
-    """Without lone surrogates, which JSON can escape."""
+    """The prompt without lone surrogates, which JSON can escape."""
     earlier = prompt.earlier and tuple(
         type(turn)(_without_surrogates(turn.role), _without_surrogates(turn.content)) for turn in prompt.earlier
     )

@@ -22,7 +22,7 @@ LONGEST_WAIT_S = 2.0
 @dataclass(frozen=True)
 class Moment:
     seconds: float
-    """Since the start of the film; never decreasing."""
+    """Seconds since the start of the film; never decreasing."""
     state: RunState
 
 

@@ -21,11 +21,11 @@ MOST_RANKS = 2**12
 MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 LONGEST_TEXT = 2**20
-"""Of one round, and of an error message."""
+"""Characters of the text of one round, and of an error message."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
-"""Of times and knobs; sums and squares of such values stay finite."""
+"""Largest time and knob; sums and squares of such values stay finite."""
 _LARGEST_FLOAT32 = 1e39
 """Above every float32, in which log-probabilities are computed."""
 _LARGEST_FIGURE = 1e15
@@ -72,7 +72,7 @@ class Checker:
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
-        """In the current schema; raises a RecordingError if the line is invalid."""
+        """The event in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
                 f"line {number} begins a recording of a server, which cannot be read here; show it with dynatui replay "

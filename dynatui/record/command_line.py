@@ -14,7 +14,7 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session
 
 LONGEST_ARGUMENT = 100_000
-"""In bytes; Linux allows 128 KiB per argument."""
+"""Bytes of a prompt; Linux allows 128 KiB per argument."""
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
 """Within $'…'; an interactive shell expands the exclamation mark from its history."""
 _NAMES = {"compiled": "compile"}
@@ -117,7 +117,7 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
 
 
 def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] = ()) -> Iterator[str]:
-    """Without those that have the value of the preset or the default."""
+    """The options that have neither the preset's nor the default value."""
     rules, usual = config.rules(name), defaults(config.sampling.temperature)[name]
     changed = differing(rules, base(name, rules))
     for option in options_of(name):

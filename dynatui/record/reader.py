@@ -115,7 +115,7 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
 
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
-    """In order, without an incomplete line at the end."""
+    """The runs in order, without an incomplete line at the end."""
     begin = before = place = 0
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b"")):
         if not line.endswith(b"\n"):

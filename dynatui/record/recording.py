@@ -70,9 +70,9 @@ class Recorder:
         self._closed = False
         self._writing = threading.Lock()
         self._least_size: int | None = None
-        """Unless another program has shortened the file; None if it is no file, or closed."""
+        """The file's size in bytes unless another program has shortened it; None if it is no file, or closed."""
         self._lost = ""
-        """As found at its end; empty if the recording is kept."""
+        """Why the recording is lost, as found at its end; empty if it is kept."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             mode = os.fstat(descriptor).st_mode
@@ -180,7 +180,7 @@ def numbered_run(event: Event, number: int, count: int) -> Event:
 
 
 def recordings_folder() -> Path:
-    """Of recordings started by a key; only its owner can open it. Raises RecordingError if it cannot be made."""
+    """For recordings started by a key, for its owner alone; raises RecordingError if it cannot be made."""
     from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"

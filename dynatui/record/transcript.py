@@ -45,7 +45,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     prompt: str
     category: str = ""
     text: str
-    """Of the first method."""
+    """The text of the first method."""
     target: str
     draft: str
     device: str
@@ -56,7 +56,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     path_reason: str
     seed: int
     temperature: float
-    """At the start; only a recording contains later changes."""
+    """The temperature at the start; only a recording contains later changes."""
     top_k: int
     top_p: float
     ranks: list[str] = []

@@ -38,7 +38,7 @@ LIMIT = 0.3
 class Conditions:
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """Of "under": a depth acceptance from 0 to 1."""
+    """Threshold of "under", a depth acceptance from 0 to 1."""
 
     def toggled(self, name: Break) -> "Conditions":
         return replace(self, on=self.on ^ {name})
@@ -107,7 +107,7 @@ def _bound(lane: LaneState) -> int | None:
 
 
 def _window(lane: LaneState) -> int:
-    """Of the history rule, in rounds; the default for methods without it."""
+    """The history rule's window in rounds; the default for methods without the rule."""
     return lane.window if lane.history is not None else AdaptiveTree.window
 
 

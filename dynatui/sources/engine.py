@@ -151,13 +151,13 @@ class EngineSource:
         self._recorder = recorder
         self._exporter = exporter
         self.config = session.config
-        """With all turns of knobs so far."""
+        """The parameters with all turns of knobs so far."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
-        """Of the commands; never held while decoding or writing a file."""
+        """Lock of the commands; never held while decoding or writing a file."""
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
@@ -171,7 +171,7 @@ class EngineSource:
 
     @property
     def prompt(self) -> str:
-        """Of a conversation, the last turn."""
+        """The prompt in progress; of a conversation, the last turn."""
         return as_prompt(self._prompt).text
 
     @property
@@ -227,7 +227,7 @@ class EngineSource:
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """For all later rounds of this prompt and for all later prompts."""
+        """Holds for all later rounds of this prompt and for all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, rules_name)
             return self._steering.turn(name, value, rules_name)
@@ -238,7 +238,7 @@ class EngineSource:
             self._state = structs.replace(self._state, chosen=method)
 
     def edit(self, prompt: str) -> None:
-        """Of a conversation, replaces the last turn."""
+        """Replaces the prompt in progress, or the last turn of a conversation."""
         with self._lock:
             before, place = self.session.prompts, self._place
             edited = plainest(structs.replace(as_prompt(before[place]), text=prompt))

@@ -19,7 +19,7 @@ RUN = b'{"type":"run",'
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
-"""For reading in each frame; the rest is for drawing."""
+"""Seconds of a frame for reading; the rest is for drawing."""
 _POLL_S = 0.1
 
 
@@ -29,7 +29,7 @@ class Tail:
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """From the beginning of the file to the last returned event."""
+        """Runs from the beginning of the file to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
@@ -37,7 +37,7 @@ class Tail:
         """(byte offset, lines before it, runs before it); None once reading of that run has begun."""
         self._opened = False
         self._offset = self._lines = 0
-        """Of the next line."""
+        """Byte offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
         """Raised once all events before the fault have been returned."""
 
@@ -176,7 +176,7 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """From the newest run on; a file may grow at any time, so that only `stop` or closing ends the iterator."""
+    """Begins at the newest run; a file may grow at any time, so that only `stop` or closing ends the iterator."""
     with closing(Tail(path)) as tail:
         while not stop.is_set():
             added = tail.take(_BUDGET_S)

@@ -118,7 +118,7 @@ class TraceSource:
         self._append_due()
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """To the end of a method's first `rounds` rounds; to move back, appends the run again from the start."""
+        """Moves to the end of a method's first `rounds` rounds; to move back, appends the run again."""
         places = self._run.rounds.get(method, ())
         if rounds > 0 and places:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
@@ -185,7 +185,7 @@ class Side:
 
     @property
     def rounds(self) -> int:
-        """Of the watched method, as the time and the rate below."""
+        """Rounds of the watched method, as are the time and the rate below."""
         return len(self.times)
 
     @property
@@ -235,7 +235,7 @@ class Lockstep:
         self.sides = (left, right)
         self.pairs = min(left.runs, right.runs)
         self.number = 0
-        """Of the present pair."""
+        """Index of the present pair."""
         self.played_s = 0.0
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))

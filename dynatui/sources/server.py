@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""So that no frame takes too long."""
+"""Events of a recording at once, so that no frame takes too long."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
@@ -73,7 +73,7 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Of the playback of a recording; a live server is polled even so."""
+    """Whether the playback of a recording is paused; a live server is polled even so."""
     recording: bool
     live: bool
 
@@ -162,7 +162,7 @@ class RecordedServer:
         self._clock = clock
         self._advanced_at = clock()
         self._played = 0.0
-        """Of the present session."""
+        """Played seconds of the present session."""
         self._next: Event | None = None
         self._ended = False
 

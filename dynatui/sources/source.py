@@ -27,7 +27,7 @@ class KnobControls(Protocol):
     """The knobs of an engine."""
 
     config: RunConfig
-    """With which the next prompt begins; includes all turns of knobs."""
+    """The parameters with which the next prompt begins, with all turns of knobs."""
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn: ...
 
@@ -46,7 +46,7 @@ class Controls(KnobControls, Protocol):
 
     @property
     def stage(self) -> Stage | None:
-        """Of the round, at which decoding is paused; None while it runs."""
+        """The stage of the round at which decoding is paused; None while it runs."""
 
     @property
     def preparing(self) -> str:
@@ -75,7 +75,7 @@ class Playback(Protocol):
 
     @property
     def events(self) -> Sequence[Event]:
-        """Of the shown run, played or not."""
+        """All events of the shown run, played or not."""
 
     def opening(self, number: int) -> str:
         """The beginning of a run's prompt."""

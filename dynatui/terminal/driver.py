@@ -68,7 +68,7 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._size = size or self._get_terminal_size()
         self._continued = False
-        """Since the terminal was last taken, or began to be."""
+        """Whether the process was continued since it last took the terminal, or began to."""
 
     def process_message(self, message: Message) -> None:
         """Quit keys take effect at once; a size counts only if the terminal has announced that it sends sizes."""
@@ -104,14 +104,14 @@ class TerminalDriver(LinuxDriver):
             super().disable_input()
 
     def _sigtstp_application(self, *_signalled: object) -> None:
-        """As Textual does, but between two callbacks of the event loop; after the app's end, only stops the process."""
+        """Acts between two callbacks of the event loop; after the app's end, only stops the process."""
         if self._loop.is_closed():
             os.kill(os.getpid(), signal.SIGSTOP)
         else:
             self._loop.call_soon_threadsafe(super()._sigtstp_application)
 
     def _sigcont_application(self, *_signalled: object) -> None:
-        """Between two callbacks, since a second signal could interrupt the start of the driver's threads."""
+        """Acts between two callbacks, since a second signal could interrupt the start of the driver's threads."""
         self._continued = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)

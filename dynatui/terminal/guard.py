@@ -26,7 +26,7 @@ _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"
 
 
 def silence_libraries() -> None:
-    """Unless the user has set the variables that control them."""
+    """Variables that the user has set stay as they are."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 

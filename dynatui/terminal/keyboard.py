@@ -9,9 +9,9 @@ from typing import TypeAlias
 from dynatui.clean import clean
 
 ESCAPE_DELAY_S = 0.1
-"""Without further input, an escape byte is then the escape key."""
+"""Seconds without input after which an escape byte is the escape key."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""Without further input, a paste or sequence has then ended."""
+"""Seconds without input after which a paste or sequence has ended."""
 LONGEST_PASTE = 2**22
 """The rest is dropped."""
 _LONGEST_SEQUENCE = 32
@@ -47,7 +47,7 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class Pasted:
-    """With line ends as in Unix, and without control characters."""
+    """A paste with line ends as in Unix, and without control characters."""
 
     text: str
 
@@ -68,7 +68,7 @@ class Keyboard:
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
-        """If `received` is empty, the pieces that end by a timeout at `now`."""
+        """The pieces that `received` completes or, if it is empty, that a timeout at `now` ends."""
         if received:
             self._buffer += received
             self._newest_s = now

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 _WRITE_TIMEOUT_S = 1.0
-"""By which a blocked terminal may delay the end of the program."""
+"""Longest time by which a blocked terminal delays the end of the program."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
@@ -56,7 +56,7 @@ class Output:
         return len(text)
 
     def restore(self) -> None:
-        """Unless the app has restored it; later output is discarded."""
+        """Restores the terminal, unless the app has; later output is discarded."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return

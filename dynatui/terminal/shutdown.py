@@ -10,7 +10,7 @@ from dynatui.terminal.output import Output
 from dynatui.terminal.signals import STOP_SIGNALS, handled
 
 WITHIN_S = 2.5
-"""From the key or signal that ends the program to the end of the process."""
+"""Time from the key or signal that ends the program to the end of the process."""
 
 
 class Shutdown:
@@ -32,7 +32,7 @@ class Shutdown:
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Once; without a registered function, ends the process immediately."""
+        """Ends the app once; without a registered function, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)

@@ -7,7 +7,7 @@ from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
-"""With the signal of the timer of `stoppable`."""
+"""The signals that end a program, and that of the timer of `stoppable`."""
 _AGAIN_S = 0.2
 """The timer repeats, since work may catch an interruption and block again."""
 
