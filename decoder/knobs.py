@@ -26,10 +26,12 @@ MOST = 1 << 12
 """Of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
-def require_feasible(given: Mapping[str, int]) -> None:
-    """Raises ConfigError for an integer above `MOST`, named by its key."""
+def require_feasible(given: Mapping[str, int], *about: str) -> None:
+    """Raises ConfigError if an integer in `given` is larger than `MOST`; the error message names the integer by its
+    key.
+    """
     for name, value in given.items():
-        require(value <= MOST, f"{name} is {value}; give {MOST} or less")
+        require(value <= MOST, f"{name} is {value}; give {MOST} or less", *(about or (name,)))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Entry point of `dynatui` and `python -m dynatui`: Ctrl+C never prints a traceback.
-
-Before and after the command line runs, Ctrl+C ends the process; while it runs, the command line handles Ctrl+C. Heavy
-modules must not be imported at the top of this file, since Ctrl+C during these imports would print a traceback.
-"""
+"""Entry point: Ctrl+C never prints a traceback, so that no heavy module may be imported at the top of this file."""
 
 import os
 import signal
@@ -17,7 +13,6 @@ _INTERRUPTED = 130
 
 
 def main() -> int:
-    """Runs the command line; returns the exit code."""
     sys.excepthook = _report
     spin_briefly()  # before anything loads torch
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -44,7 +39,7 @@ def _run() -> int:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Prints the traceback of a bug; control characters, from models or files, are replaced by visible characters."""
+    """A bug's traceback, with control characters, from models or files, made visible."""
     sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 

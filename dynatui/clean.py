@@ -1,8 +1,4 @@
-"""The only module that makes foreign text safe for a terminal.
-
-Model output, prompts, names, paths and errors can contain escape sequences that would write to the clipboard or clear
-the screen. Single characters are replaced; markup needs no escaping, since no text is parsed as markup.
-"""
+"""The only module that makes foreign text safe for a terminal: escape sequences could write to the clipboard."""
 
 _REPLACEMENT = "\ufffd"
 _PICTURES = 0x2400
@@ -15,10 +11,8 @@ _TABLE |= {0x7F: "\u2421", ord("\n"): "\n", ord("\t"): "    "}
 
 
 def clean(text: str) -> str:
-    """The text with each control character of terminals replaced by a visible character; line ends are kept."""
     return text if text.isprintable() else text.translate(_TABLE)  # printable text needs no replacement
 
 
 def clean_line(text: str) -> str:
-    """`clean` for text that must stay on one line, such as a name."""
     return clean(text).replace("\n", "\u240a")

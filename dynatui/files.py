@@ -1,7 +1,4 @@
-"""Opens files named by users; a pipe without a process at its other end causes an error within seconds.
-
-Knows nothing of the contents of the files.
-"""
+"""Opens files named by users; a pipe without a process at its other end causes an error within seconds."""
 
 import errno
 import os
@@ -15,12 +12,12 @@ from typing import BinaryIO, cast
 from decoder.errors import DecoderError
 
 PATIENCE_S = 2.0
-"""Longest wait for the first writer of a pipe, in seconds."""
+"""Longest wait for the first writer of a pipe."""
 _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """A file, device or pipe, opened for reading; reading a pipe that gets no writer in time raises an OSError."""
+    """Opened for reading; reading a pipe that gets no writer in time raises an OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -29,13 +26,9 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
-    """Content of a UTF-8 file, without a byte order mark.
+    """Text without a byte order mark; `too_large` is the remedy for a file of more than `most` bytes.
 
-    If the file is too large, the error message ends with the text `too_large`, which gives the remedy.
-
-    Raises:
-        DecoderError: An error of type `fault`, if the file has more than `most` bytes or is not UTF-8.
-        OSError: The file cannot be read.
+    Raises `fault` for such a file and for one that is not UTF-8, and OSError if it cannot be read.
     """
     content = file.read(most + 1)
     if len(content) > most:
@@ -48,17 +41,14 @@ def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type
 
 
 def to_append(path: Path) -> BinaryIO:
-    """A file, device or pipe opened to append without a buffer; raises an OSError if a pipe has no reader."""
+    """Opened to append without a buffer; raises an OSError if a pipe has no reader."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
 def pipe_to_write(path: Path) -> int:
-    """Descriptor of a pipe opened for writing; raises an OSError if no process opens it for reading in time.
-
-    A write raises an OSError once no process reads the pipe any more.
-    """
+    """Descriptor of a pipe; raises an OSError if no process reads it in time; so does a write after its end."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -75,7 +65,7 @@ def pipe_to_write(path: Path) -> int:
 
 
 class _Pipe(RawIOBase):
-    """A pipe opened for reading; the first read waits up to `PATIENCE_S` seconds for a writer."""
+    """Its first read waits up to `PATIENCE_S` for a writer."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

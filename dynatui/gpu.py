@@ -1,8 +1,6 @@
-"""Load, memory, bandwidth, power and temperature of a GPU, read from NVML.
+"""Load, memory, bandwidth, power and temperature of a GPU, from NVML; what NVML does not provide is None.
 
-A value that NVML does not provide is None; no function raises an error, and NVML is loaded at the first reading. A
-reading takes about a millisecond; one reading per second suffices. Does not import torch; GPUs of torch devices are
-numbered as torch numbers them, which may differ from the numbers in NVML.
+Does not import torch; GPUs are numbered as torch numbers them. A reading takes about a millisecond.
 """
 
 import os
@@ -15,18 +13,15 @@ from typing import Any
 
 _CUDA = re.compile("cuda(?::([0-9]{1,3}))?")
 _TRANSFERS = 2
-"""Transfers of a memory with double data rate in one cycle of the clock that NVML reports, whatever the memory's type.
-"""
+"""Double data rate: transfers in one cycle of the clock that NVML reports, whatever the memory's type."""
 
 
 @dataclass(frozen=True)
 class GpuLoad:
-    """One reading of load, memory, power and temperature of a GPU."""
-
     load: float | None
-    """GPU utilisation: share of the last sampling period in which a kernel was running, from 0 to 1."""
+    """Share of the last sampling period in which a kernel was running, from 0 to 1."""
     used_bytes: int | None
-    """Memory in use by all processes, in bytes."""
+    """Memory in use by all processes."""
     total_bytes: int | None
     power_w: float | None
     temperature_c: int | None
@@ -34,8 +29,6 @@ class GpuLoad:
 
 @dataclass(frozen=True)
 class Gpu:
-    """Name and memory of a GPU, from the driver."""
-
     name: str
     total_bytes: int | None
     free_bytes: int | None
@@ -43,10 +36,7 @@ class Gpu:
 
 
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
-    """Returns a function that reads the load of the GPUs among these torch devices (`cuda`, `cuda:N`).
-
-    A reading maps device numbers to loads, in the order of `devices`; GPUs that NVML does not report are left out.
-    """
+    """A function that reads the load of the GPUs among these torch devices, by number, as far as NVML knows them."""
     matches = [_CUDA.fullmatch(device) for device in devices]
     meters = {number: _meter(number) for number in (int(each[1] or 0) for each in matches if each)}
 
@@ -58,7 +48,6 @@ def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
 
 
 def gpus() -> list[Gpu]:
-    """All GPUs of this machine; an empty list if NVML cannot be used."""
     nvml = _library()
     if nvml is None:
         return []
@@ -66,9 +55,7 @@ def gpus() -> list[Gpu]:
 
 
 def memory_bytes_per_s(device: str) -> float | None:
-    """Peak bandwidth of the memory of a torch device `cuda` or `cuda:N`, in bytes per second: the highest clock rate
-    times the width of the bus. None if NVML does not report both, and for other devices.
-    """
+    """Peak bandwidth: highest clock rate times width of the bus; None if NVML does not report both of a device."""
     match = _CUDA.fullmatch(device)
     if match is None:
         return None
@@ -81,7 +68,6 @@ def memory_bytes_per_s(device: str) -> float | None:
 
 
 def _meter(number: int) -> Callable[[], GpuLoad | None]:
-    """A function that reads the load of GPU `cuda:number`; its first call opens NVML."""
     find = cache(lambda: _find(number))
 
     def meter() -> GpuLoad | None:
@@ -92,7 +78,6 @@ def _meter(number: int) -> Callable[[], GpuLoad | None]:
 
 
 def _library() -> Any:
-    """The NVML library, initialised; None if it cannot be initialised."""
     try:
         import pynvml  # noqa: PLC0415 - most machines never need it
 
@@ -103,7 +88,7 @@ def _library() -> Any:
 
 
 def _find(number: int) -> tuple[Any, Any]:
-    """The NVML library and its handle of GPU `cuda:number`; the handle is None if that GPU cannot be identified."""
+    """The library and its handle of GPU `cuda:number`; None as a handle if that GPU cannot be identified."""
     nvml = _library()
     if nvml is None:
         return None, None
@@ -120,7 +105,7 @@ def _find(number: int) -> tuple[Any, Any]:
 
 
 def _same_order(nvml: Any) -> bool:
-    """Whether CUDA numbers the GPUs as NVML does: all GPUs are of one model, or CUDA_DEVICE_ORDER is PCI_BUS_ID."""
+    """Whether CUDA numbers the GPUs as NVML does: all are of one model, or CUDA_DEVICE_ORDER is PCI_BUS_ID."""
     kinds = {_called(nvml.nvmlDeviceGetName, handle) for handle in _handles(nvml)}
     return len(kinds) <= 1 or os.environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
 
@@ -158,7 +143,6 @@ def _described(nvml: Any, handle: Any) -> Gpu:
 
 
 def _called(question: Callable[..., Any], *about: Any) -> Any:
-    """Result of an NVML call; None if the call fails."""
     with suppress(Exception):
         return question(*about)
     return None

@@ -1,7 +1,6 @@
-"""The key map: bindings, dispatch, footer, help, command palette, settings and documents are made from this table.
+"""The key map, from which bindings, footer, help, palette, settings and documents are made; knows no widgets.
 
-The action of a key may depend on the mode, such as watching the run, inspecting the text or moving a slider. Knows
-nothing of widgets; an action is the name of a method of the app, with arguments for this method.
+An action is the name of a method of the app, with arguments, and may depend on the mode.
 """
 
 import difflib
@@ -14,10 +13,8 @@ from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
-"""Modes of the apps: watching a run, moving a cursor in the text, going through search hits, setting sliders, comparing
-two recordings, watching a server."""
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
-"""Modes in which the three apps start: one mode for each app."""
+"""One for each app."""
 LEFT_OUT = 999
 """Rank of a key that the footer never shows."""
 _ALWAYS_QUITS = "ctrl+c"
@@ -38,7 +35,6 @@ _NAMED = frozenset(
         *(f"f{number}" for number in range(1, 25)),
     )
 )
-"""Keys that have a name instead of a character."""
 
 
 @dataclass(frozen=True)
@@ -46,38 +42,36 @@ class Key:
     """One line of the key map: a key, or several keys of related actions."""
 
     caps: tuple[str, ...]
-    """Names of the keys in Textual, or the characters themselves."""
+    """Textual's names, or the characters themselves."""
     actions: tuple[str, ...]
     label: str
-    """One or two words for the footer and the palette."""
+    """For the footer and the palette."""
     help: str
     modes: tuple[Mode, ...]
     rank: int = LEFT_OUT
-    """Rank in the footer: if there is no room for all keys, the keys with the highest ranks are left out."""
+    """If the footer has no room for all keys, the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
-    """Words that distinguish the actions of a pair in the palette."""
+    """Distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
-    """Name of each action in the settings file; if empty, the names are made from `label` and `words`."""
+    """Names of the actions in the settings file; if empty, made from `label` and `words`."""
     does: tuple[str, ...] = ()
-    """All actions, each once; empty only if every action has a key, since `actions` then contains all of them."""
+    """All actions, each once; empty only if every action has a key."""
     also: str = ""
-    """Further search words in the palette, besides label and help."""
+    """Further search words in the palette."""
     fixed: bool = False
-    """Whether the keys cannot be rebound. The digits are fixed, since they type values and choose panels."""
+    """The digits cannot be rebound, since they type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
-        """All actions of this line of the key map, each once."""
         return self.does or tuple(dict.fromkeys(self.actions))
 
     @property
     def titles(self) -> tuple[str, ...]:
-        """Name of each action in the palette."""
         return (self.label,) if len(self.different) == 1 else tuple(f"{self.label}: {word}" for word in self.words)
 
     @property
     def settings(self) -> dict[str, str]:
-        """Maps each action's name in the settings file to the action; empty for fixed keys."""
+        """The action of each name in the settings file; empty for fixed keys."""
         if self.fixed:
             return {}
         names = self.names or tuple(re.sub(r"\W+", "_", title.lower()).strip("_") for title in self.titles)
@@ -85,74 +79,61 @@ class Key:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The keys as displayed in the footer, the help and the documents."""
         return tuple(_GLYPHS.get(cap, cap) for cap in self.caps)
 
     def shown_for(self, action: str) -> str:
-        """The keys of an action, as the footer writes them."""
         return " ".join(_GLYPHS.get(cap, cap) for cap in self.caps_of(action))
 
     def caps_of(self, action: str) -> tuple[str, ...]:
-        """The keys of an action."""
         return tuple(cap for cap, does in zip(self.caps, self.actions, strict=True) if does == action)
 
 
 @dataclass(frozen=True)
 class Group:
-    """Keys that belong together, under a heading of the help."""
-
     title: str
     keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
 class Keymap:
-    """Every key of the program."""
-
     groups: tuple[Group, ...]
     side_by_side: Group
-    """Keys of the app that compares two recordings."""
     attached: Group
-    """Keys of the app that watches a server."""
 
     @property
     def keys(self) -> tuple[Key, ...]:
-        """Keys of the monitor, in the order of the help."""
         return tuple(key for group in self.groups for key in group.keys)
 
     @property
     def commands(self) -> Iterator[tuple[str, str, Key]]:
-        """Commands of the palette while the run is watched: name, action, and line of the key map."""
+        """The palette while the run is watched: name, action, line."""
         for key in self.keys:
             if "watch" in key.modes:
                 yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
 
     @property
     def every(self) -> Iterator[Key]:
-        """Keys of all three apps: monitor, comparison, watched server."""
         yield from self.keys
         yield from self.attached.keys
         yield from self.side_by_side.keys
 
     def action_for(self, cap: str, mode: Mode) -> str | None:
-        """The action of a key in a mode; None if the key has no action in this mode."""
         for key in self.every:
             if mode in key.modes and cap in key.caps:
                 return key.actions[key.caps.index(cap)]
         return None
 
     def all_for(self, action: str) -> frozenset[str]:
-        """The keys of an action in all modes."""
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """The key of an action, for hints; if the action has no key, the key of the palette, which lists all actions."""
+        """A key to hint at; for an action without one, the palette's key, since the palette lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """Maps the name of each rebindable action, as in the settings file, to the keys of this action."""
+        """The keys of each rebindable action, by its name in the settings file."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -160,11 +141,7 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """The key map after these changes.
-
-        Raises:
-            ConfigError: An action's name is unknown, a key is invalid, or a key would have two actions in one mode.
-        """
+        """Raises ConfigError for an unknown action, an invalid key, or a key with two actions in one mode."""
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
@@ -195,7 +172,6 @@ class Keymap:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """The question 'did you mean' with the most similar known name; empty if no name is similar."""
     return "".join(f"did you mean {each}? " for each in difflib.get_close_matches(name, known, 1))
 
 
@@ -204,7 +180,6 @@ def _rebound(keys: Sequence[Key], changes: Mapping[str, Sequence[str]]) -> tuple
 
 
 def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
-    """A line of the key map with new keys for its actions."""
     names = {action: name for name, action in key.settings.items()}
     pairs = list[tuple[str, str]]()
     for action in key.different:
@@ -217,7 +192,7 @@ def _with(key: Key, changes: Mapping[str, Sequence[str]]) -> Key:
 
 
 def _check(name: str, cap: str) -> None:
-    """Raises a ConfigError for a key that no terminal sends, and for ctrl+c, which always quits."""
+    """Raises ConfigError for a key that no terminal sends, and for ctrl+c, which always quits."""
     base = _MODIFIER.sub("", cap, count=1)
     if not (base in _NAMED or (len(base) == 1 and base.isprintable() and base != " ")):
         raise ConfigError(
@@ -228,15 +203,13 @@ def _check(name: str, cap: str) -> None:
 
 
 PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log", "sampling"]
-"""Panels that can be chosen, by keys 1 to 9."""
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
-"""Panels that have a separate place in a large terminal; the other panels share one place."""
+"""Have a place of their own in a large terminal; the others share one."""
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "search", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect", "search")
 CURSOR: tuple[Mode, ...] = ("inspect", "search")
-"""Modes with a cursor in the text."""
 _NOT_SEARCHING: tuple[Mode, ...] = ("watch", "inspect", "knobs")
 _COMPARE: tuple[Mode, ...] = ("compare",)
 _ATTACH: tuple[Mode, ...] = ("attach",)
@@ -245,12 +218,12 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """The actions `back` and `on` of four keys: first for two named keys, such as up and down; then for two letters."""
+    """The actions of four keys: two named ones, such as up and down, then two letters."""
     return back, on, back, on
 
 
 def _turned_by(keys: str) -> str:
-    """Help text of a pair of keys: all knobs that the pair can turn. Which knob it turns depends on the watched method."""
+    """All knobs that a pair of keys can turn; which one depends on the watched method."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))
@@ -380,4 +353,3 @@ ATTACHED = Group(
 )  # fmt: skip
 
 KEYMAP = Keymap(GROUPS, SIDE_BY_SIDE, ATTACHED)
-"""The default keys."""

@@ -1,7 +1,4 @@
-"""Looks up the knobs of methods for the screen, by knob name or by method, and the present values of knobs in a run.
-
-Each knob's name, meaning and bounds are declared by its method, in `decoder.methods`.
-"""
+"""The knobs of methods for the screen, and their present values in a run; each is declared by its method."""
 
 from dataclasses import asdict
 from typing import TypeVar
@@ -16,35 +13,31 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _KEYS = ("[]", "{}", "-=")
-"""The pairs of keys that turn sliders, in the order of the sliders from the left."""
+"""Pairs of keys that turn sliders, from the left."""
 _LONGEST_NAME = 24
 
 R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
-    """Name, symbol and bounds of a knob; for an unknown knob of a recording, only the name."""
+    """For an unknown knob of a recording, only its name is known."""
     known = all_knobs().get(name)
     return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 
 
 def turns(knob: KnobInfo) -> tuple[str, str]:
-    """The actions of a knob's two keys in the key map: down, up."""
     return f"turn({knob.keys[0]!r})", f"turn({knob.keys[1]!r})"
 
 
 def rules_of(method: str) -> RulesName | None:
-    """Name of the parameter set of a method; None for a method without knobs, and for an unknown method."""
     return METHODS[method].rules if method in METHODS else None
 
 
 def owner(name: KnobName, rules: R) -> RulesName | R:
-    """The parameter set with this knob: `sampling`, which all methods share, or else `rules`."""
     return SAMPLING if Sampling().has(name) else rules
 
 
 def having(name: KnobName) -> tuple[str, ...]:
-    """Names of the methods that have a knob of this name."""
     return tuple(
         method
         for method in METHODS
@@ -53,24 +46,22 @@ def having(name: KnobName) -> tuple[str, ...]:
 
 
 def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
-    """Names of a knob's values within the bounds `ends`, by the number that the user types for the value."""
+    """By the number that the user types for the value."""
     return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
 
 
 def sliders_of(method: str) -> tuple[KnobInfo, ...]:
-    """Those knobs of a method that have keys, in the order of `_KEYS`."""
     rules = rules_of(method)
     own = [knob for knob in METHODS[rules].knobs if knob.keys] if rules else []
     return tuple(sorted(own, key=lambda knob: _KEYS.index(knob.keys)))
 
 
 def limit_name(limit: Limit) -> str:
-    """Displayed name of a limit of tree growth: the symbol of its knob, or else the limit's own name."""
     return limit if limit in OTHER_LIMITS else info(limit).symbol
 
 
 def sampling_in_force(state: RunState) -> Sampling | None:
-    """The sampling settings of the watched method's next tokens; None before the first run, and for invalid values."""
+    """None before the first run, and for invalid values."""
     if state.run is None:
         return None
     try:
@@ -80,9 +71,9 @@ def sampling_in_force(state: RunState) -> Sampling | None:
 
 
 def preset_of(method: str, lane: LaneState) -> str:
-    """Name of the preset whose values all parameters of the method have; empty if there is none.
+    """The preset whose values all parameters have; empty if there is none.
 
-    A knob that the history rule has moved counts with the value that it had before, since the rule is part of a preset.
+    A knob that the history rule has moved counts with its value before, since the rule is part of a preset.
     """
     name = rules_of(method)
     presets = METHODS[name].presets if name else {}
@@ -98,10 +89,7 @@ def _has_values(lane: LaneState, rules: TunableParameters) -> bool:
 
 
 def rules_in_force(state: RunState) -> TunableParameters | None:
-    """Present parameters of the watched method; None for a method without parameters.
-
-    Invalid values in a recording give None; missing values get their defaults.
-    """
+    """Invalid values in a recording give None; missing values get their defaults."""
     rules = rules_of(state.watched)
     own = METHODS[rules].own if rules else None
     if own is None:

@@ -1,7 +1,6 @@
-"""The command line: makes a session from the arguments, decides whether to show a screen, prints errors in one line.
+"""The command line: makes a session from the arguments, and prints any DecoderError in one line.
 
-Heavy imports are deferred: help, version and replay never import torch. A DecoderError that no other module handles is
-handled here.
+Help, version and replay never import torch.
 """
 
 import sys
@@ -54,7 +53,6 @@ USAGE_ERROR = DecoderError.exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command line given by the arguments; returns the exit code."""
     try:
         return _invoked(arguments)
     except typer.TyperException as error:
@@ -78,7 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command() -> TyperGroup:
-    """The complete command line, with options for all registered methods."""
     configured = settings.fallback
     commands: list[TyperCommand | TyperGroup] = [
         parameters.command("replay", replay, REPLAY, configured),
@@ -129,7 +126,6 @@ def _invoked(arguments: Sequence[str] | None) -> int:
 
 
 def _misused(error: typer.TyperException) -> str:
-    """Typer's message for a command line that it cannot parse, followed by the command that shows help."""
     context: Any = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "dynatui")
     return f"{with_short_quotes(error.format_message().rstrip('.'))}; see {path} --help"
@@ -166,7 +162,6 @@ REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, G
 
 
 def live_parameters() -> Declared:
-    """The parameters of `watch`."""
     return (
         CONTEXT,
         request.MODELS,
@@ -285,7 +280,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """Refuses decoding options beside --follow, since the process that writes the recording has set their values."""
+    """The process that writes the recording has set their values."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -293,9 +288,7 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """Refuses options before the name of a subcommand: options there belong to the live command, and would have no
-    effect. The options of a subcommand follow its name.
-    """
+    """They belong to the live command and would have no effect; a subcommand's own follow its name."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
         raise ConfigError(
@@ -305,6 +298,5 @@ def _refuse_options_before(context: typer.Context) -> None:
 
 
 def _refused(why: str, code: int) -> int:
-    """Prints an error, and returns the exit code."""
     streams.say(why)
     return code

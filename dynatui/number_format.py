@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def short(value: float | None, digits: int = 2) -> str:
-    """A figure as text with few digits, such as 0.71, 3.41 or 664; a dash for None."""
+    """Such as 0.71, 3.41 or 664; a dash for None."""
     if value is None or not math.isfinite(value):
         return "-"
     if abs(value) >= 100:
@@ -14,20 +14,27 @@ def short(value: float | None, digits: int = 2) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share as a percentage."""
     return "-" if value is None else f"{100 * value:.0f}%"
 
 
 def count(number: float | None) -> str:
-    """A count as text: 1,234, or 1.23e+12 if it is long; a dash for None."""
+    """Such as 1,234, or 1.23e+12 if it is long; a dash for None."""
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 
+def size(count: int) -> str:
+    """A number of bytes with a unit, such as 1.5 GiB."""
+    if count >= 2**30:
+        return f"{count / 2**30:.1f} GiB"
+    if count >= 10 * 2**20:
+        return f"{count / 2**20:.0f} MiB"
+    return f"{count / 2**10:.0f} KiB" if count >= 2**10 else f"{count} bytes"
+
+
 def nth(number: int) -> int:
-    """Displayed number of a round, counted from 1; events count rounds from 0."""
+    """Rounds are shown counted from 1; events count them from 0."""
     return number + 1
 
 
 def memory_by_rank(peaks: Sequence[int]) -> str:
-    """Peak memory of each process of a target, as text; `peaks` are in bytes."""
     return f"peak memory by process: {', '.join(f'{peak / 1e9:.2f}' for peak in peaks)} GB"

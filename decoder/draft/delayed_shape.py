@@ -18,10 +18,10 @@ class DelayedTree:
     l2: int
 
     def __post_init__(self) -> None:
-        require(self.k >= 1, f"K is {self.k}; give 1 or more")
+        require(self.k >= 1, f"K is {self.k}; give 1 or more", "k")
         for name, length in (("L1", self.l1), ("L2", self.l2)):
-            require(length >= 0, f"{name} is {length}; give 0 or more")
-        require_feasible({"K": self.k, "L1": self.l1, "L2": self.l2})
+            require(length >= 0, f"{name} is {length}; give 0 or more", name.lower())
+        require_feasible({"K": self.k, "L1": self.l1, "L2": self.l2}, "k", "l1", "l2")
 
     @property
     def depth(self) -> int:

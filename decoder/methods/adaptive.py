@@ -86,25 +86,35 @@ class AdaptiveTree(Rules):
 
     def __post_init__(self) -> None:
         low, mid, high = self.branching
-        require(self.d_max >= 2, f"d_max is {self.d_max}; give 2 or more")
-        require(1 <= self.d0 <= self.d_max - 1, f"D0 is {self.d0:g}; give 1 to {self.d_max - 1} (D_max - 1)")
+        require(self.d_max >= 2, f"d_max is {self.d_max}; give 2 or more", "d_max")
+        bounds = f"give 1 to {self.d_max - 1} (D_max - 1)"
+        require(1 <= self.d0 <= self.d_max - 1, f"D0 is {self.d0:g}; {bounds}", "d0", "d_max")
         require(
             0 < self.tau_l < self.tau_h <= 1,
             f"tau_l is {self.tau_l:g} and tau_h is {self.tau_h:g}; give 0 < tau_l < tau_h <= 1",
+            "tau_l",
+            "tau_h",
         )
         require(
             0 <= self.rho_stop <= self.rho_deep <= 1,
             f"rho_stop is {self.rho_stop:g} and rho_deep {self.rho_deep:g}; give 0 <= rho_stop <= rho_deep <= 1",
+            "rho_stop",
+            "rho_deep",
         )
         require(
-            1 <= low <= mid <= high, f"branching is {low},{mid},{high}; give three ascending numbers, each 1 or more"
+            1 <= low <= mid <= high,
+            f"branching is {low},{mid},{high}; give three ascending numbers, each 1 or more",
+            "branching",
         )
-        require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1")
+        require(0 <= self.tau <= 1, f"tau is {self.tau:g}; give 0 to 1", "tau")
         require(
-            0 < self.sharpness <= SHARPEST, f"sharpness is {self.sharpness:g}; give more than 0, at most {SHARPEST:g}"
+            0 < self.sharpness <= SHARPEST,
+            f"sharpness is {self.sharpness:g}; give more than 0, at most {SHARPEST:g}",
+            "sharpness",
         )
-        require(self.window >= 1, f"window is {self.window}; give 1 or more")
-        require_feasible({"d_max": self.d_max, "the largest branching": high, "window": self.window})
+        require(self.window >= 1, f"window is {self.window}; give 1 or more", "window")
+        require_feasible({"d_max": self.d_max, "window": self.window})
+        require_feasible({"the largest branching": high}, "branching")
 
     def moved(self, d0: float, tau_h: float) -> Self:
         """A copy with values from the history rule that are within their bounds. One is made in every round;

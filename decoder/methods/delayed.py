@@ -77,7 +77,7 @@ class Delayed(VerifierRules):
 
     def __post_init__(self) -> None:
         _ = self.shape
-        require_feasible({"K (L1 + L2)": self.k * (self.l1 + self.l2)})
+        require_feasible({"K (L1 + L2)": self.k * (self.l1 + self.l2)}, "k", "l1", "l2")
         require_lossless(self.verifier, self.drafting, self.paths)
 
     @property

@@ -37,8 +37,9 @@ class DynaTree(AdaptiveTree):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more")
-        require(self.selection in get_args(Selection), f"selection is {quoted(self.selection)}; give bfs or best")
+        require(self.n_max >= 1, f"n_max is {self.n_max}; give 1 or more", "n_max")
+        known = self.selection in get_args(Selection)
+        require(known, f"selection is {quoted(self.selection)}; give bfs or best", "selection")
         require_feasible({"n_max": self.n_max})
 
     def rule(self) -> TreeRule:

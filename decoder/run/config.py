@@ -80,13 +80,16 @@ class RunConfig:
         sets[drawing] = verifier_rules.drawn() if drawing in names else verifier_rules
         require(bool(names), "no method was named; give at least one, for example --methods dynatree,ar")
         repeated = {name for name in names if names.count(name) > 1}
-        require(not repeated, f"methods contains {', '.join(sorted(repeated))} more than once; name each method once")
+        twice = f"methods contains {', '.join(sorted(repeated))} more than once; name each method once"
+        require(not repeated, twice, "methods")
         require(
             drawing in names or drafting is None or not verifier_rules.draws,
             f"drafting {verifier_rules.drafting} samples trees, but none of the methods {', '.join(names)} "
             f"samples trees; add {drawing} to --methods, or give --drafting tree",
+            "drafting",
+            "methods",
         )
-        require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more")
+        require(max_new_tokens >= 1, f"max_new_tokens is {max_new_tokens}; give 1 or more", "max_new_tokens")
         vars(self).update(methods=names, max_new_tokens=max_new_tokens, seed=seed, chat=chat)
         vars(self).update(parameters=MappingProxyType(sets))
 

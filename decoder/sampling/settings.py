@@ -40,9 +40,10 @@ class Sampling(TunableParameters):
         require(
             0 <= self.temperature <= HIGHEST_TEMPERATURE,
             f"temperature is {self.temperature:g}; give 0 (greedy) to {HIGHEST_TEMPERATURE:g}",
+            "temperature",
         )
-        require(self.top_k >= 0, f"top_k is {self.top_k}; give 1 or more, or 0 for all tokens")
-        require(0 < self.top_p <= 1, f"top_p is {self.top_p:g}; give more than 0 and at most 1 (all tokens)")
+        require(self.top_k >= 0, f"top_k is {self.top_k}; give 1 or more, or 0 for all tokens", "top_k")
+        require(0 < self.top_p <= 1, f"top_p is {self.top_p:g}; give more than 0 and at most 1 (all tokens)", "top_p")
 
     @property
     def greedy(self) -> bool:

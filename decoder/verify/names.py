@@ -41,21 +41,30 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
     for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
-        require(value in names, f"{option} is {quoted(value)}, which is unknown; choose from {', '.join(names)}")
+        require(
+            value in names, f"{option} is {quoted(value)}, which is unknown; choose from {', '.join(names)}", option
+        )
     deterministic = Drafting(drafting) is Drafting.TREE
     fits = lossless_with(name, Drafting(drafting), paths)
     require(
         fits or not deterministic,
         f"verifier {name} is biased on deterministic trees, whose tokens are not sampled; choose "
         "--verifier nss or coupled, or --drafting iid or delayed",
+        "verifier",
+        "drafting",
     )
     require(
         fits or name != COUPLED,
         f"verifier coupled does not work on sampled trees, but drafting {drafting} samples trees; choose another "
         "--verifier, for example traversal, or --drafting tree",
+        "verifier",
+        "drafting",
     )
     require(
         fits,
         f"verifier {name} takes one drafted path, not {paths}; give K = 1, or choose --verifier traversal, which "
         "takes trees",
+        "verifier",
+        "drafting",
+        "k",
     )

@@ -1,8 +1,4 @@
-"""The URLs of a server's metrics page, derived from the URL or HOST:PORT that the user gives.
-
-The user may give host and port, the base URL of the API, or the URL of the metrics page. No secret is displayed: a URL
-that contains a password is refused, and the URL for display has no query.
-"""
+"""The URLs of a server, from the URL or HOST:PORT that the user gives; no secret is ever displayed."""
 
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -11,25 +7,23 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 from decoder.errors import ConfigError, quoted
 
 PAGES = ("/metrics", "/prometheus/metrics")
-"""Paths of the metrics page on a server; the second path is used by TensorRT-LLM."""
+"""The second path is TensorRT-LLM's."""
 _API = "/v1"
 _EXAMPLE = "give HOST:PORT or a URL such as http://localhost:8000"
 
 
 @dataclass(frozen=True)
 class Address:
-    """The URLs of a server: its metrics page and its API."""
-
     pages: tuple[str, ...]
     """Candidate URLs of the metrics page, the most likely first."""
     base: str
-    """The base URL of the server's API."""
+    """The base URL of the API."""
     shown: str
-    """The URL for display and recordings, without a query."""
+    """The URL without a query, for display and recordings."""
 
 
 def address(text: str) -> Address:
-    """Parses the URL given by the user; raises a ConfigError, whose message never contains a password."""
+    """Raises a ConfigError, whose message never contains a password."""
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
     page = next((suffix for suffix in reversed(PAGES) if path.endswith(suffix)), "")
@@ -44,19 +38,16 @@ def address(text: str) -> Address:
 
 
 def without_query(url: str) -> str:
-    """The URL without its query, for display and recordings."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, host_of(url), parts.path, "", ""))
 
 
 def origin(url: str) -> tuple[str, str | None, int]:
-    """Scheme, host and port of the server."""
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
 
 def is_here(url: str) -> bool:
-    """Whether a URL points to this machine, so that requests do not leave this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -65,7 +56,6 @@ def is_here(url: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """Host and port of a URL, exactly as the URL gives them."""
     return urlsplit(url).netloc.rpartition("@")[2]
 
 

@@ -1,7 +1,4 @@
-"""HTTP client for a watched server: verifies certificates, limits time and size, refuses redirects to other servers.
-
-The user's token is sent to this server only, and is never shown or recorded. Knows neither metrics nor events.
-"""
+"""HTTP client for a watched server, limited in time and size; the user's token goes to this server alone."""
 
 import asyncio
 import os
@@ -21,24 +18,21 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.failures import TOKEN, Refusal, as_page_errors, no_answer, no_page
 
 LARGEST_PAGE = 2**23
-"""Maximum size of a response body, in bytes."""
 PATIENCE_S = 5.0
-"""Time limit for fetching a whole page, in seconds."""
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
 _HERE = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
-"""Settings with which httpx2 uses no proxy for URLs of this machine, since a proxy would connect to its own machine."""
+"""No proxy for URLs of this machine, since a proxy would connect to its own machine."""
 _REDIRECTS = 3
 _COMPLAINT_S = 0.3
-"""Time limit for reading the body of an error response, in seconds."""
 _SHORTEST_SECRET = 8
-"""Minimum length of a token that is masked in responses, since a shorter string may occur in a text by chance."""
+"""A shorter token is not masked in responses, since it may occur in a text by chance."""
 
 Refuse: TypeAlias = Callable[[Refusal, str], PageError]
-"""Function (response, remedy for a missing token) -> the error for a failed request."""
+"""(response, remedy for a missing token) -> error."""
 
 
 def token() -> str | None:
-    """The user's token. If it is invalid in an HTTP header, raises a ConfigError that does not show the token."""
+    """Raises a ConfigError that does not show the token if it is invalid in an HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
@@ -46,10 +40,9 @@ def token() -> str | None:
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Event loop that looks up DNS names in daemon threads, since threads of the default executor delay the exit."""
+    """Looks up DNS names in daemon threads, since threads of the default executor delay the exit."""
 
     async def getaddrinfo(self, host: Any, port: Any, **how: Any) -> list[Any]:
-        """Looks up a host name, as `socket.getaddrinfo` does."""
         future: Future[list[Any]] = Future()
         future.set_running_or_notify_cancel()
 
@@ -64,10 +57,9 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Client:
-    """HTTP connections to a server, kept open between requests; for use by one thread that has no event loop.
+    """HTTP connections kept open between requests; for one thread that has no event loop.
 
-    Raises:
-        ConfigError: An environment variable for certificates or proxies has an unusable value.
+    Raises ConfigError for unusable variables of certificates or proxies.
     """
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -86,20 +78,14 @@ class Client:
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def page(self, url: str) -> str:
-        """The response body of a GET request; raises a PageError."""
         return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
-        """The response body of an API call: a POST request if there is a JSON body, else a GET request.
-
-        Raises:
-            PageError: The request has failed.
-        """
+        """A POST request if there is a JSON body, else a GET request."""
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
     def close(self) -> None:
-        """Closes the connections to the server."""
         self._runner.run(self._client.aclose())
         self._runner.close()
 
@@ -110,7 +96,6 @@ class Client:
         self.close()
 
     async def _text(self, method: str, url: str, patience_s: float, refuse: Refuse, **sent: Any) -> str:
-        """The response body as text; `refuse` makes the error for an HTTP failure status."""
         with as_page_errors(url, patience_s):
             request = self._client.build_request(method, url, **sent)
             async with asyncio.timeout(patience_s), self._response(request) as response:
@@ -124,12 +109,11 @@ class Client:
             raise NotMetricsError("the page is not UTF-8 text, so it is not a page of metrics") from None
 
     def _masked(self, text: str) -> str:
-        """A text from the server, with the user's token masked."""
         return text.replace(self._secret, "***") if len(self._secret) >= _SHORTEST_SECRET else text
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after following redirects within the server; the response's body has not been read yet."""
+        """The response after redirects within the server, whose body has not been read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
             self._client.cookies.clear()  # a server could send cookies without bound
@@ -151,7 +135,7 @@ class Client:
 
 
 async def _complaint(response: httpx2.Response) -> str:
-    """Body of an error response; empty if it is not text or arrives too slowly."""
+    """Empty if it is not text or arrives too slowly."""
     with suppress(PageError, UnicodeDecodeError, TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(_COMPLAINT_S):
             return (await _body(response)).decode()
@@ -159,7 +143,6 @@ async def _complaint(response: httpx2.Response) -> str:
 
 
 async def _body(response: httpx2.Response) -> bytes:
-    """The whole response body; raises a PageError if it is compressed or too large."""
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise NotMetricsError("the page is compressed, although only an uncompressed page was requested")
     body = bytearray()

@@ -1,53 +1,40 @@
-"""Increase of a server's counters between two metrics pages, summed over labels.
+"""Increase of a server's counters between two pages: over all labels, and from 0 after a counter fell."""
 
-A counter that fell was reset, so its increase is its current value, as in Prometheus' `increase`. The increase of a new
-series is also its current value. If the later page lacks a counter, the counter's increase is None. Knows neither times
-nor derived figures.
-"""
-
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
 from itertools import zip_longest
+from typing import Any
 
 from dynatui.attach.events import MOST_POSITIONS
-from dynatui.attach.exposition import LARGEST, Labels, Page, Series
+from dynatui.attach.exposition import LARGEST as MOST_COUNTED
+from dynatui.attach.exposition import Labels, Page, Series
 from dynatui.attach.servers import Kind, Names
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of rounds and tokens in an interval; None for a count that the server does not report."""
+    """Counts of an interval; None for a count that the server does not report."""
 
     drafts: int | None = None
     drafted: int | None = None
     accepted: int | None = None
     generated: int | None = None
     accepted_at: tuple[int, ...] = ()
-    """Number of accepted tokens at each draft position; empty if the server does not report them."""
+    """Counts by draft position; empty if not reported."""
     drafted_at: tuple[int, ...] = ()
-    """Number of drafted tokens at each draft position; empty if the server does not report them."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """Sums of two intervals' counts; if a count is None in one interval, the sum is the other interval's count."""
-        return Counts(
-            _sum(self.drafts, other.drafts),
-            _sum(self.drafted, other.drafted),
-            _sum(self.accepted, other.accepted),
-            _sum(self.generated, other.generated),
-            _sums(self.accepted_at, other.accepted_at),
-            _sums(self.drafted_at, other.drafted_at),
-        )
+        """A count that is None in one interval is the other interval's."""
+        return Counts(*map(_sum, astuple(self), astuple(other)))
 
 
 def restarted(kind: Kind, before: Page, after: Page) -> bool:
-    """Whether any counter fell, which means that the server has restarted."""
+    """Whether any counter fell."""
     pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
     return any(value < earlier[labels] for earlier, now in pairs for labels, value in now.items() if labels in earlier)
 
 
 def counted(kind: Kind, before: Page, after: Page) -> Counts:
-    """Increase of all counters of a server between two metrics pages."""
-
     def grown(names: Names) -> int | None:
         if not names or any(name not in after for name in names):
             return None
@@ -65,7 +52,6 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 
 
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
-    """Increase of a per-position counter at each draft position; empty if the counter is missing from the page."""
     earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
     return tuple(
         _count(increase(earlier.get(place, {}), later.get(place, {}))) for place in range(max(later, default=-1) + 1)
@@ -73,10 +59,9 @@ def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, 
 
 
 def remembered(before: Page, after: Page) -> Page:
-    """Latest value of every series; a series that is missing from the page `after` keeps its value from `before`.
+    """Latest value of every series; one missing from `after`, as of a replica, keeps its value.
 
-    The series of a replica may be missing from one page and return on a later page. When a metric has a new series, all
-    missing series of the metric are dropped, so that the memory stays bounded.
+    When a metric has a new series, all its missing series are dropped, so that the memory stays bounded.
     """
     return {name: _latest_series(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
 
@@ -86,9 +71,7 @@ def _latest_series(before: Series, after: Series) -> Series:
 
 
 def increase(before: Series, after: Series) -> float:
-    """Increase of a counter summed over its series. New series are taken to continue the series that disappeared, so
-    the sum of the new series is compared with the sum of the series that disappeared.
-    """
+    """New series are taken to continue the series that disappeared, so that the two sums are compared."""
     stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
     removed = sum(value for labels, value in before.items() if labels not in after)
     added = sum(value for labels, value in after.items() if labels not in before)
@@ -100,7 +83,6 @@ def _step(before: float, after: float) -> float:
 
 
 def _split(series: Series, label: str) -> Mapping[int, Series]:
-    """A counter's series, grouped by draft position."""
     places = dict[int, dict[Labels, float]]()
     for labels, value in series.items():
         text = dict(labels).get(label, "")
@@ -109,13 +91,11 @@ def _split(series: Series, label: str) -> Mapping[int, Series]:
     return places
 
 
-def _sum(a: int | None, b: int | None) -> int | None:
-    return b if a is None else a if b is None else _count(a + b)
-
-
-def _sums(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    return tuple(_count(one + other) for one, other in zip_longest(a, b, fillvalue=0))
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, tuple):
+        return tuple(_count(a + b) for a, b in zip_longest(one, other, fillvalue=0))
+    return other if one is None else one if other is None else _count(one + other)
 
 
 def _count(number: float) -> int:
-    return min(round(number), LARGEST)
+    return min(round(number), MOST_COUNTED)

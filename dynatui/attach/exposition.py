@@ -1,8 +1,6 @@
-"""Parses a metrics page in Prometheus' text format into numbers by metric name and labels.
+"""Parses an untrusted metrics page in Prometheus' text format.
 
-Pages are untrusted: a page that is truncated, unreadable or in another format gives a one-line error. Only the lines of
-the wanted metrics are parsed, because a page has thousands of lines and is polled every second. Knows neither servers
-nor the network.
+Only lines of the wanted metrics are parsed, because a page has thousands of lines and is polled every second.
 """
 
 import json
@@ -15,32 +13,32 @@ from prometheus_client.parser import text_string_to_metric_families
 from decoder.errors import first_line, quoted
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""Label names and values of one series, sorted by name."""
+"""Sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""Series of each metric; keys are the metrics' names without the suffix `_total`, which only some exporters append."""
+"""By the metric's name without `_total`, which only some exporters append."""
 
 LARGEST = 2**53
-"""Largest valid count: a float represents every integer up to 2**53 exactly."""
+"""A float represents every integer up to here exactly."""
 MOST_LINES = 20_000
-"""Maximum number of parsed lines: parsing more lines would take too long for one poll."""
+"""Parsing more would take too long for one poll."""
 _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
-"""Number of lines at the start of a page whose format is checked."""
+"""Lines at the start of a page whose format is checked."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
-"""Exceptions that the parser raises for a malformed line."""
+"""What the parser raises for a malformed line."""
 
 
 class PageError(Exception):
-    """A page cannot be read; the one-line message gives the reason and the remedy."""
+    """One line: the reason and the remedy."""
 
 
 class NotMetricsError(PageError):
-    """The response contains no metrics; the metrics page may have another URL."""
+    """The metrics page may have another URL."""
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """The lines of a page; raises a NotMetricsError if the page is empty, truncated or in another format."""
+    """Raises a NotMetricsError if the page is empty, truncated or in another format."""
     opening = text.lstrip()[:1]
     if not opening:
         raise NotMetricsError("the page is empty; some servers have no metrics before their first request")
@@ -54,13 +52,10 @@ def lines_of(text: str) -> Sequence[str]:
 
 
 def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, ...] = ()) -> Page:
-    """The series of all metrics whose names begin with an entry of `counters` or `gauges`.
+    """The series whose names begin with an entry of `counters` or `gauges`.
 
-    Ignores creation times of counters, NaN, values that cannot be counts, and counters that the page declares as
-    gauges, since the increase of a gauge is not a count.
-
-    Raises:
-        NotMetricsError: A line of these metrics is malformed, or the page has more than `MOST_LINES` such lines.
+    Ignores creation times, values that cannot be counts, and counters that the page declares as gauges. Raises a
+    NotMetricsError for a malformed line, or more than `MOST_LINES` lines.
     """
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))
@@ -79,7 +74,6 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
 
 
 def require_metrics(lines: Sequence[str]) -> None:
-    """Raises a NotMetricsError if the first lines of a page are not in Prometheus' format."""
     _families(lines[:_JUDGED])
 
 

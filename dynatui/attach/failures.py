@@ -18,14 +18,13 @@ from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
-"""Environment variable that holds the token for the header `Authorization: Bearer`."""
+"""Holds the token of the header `Authorization: Bearer`."""
 _NO_PAGE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
 
 @contextmanager
 def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
-    """Context that turns every network error into a PageError."""
     host = host_of(url)
     try:
         yield
@@ -42,22 +41,21 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An HTTP response with a failure status (400 and above)."""
+    """A response with status 400 or above."""
 
     status: int
     url: str
     text: str
-    """The part of the response body that was read."""
+    """As far as it was read."""
 
     @property
     def named(self) -> str:
-        """The status as text: its number, and its name if HTTP defines the status."""
         phrases = {status.value: status.phrase for status in HTTPStatus}
         return f"{self.status} {phrases[self.status]}" if self.status in phrases else str(self.status)
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """The error for a missing metrics page: a NotMetricsError if another URL may have the page, else a PageError."""
+    """A NotMetricsError if another URL may have the page."""
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
@@ -68,7 +66,7 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """The error for an HTTP failure status, with the server's message; if access is refused, also with `remedy`."""
+    """With the server's message; if access is refused, also with `remedy`."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
     server_message = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
@@ -87,7 +85,6 @@ class _Complaint(msgspec.Struct):
 
 
 def complaint(text: str) -> str:
-    """The error message in a response of an OpenAI-compatible API; empty if the response contains no message."""
     try:
         body = msgspec.json.decode(text, type=_Complaint)
     except (msgspec.DecodeError, RecursionError):
@@ -96,7 +93,6 @@ def complaint(text: str) -> str:
 
 
 def _of_tls(error: BaseException, host: str) -> str:
-    """Message for a certificate or TLS error; empty for any other error."""
     cause = next((each for each in _causes(error) if isinstance(each, ssl.SSLError)), None)
     if isinstance(cause, ssl.SSLCertVerificationError):
         remedy = "set SSL_CERT_FILE to a file with the certificate of the server's certificate authority"
@@ -107,7 +103,7 @@ def _of_tls(error: BaseException, host: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The operating system's message for an error, without the HTTP libraries' wrapping exceptions."""
+    """The system's message, without the HTTP libraries' wrapping exceptions."""
     numbered = (each for each in _causes(error) if isinstance(each, OSError) and each.errno is not None)
     cause = next(numbered, None)
     if cause is None:
@@ -116,7 +112,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, then its chain of causes; of an exception group only the first error is followed."""
+    """Of an exception group only the first error is followed."""
     while error is not None:
         yield error
         cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None

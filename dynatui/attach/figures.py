@@ -28,8 +28,6 @@ from dynatui.attach.servers import Kind
 
 @dataclass(frozen=True)
 class Gauges:
-    """Values of the gauges on a metrics page."""
-
     length: float | None = None
     rate: float | None = None
     speed: float | None = None
@@ -37,16 +35,13 @@ class Gauges:
 
     @property
     def drafts(self) -> int | None:
-        """Number of tokens drafted per round."""
         if self.drafting is None:
             return None
         return self.drafting.draft_tokens - 1 if self.drafting.draft_tokens else self.drafting.steps
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """Values of the gauges on a page. `length` and `rate` are means over the engines that have drafted; `speed` is the
-    sum over all engines.
-    """
+    """`length` and `rate` are means over the engines that have drafted, `speed` is their sum."""
     lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
     rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
     speeds = page.get(kind.speed)
@@ -59,11 +54,7 @@ def gauges(kind: Kind, page: Page) -> Gauges:
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """Current draft settings; None if no gauge reports a setting.
-
-    `steps` and `draft_tokens` are known only if all engines have the same value. `cap_length` and
-    `block_accept_length` are means over engines.
-    """
+    """`steps` and `draft_tokens` are known only if all engines have the same value; the others are means."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -82,9 +73,7 @@ def _drafting(kind: Kind, page: Page) -> Drafting | None:
 
 
 def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
-    """The counts. If the numbers of drafted and accepted tokens are missing, they are derived from the number of
-    rounds, each of which drafts `drafts` tokens.
-    """
+    """Derives missing numbers of drafted and accepted tokens from rounds of `drafts` tokens each."""
     rounds, generated = counts.drafts, counts.generated
     if kind.drafted or not kind.rounds_generate or rounds is None or generated is None or drafts is None:
         return counts
@@ -93,7 +82,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
 
 
 def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
-    """A gauge's value for each engine: the maximum over the engine's processes."""
+    """The maximum over each engine's processes."""
     engines = dict[Labels, float]()
     for labels, value in gauge.items():
         engine = tuple(label for label in labels if label[0] not in kind.ranks)
@@ -102,10 +91,7 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 
 
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
-    """Figures of an interval that lasted `seconds`.
-
-    Where a gauge and a counter give the same figure, the gauge is used; `now` holds the gauges at the interval's end.
-    """
+    """A gauge at the interval's end is used in place of a counter for the same figure."""
     gauges = now or Gauges()
     return Figures(
         seconds=seconds,
@@ -132,18 +118,17 @@ def _length(kind: Kind, counts: Counts) -> float | None:
 
 
 def round_length(kind: Kind, counts: Counts) -> float | None:
-    """L-bar, computed from the accepted tokens and the rounds of an interval."""
     return length(sum(counts.accepted_at) if kind.drafted_at else counts.accepted, counts.drafts)
 
 
 def length(accepted: float | None, drafts: float | None) -> float | None:
-    """L-bar: accepted tokens per round, plus the target's own token."""
+    """L-bar: accepted tokens per round, plus the target's own."""
     more = _ratio(accepted, drafts)
     return None if more is None else min(LARGEST, 1 + more)
 
 
 def share(part: float | None, whole: float | None) -> float | None:
-    """The ratio `part / whole`, but at most 1: the ratio may exceed 1 if counters change while a page is being read."""
+    """A ratio of at most 1, which counters that change while a page is read may exceed."""
     ratio = _ratio(part, whole)
     return None if ratio is None else min(1.0, ratio)
 

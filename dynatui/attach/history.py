@@ -12,21 +12,17 @@ from dynatui.attach.waste import Judgement, as_event, judged
 
 
 class History:
-    """The latest metrics page of a session, and the counts since its first page."""
-
     def __init__(self) -> None:
         self._kind: Kind | None = None
         self._server: Server | None = None
         self._page: Page = {}
-        """Latest value of every series of the server's counters and gauges."""
         self._read_at: float | None = None
         self._total, self._began = Counts(), 0.0
         self._drafts: int | None = None
-        """Number of drafted tokens per round, as last reported by the server."""
         self._judgement = Judgement()
 
     def read(self, url: str, kind: Kind, lines: Sequence[str], t: float) -> Iterator[Server | Reading]:
-        """The events of a page that was read at `t` seconds; raises a NotMetricsError if the page is malformed."""
+        """The events of a page read at `t` seconds; raises a NotMetricsError if the page is malformed."""
         page = parsed(lines, kind.counters, kind.gauges)
         if kind != self._kind:
             self._kind, self._page, self._read_at = kind, {}, None
@@ -52,7 +48,6 @@ class History:
         )
 
     def _introduced(self, kind: Kind, url: str, page: Page, t: float) -> Iterator[Server]:
-        """The event that describes the server, if its kind or models have changed."""
         labels = (dict(label_set) for series in page.values() for label_set in series)
         names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
         models = sorted(names - {""})[:MOST_MODELS]

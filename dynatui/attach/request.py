@@ -1,8 +1,4 @@
-"""Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer.
-
-vLLM reports every round, if an option of the server enables this report; SGLang and llama.cpp report totals. A figure
-that is not reported is None. The caller passes the function that sends a request.
-"""
+"""Sends one request to a server's OpenAI-compatible API, and reads the speculation figures in its answer."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,11 +13,10 @@ from dynatui.attach.figures import length, share
 from dynatui.attach.servers import Kind
 
 PATIENCE_S = 600.0
-"""Time limit for a complete answer, in seconds."""
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], str]
-"""Function (URL, JSON body) -> response body. Sends a POST request, or GET if the body is None; raises a PageError."""
+"""(URL, JSON body) -> response body, by POST, or GET if the body is None; raises a PageError."""
 
 
 class _Vllm(msgspec.Struct):
@@ -77,25 +72,21 @@ class _Models(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Request:
-    """The user's request: a prompt, and the maximum number of tokens to generate."""
-
     prompt: str
     max_new_tokens: int = 128
 
     def event(self) -> RequestSent:
-        """The event of sending the request; the caller sets its time."""
         return RequestSent(t=0.0, prompt=self.prompt[:LONGEST_TEXT], max_new_tokens=min(self.max_new_tokens, LARGEST))
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
-    """JSON body of the API request: greedy decoding, and for SGLang a field that makes it report speculation counts."""
+    """Greedy; with a field that makes SGLang report speculation counts."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
     fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
     return fields | more
 
 
 def model_of(text: str) -> str:
-    """Name of the first model that the server lists; raises a PageError if the server lists no model."""
     models = _decoded(text, _Models, "list of models").data
     if not models:
         raise PageError("the server lists no model")
@@ -103,7 +94,6 @@ def model_of(text: str) -> str:
 
 
 def answer(text: str, request: Request, model: str, *, t: float, seconds: float) -> Answer:
-    """The answer event made from a completion in JSON; raises a PageError if the text is not a completion."""
     completion = _decoded(text, _Completion, "completion")
     vllm = completion.metrics.speculative_decoding if completion.metrics else None
     sglang = completion.sglext.spec_tokens_details if completion.sglext else None
@@ -129,7 +119,7 @@ def answer(text: str, request: Request, model: str, *, t: float, seconds: float)
 
 
 def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callable[[], float]) -> Answer:
-    """Sends the request and returns the event of its answer or failure; the caller sets the event's time."""
+    """Sends the request; the caller sets the time of the event."""
     began, model = clock(), ""
     try:
         model = model_of(ask(f"{base}/v1/models", None))
@@ -146,9 +136,7 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
-    """Numbers of drafted and of accepted tokens in each round; both lists are empty if the numbers are not reported, or
-    are impossible.
-    """
+    """Drafted and accepted tokens of each round; both empty if not reported or impossible."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
     sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
         0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
@@ -159,7 +147,6 @@ def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
 def _totals(
     vllm: _Vllm | None, sglang: _Sglang | None, timings: _Timings | None
 ) -> tuple[int | None, int | None, int | None]:
-    """Numbers of rounds, of drafted tokens and of accepted tokens in the complete answer."""
     if vllm:
         counts = vllm.num_spec_steps, vllm.num_draft_tokens, vllm.num_accepted_draft_tokens
     elif sglang:

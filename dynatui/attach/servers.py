@@ -1,8 +1,6 @@
-"""Supported servers: the names of their metrics, and the option that enables their metrics page.
+"""Supported servers: the names of their metrics, without `_total`, and the option that enables their metrics page.
 
-Names are written without the suffix `_total`. A page may have them under another prefix, and with underscores in place
-of colons: Ray Serve, for example, writes `ray_vllm_generation_tokens` for `vllm:generation_tokens`. Knows neither how a
-page is parsed nor how figures are computed.
+A page may have the names under another prefix, with underscores for colons, such as Ray Serve's `ray_vllm_...`.
 """
 
 import re
@@ -13,69 +11,61 @@ from functools import cache
 from typing import TypeAlias
 
 Names: TypeAlias = tuple[str, ...]
-"""Names of counters whose sum is one count; empty if the server has no such counter."""
+"""Names of counters whose sum is one count."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of server, such as vLLM, with the names of its metrics."""
-
     name: str
     title: str
     prefix: str
-    """Prefix of the server's metric names."""
     generated: Names
-    """Names of the counters for generated tokens."""
     drafts: Names = ()
-    """Names of the counters for rounds (verified drafts); empty if the first position of `drafted_at` counts rounds."""
+    """Counters of rounds; empty if the first position of `drafted_at` counts them."""
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
-    """Name of the counter for accepted tokens by draft position."""
+    """Counter by draft position."""
     drafted_at: str = ""
-    """Name of the counter for drafted tokens by draft position."""
     position: str = "position"
-    """Label that holds the draft position, from 0."""
+    """Label of the draft position, from 0."""
     length: str = ""
-    """Name of the gauge for the mean acceptance length, which includes the target's own token."""
+    """Gauge of the mean acceptance length, with the target's own token."""
     rate: str = ""
-    """Name of the gauge for the acceptance rate: accepted tokens / drafted tokens."""
+    """Gauge of accepted / drafted tokens."""
     speed: str = ""
-    """Name of the gauge for generated tokens per second."""
+    """Gauge of generated tokens per second."""
     steps: str = ""
-    """Name of the gauge for draft passes per round. This gauge and the gauges in the next three fields are 0 before the
-    first round."""
+    """Gauge of draft passes per round, 0 before the first round, as are the next three."""
     draft_tokens: str = ""
-    """Name of the gauge for positions verified per round, including the position of the target's own token."""
+    """Gauge of positions verified per round, including that of the target's own token."""
     cap_length: str = ""
-    """Name of the gauge for the mean number of verified positions per round, which may be below `draft_tokens`."""
+    """Gauge of the mean number of verified positions per round, which may be below `draft_tokens`."""
     block_length: str = ""
-    """Name of the gauge for the mean acceptance length that would result if every draft were verified in full."""
+    """Gauge of the mean acceptance length if every draft were verified in full."""
     ranks: Names = ()
-    """Labels that distinguish the processes of one engine, which all report the same gauges."""
+    """Labels of the processes of one engine, which all report the same gauges."""
     rounds_generate: bool = False
-    """Whether all tokens are generated in counted rounds: then L-bar is generated tokens / rounds, and every generated
-    token except one per round was drafted."""
+    """Whether all tokens come from counted rounds: L-bar is then generated tokens / rounds, and every token except one
+    per round was drafted."""
     page: str = ""
-    """Command or option that enables the metrics page, if it is off by default."""
+    """What enables the metrics page, if it is off by default."""
     model: str = ""
-    """The label that holds the model's name; empty if there is no such label."""
+    """Label of the model's name."""
 
     @property
     def speculative(self) -> Names:
-        """Names of all metrics of speculative decoding; a server without any of them on its page does not speculate."""
+        """A server without any of them does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
         return tuple(name for name in named if name)
 
     @property
     def counters(self) -> Names:
-        """Names of all counters of this kind of server."""
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
     def gauges(self) -> Names:
-        """Names of all gauges of this kind of server."""
         drafting = self.steps, self.draft_tokens, self.cap_length, self.block_length
         return tuple(filter(None, (self.length, self.rate, self.speed, *drafting)))
 
@@ -146,12 +136,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> tuple[Kind, Sequence[str]] | None:
-    """The kind of server that has these metrics, and the lines of its page with the kind's own names; None if no
-    supported kind has them.
-
-    If several kinds have metrics on the page, the first kind in `KINDS` that has metrics of speculative decoding is
-    returned. If no kind has such metrics, the first kind with any metrics is returned.
-    """
+    """The first kind with metrics of speculation on this page, else the first with any; and the page in its names."""
     pages = [(kind, _with_own_names(kind, lines)) for kind in KINDS.values()]
     present = [(kind, page) for kind, page in pages if _has(page, _beginnings(kind))]
     return next(((kind, page) for kind, page in present if _has(page, kind.speculative)), next(iter(present), None))
@@ -166,11 +151,7 @@ def _beginnings(kind: Kind) -> Names:
 
 
 def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
-    """The lines of a page, with the kind's names in place of names that differ in prefix or separator.
-
-    A page that has the kind's own prefix stays as it is. If a page has several other prefixes, the most frequent one
-    counts: a second one would count the same tokens again.
-    """
+    """Of several foreign prefixes only the most frequent counts: a second one would count the same tokens again."""
     if _has(lines, _beginnings(kind)):
         return lines
     word, pattern = kind.prefix[:-1], _other_names(kind)
@@ -188,7 +169,6 @@ def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
 
 @cache
 def _other_names(kind: Kind) -> re.Pattern[str]:
-    """Pattern of the beginning of a line that has one of the kind's metrics under any prefix."""
     stems = sorted((name.removeprefix(kind.prefix) for name in (*kind.counters, *kind.gauges)), key=len, reverse=True)
     return re.compile(
         rf"(?P<comment># (?:TYPE|HELP) )?(?P<prefix>(?:[a-zA-Z_:][\w:]*[_:])?{kind.prefix[:-1]}[_:])"

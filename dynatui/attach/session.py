@@ -1,7 +1,4 @@
-"""A session of watching a server: polls its metrics page, and makes events of every poll, including failed polls.
-
-No failure of the server ends the session. The functions that send requests, wait and read the clock are parameters.
-"""
+"""A session of watching a server, which no failure of the server ends: polls, and events of every poll."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,12 +17,10 @@ from dynatui.attach.servers import KINDS, Kind, recognised
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a session: the server's address, the polling interval and the number of polls."""
-
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
-    """Number of polls after which the session ends; None: it ends only when interrupted."""
+    """None: the session ends only when interrupted."""
 
 
 def watch(
@@ -38,13 +33,8 @@ def watch(
 ) -> Iterator[Event]:
     """The events of a watched server.
 
-    Args:
-        plan: Server, polling interval and number of polls.
-        page: Function from a URL to the text of its page; raises a PageError.
-        pause: Waits for a number of seconds; returns whether to stop.
-        clock: Returns the present time in seconds.
-        answers: Returns the requests and answers since the previous call.
-        waiting: Returns whether an answer has yet to arrive; if so, polling continues beyond the number of polls.
+    `page` returns the text at a URL or raises a PageError, `pause` waits and returns whether to stop, `answers` returns
+    the requests and answers since its last call, and while `waiting`, polling goes on beyond the number of polls.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(
@@ -69,12 +59,9 @@ def watch(
 
 
 def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Kind, Sequence[str]]:
-    """The first page that has metrics of a supported server: its URL, the kind of server, and its lines with the kind's
-    own names.
+    """URL, kind and lines of the first page with metrics of a supported server, in the kind's own names.
 
-    Raises:
-        PageError: The server cannot be reached.
-        NotMetricsError: No page has metrics of a supported server; the message describes the first page.
+    Raises PageError if the server cannot be reached, NotMetricsError about the first page if none has such metrics.
     """
     faults = list[PageError]()
     for url in urls:
@@ -97,7 +84,6 @@ def _recognised(url: str, lines: Sequence[str]) -> tuple[Kind, Sequence[str]]:
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:
-    """The kind of server that these URLs belong to; None if no page could be read or recognised."""
     try:
         return first_page(page, urls)[1]
     except PageError:

@@ -1,8 +1,4 @@
-"""`dynatui attach`: watches another program's server, and replays recordings of servers.
-
-Shows a screen; without a terminal or with --headless, prints each event as a line of JSON. The server's address is
-checked before the HTTP client is imported, so that an invalid address is reported at once.
-"""
+"""`dynatui attach`: watches another program's server, on a screen or as JSON lines, and replays its recordings."""
 
 import threading
 import time
@@ -103,7 +99,6 @@ def attach(
 
 
 def replay(path: Path, view: View, *, on_screen: bool) -> int:
-    """Shows the recording of a server on a screen, or prints its events."""
     if on_screen:
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()
@@ -119,7 +114,6 @@ def _shown(source: ServerSource, view: View) -> int:
 
 
 def _printed(source: ServerSource) -> int:
-    """Prints every event until the source ends or a signal arrives; returns the exit code."""
     out, _ = streams.for_printing()
     state = ServerState()
     stop = threading.Event()
@@ -144,7 +138,6 @@ def _printed(source: ServerSource) -> int:
 
 
 def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]:
-    """Yields the events of a source, until the source ends or `stopped` returns True."""
     while not stopped():
         over = source.ended
         yield from source.take()
@@ -154,7 +147,7 @@ def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]
 
 
 def _news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """Messages about changes that no figure shows; a change that lasts for several polls is reported once."""
+    """What no figure shows; a change that lasts for several polls is reported once."""
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()

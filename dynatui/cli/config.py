@@ -1,9 +1,4 @@
-"""`dynatui config`: prints the settings in force and their sources, or a template of the settings file.
-
-Both the settings and the template are valid content of a settings file, in TOML. Help texts, order and headings in the
-template are those of `dynatui --help`. The command also starts when settings are invalid, since users run this command
-to find invalid settings.
-"""
+"""`dynatui config`: prints the settings in force and their sources, or a template; both are valid settings files."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -53,14 +48,13 @@ def config(context: typer.Context, *, path: bool, print_default: bool) -> int:
 
 
 _OF_THE_SCREEN = ("seed",)
-"""Names of settings whose default for the embedded pair depends on whether there is a screen."""
+"""Settings whose default for the embedded pair depends on whether there is a screen."""
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source, as text; raises ConfigError if a setting is invalid.
+    """Every setting with its value and its source; raises ConfigError if a setting is invalid.
 
-    A default that depends on the temperature is a comment. If the text is used as a settings file, such a default
-    therefore still depends on the temperature of each run.
+    A default that depends on the temperature is a comment, so that a settings file made of this text keeps it so.
     """
     set_values = settings.applied(live)
     with settings.named(set_values):
@@ -85,7 +79,6 @@ def in_force(live: Any) -> str:
 
 
 def summary(live: Any) -> str:
-    """Number of settings from each source, in one line; raises ConfigError if a setting is invalid."""
     in_force(live)
     places = [setting.place for setting in settings.applied(live).values()]
     by_variables = sum(place.startswith(settings.PREFIX) for place in places)
@@ -96,7 +89,6 @@ def summary(live: Any) -> str:
 
 
 def default(option: TyperOption) -> object:
-    """Default value of an option; None if the option has no default."""
     return _effective(key_of(option), option.default, RunConfig())
 
 
@@ -125,7 +117,6 @@ def _caps(caps: Sequence[str]) -> str:
 
 
 def _source(key: str, setting: Setting | None, preset: str | None, run: RunConfig) -> str:
-    """Source of an option's value: the place where it is set, the preset in the settings, or a default."""
     if setting is not None:
         return setting.place
     if not any(method.presets and option.name == key for method in METHODS.values() for option in method.options):
@@ -138,7 +129,6 @@ def _by_temperature(run: RunConfig) -> str:
 
 
 def _effective(key: str, given: object, config: RunConfig) -> object:
-    """The value in force for an option: the given value, or else the value in the run's configuration."""
     owners = [(name, each) for name, method in METHODS.items() for each in method.options if each.name == key]
     missing = given is None or given in ([], ())
     if not owners:

@@ -1,93 +1,138 @@
-"""The probe of models in `dynatui doctor`, which reads the models' configurations but no weights.
+"""The doctor's checks of models and their rounds, from configurations and the machine's speed, without weights."""
 
-Reports whether each model can be decoded and how much memory it needs, and whether target and draft share a tokenizer.
-If a target is given without a draft, reports the models on this machine that have the target's tokenizer and could
-draft for it. Torch and the model libraries are imported inside the functions.
-"""
-
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+import torch
 
-from decoder.errors import DecoderError
-from decoder.events import TRANSLATED
-from decoder.models.gguf.file import is_gguf
+import decoder
+from decoder.analysis.roofline import SIZES, DeviceSpeed, PassWork, break_even, expected_times, round_s, step_s
+from decoder.errors import ConfigError, DecoderError
+from decoder.events import TRANSLATED, Expected
+from decoder.forward.windows import longest_text
+from decoder.models import checkpoints, compatibility, hub
+from decoder.models.adapters import adapter_of
+from decoder.models.adapters import base_of as base_of_adapter
+from decoder.models.checkpoint_files import Ends, content_of, decoded, weight_files
+from decoder.models.gguf.file import GgufFile, is_gguf
 from decoder.models.gguf.words import gguf_words
+from decoder.models.head_weights import sizes_of
+from decoder.models.heads import head_shape
+from decoder.models.inflated import Inflated, inflated_pair, made
+from decoder.models.memory import memory_of
+from decoder.models.mtp import mtp_layout
 from decoder.models.names import LOOKUP, MTP
+from decoder.models.quantisation import Quantisation, quantisation_of
+from decoder.run import decoding_path as paths
+from decoder.run.expected import speed_of, work_of_config
+from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers
+from decoder.system import device as devices
 from decoder.system.host_memory import host_memory
 from dynatui.clean import clean_line
-from dynatui.cli.doctor_findings import Case, Finding, size
-from dynatui.gpu import gpus
+from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.gpu import gpus, memory_bytes_per_s
+from dynatui.number_format import short, size
 from dynatui.session import Models
-
-if TYPE_CHECKING:
-    import torch
-
-    from decoder.models.inflated import Inflated
-    from decoder.models.quantisation import Quantisation
 
 _CACHED = "models--"
 _MOST_NAMED = 6
 LARGEST_BYTES = 2**50
 """Upper bound of the size of a model's weights that an index may state."""
+_UNKNOWN = "the least times of the models are unknown"
 
 
 def models(case: Case) -> Iterator[Finding]:
-    """Reports the models that would be loaded, if they are on this machine."""
+    """The models that would be loaded, if they are on this machine: memory, tokenizers, and what can draft."""
     pair = case.models
-    if lacks_target(pair):
+    if _lacks_target(pair):
         yield Finding("problem", "a draft was named without its target", "give --target too, or --draft lookup alone")
         return
-    forbidden = bool(os.environ.get("HF_HUB_OFFLINE"))
-    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
-    from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers  # noqa: PLC0415 - imports torch
-
-    names = names_of(pair)
+    names = _names_of(pair)
     require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
     require_gpu_layers(names, pair.gpu_layers)
-    absent = [name for name in names.values() if place_of(name) is None and not checkpoints.looks_like_a_path(name)]
-    broken = False
     if larger := inflated(pair):
-        from decoder.models.inflated import made  # noqa: PLC0415 - imports torch
-
         yield Finding("ok", made(larger))
         for role, model in larger.items():
             yield from _memory(case, role, model.architecture, 0)
         return
+    absent = [name for name in names.values() if _place_of(name) is None and not checkpoints.looks_like_a_path(name)]
+    broken = False
     for role, name in names.items():
-        if name not in absent:
-            found = list(_model(case, role, name, forbidden=forbidden))
-            broken = broken or any(finding.verdict == "problem" for finding in found)
-            yield from found
-        else:
-            yield _absent(role, base_of(name), forbidden=forbidden)
+        findings = [_absent(case, role, _base_of(name))] if name in absent else list(_model(case, role, name))
+        broken |= name not in absent and any(finding.verdict == "problem" for finding in findings)
+        yield from findings
     if pair.draft == LOOKUP:
         yield Finding("ok", "drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
         if not (absent or broken or is_gguf(names["target"])):
             yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
-        _, of_draft = checks.tokenizers_of(*(str(place_of(name) or name) for name in names.values()))
-        yield Finding(
-            "ok",
-            f"target and draft have different tokenizers: {TRANSLATED}"
-            if of_draft
-            else f"target and draft share a tokenizer{'' if broken else _lacking(names)}",
+        _, of_draft = compatibility.tokenizers_of(*map(_readable, names.values()))
+        if of_draft:
+            yield Finding("ok", f"target and draft have different tokenizers: {TRANSLATED}")
+        else:
+            yield Finding("ok", f"target and draft share a tokenizer{'' if broken else _lacking(names)}")
+
+
+def rounds(case: Case) -> Iterator[Finding]:
+    """Whether the host or CUDA graphs drive the rounds; on a GPU, tries graphs with the embedded pair."""
+    pair = case.models
+    if _lacks_target(pair):
+        return
+    device = devices.choose_device(pair.device)
+    if devices.has_graphs(device) and not pair.exact:
+        tried = paths.decoding_path(
+            decoder.load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype, kernels=pair.kernels)
         )
+        if tried.name == paths.HOST:
+            text = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
+            yield Finding("note", text, "another version of torch or of the driver may help")
+            return
+        yield Finding("ok", f"rounds of the embedded pair are driven by {tried.name} on {device}: {tried.reason}")
+    names = _names_of(pair)
+    if not all(_place_of(name) for name in names.values()):
+        return
+    folders = {role: _readable(name) for role, name in names.items() if role == "target" or not head_shape(name)}
+    configs = {role: checkpoints.load_config(folder) for role, folder in folders.items()}
+    drafting = MTP if pair.draft == MTP else names.get("draft")
+    head = head_shape(drafting) if drafting else None
+    try:
+        path = paths.expected_path(configs, device, exact=pair.exact, dtype=devices.DTYPES.get(pair.dtype), head=head)
+    except ConfigError:
+        return  # the check of models reports that quantised weights cannot be loaded
+    if compatibility.tokenizers_of(*folders.values())[1]:
+        reason = TRANSLATED if devices.has_graphs(device) else f"{path.reason}; {TRANSLATED}"
+        path = paths.DecodingPath(paths.HOST, reason)
+    yield Finding("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
 
 
-def _absent(role: str, base: str, *, forbidden: bool) -> Finding:
-    """Reports a model that is not on this machine."""
-    if forbidden:
+def times(case: Case) -> Iterator[Finding]:
+    """The highest speed of plain decoding, and the least time and break-even of rounds of several sizes."""
+    names = _names_of(case.models)
+    if _lacks_target(case.models) or not all(_place_of(name) for name in names.values()):
+        return  # the check of models reports this
+    with suppress(DecoderError):  # the check of models reports errors
+        target = _timed(case, "target", names["target"])
+        if isinstance(target, str):
+            yield Finding("note", f"{_UNKNOWN}: {target}")
+            return
+        draft = _timed(case, "draft", names["draft"]) if "draft" in names else None
+        yield Finding("ok", _speed(target))
+        yield from _times(target, draft)
+
+
+def inflated(pair: Models) -> dict[str, Inflated]:
+    """The embedded models at the cost of larger ones, by role; raises ConfigError for an invalid --inflate."""
+    return inflated_pair(pair.inflate, _names_of(pair)) if pair.inflate is not None else {}
+
+
+def _absent(case: Case, role: str, base: str) -> Finding:
+    if case.forbidden:
         return Finding("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
     return Finding(
         "note",
@@ -96,35 +141,17 @@ def _absent(role: str, base: str, *, forbidden: bool) -> Finding:
     )
 
 
-def inflated(pair: Models) -> "dict[str, Inflated]":
-    """The embedded models at the cost of larger ones, by role; empty without --inflate.
-
-    Raises:
-        ConfigError: The size is invalid, or other models are named.
-    """
-    from decoder.models.inflated import inflated_pair  # noqa: PLC0415 - imports torch
-
-    return inflated_pair(pair.inflate, names_of(pair)) if pair.inflate is not None else {}
-
-
 def _lacking(names: Mapping[str, str]) -> str:
-    """How many of the target's token ids the draft lacks, in words; empty if none, or if a model is a GGUF file."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.head_weights import sizes_of  # noqa: PLC0415 - imports torch
-
+    """How many of the target's token ids the draft lacks; empty if none, or if a model is a GGUF file."""
     if any(map(is_gguf, names.values())):
         return ""
-    places = (str(place_of(names[role]) or names[role]) for role in ("target", "draft"))
+    places = (_readable(names[role]) for role in ("target", "draft"))
     target, draft = (sizes_of(place, checkpoints.load_config(place)).vocabulary for place in places)
     return f"; {target - draft} of the target's {target} token ids are never drafted" if target > draft else ""
 
 
 def _mtp_layer(target: str) -> Finding:
-    """Reports whether a target's checkpoint has a supported MTP layer, from the configuration and the weight names."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.mtp import mtp_layout  # noqa: PLC0415 - imports torch
-
-    place = str(place_of(target) or target)
+    place = _readable(target)
     try:
         layout = mtp_layout(place, checkpoints.load_config(place))
     except DecoderError as error:
@@ -134,47 +161,39 @@ def _mtp_layer(target: str) -> Finding:
     )
 
 
-def lacks_target(pair: Models) -> bool:
-    """Whether a draft model was named without a target."""
+def _lacks_target(pair: Models) -> bool:
     return pair.target is None and pair.draft not in (None, LOOKUP)
 
 
-def names_of(pair: Models) -> dict[str, str]:
-    """Names of the models by role (target, draft); the names of the embedded pair if the user names no model."""
-    from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET  # noqa: PLC0415 - imports torch
-
-    target = {"target": pair.target or str(EMBEDDED_TARGET)}
+def _names_of(pair: Models) -> dict[str, str]:
+    """By role; the embedded pair's if the user names no model."""
+    target = {"target": pair.target or str(checkpoints.EMBEDDED_TARGET)}
     if pair.draft in (LOOKUP, MTP) or (pair.target and pair.draft is None):
         return target
-    return {**target, "draft": pair.draft or str(EMBEDDED_DRAFT)}
+    return {**target, "draft": pair.draft or str(checkpoints.EMBEDDED_DRAFT)}
 
 
-def place_of(name: str) -> Path | None:
-    """Folder or GGUF file of a model on this machine; None if its configuration, or that of an adapter's base model,
-    must be downloaded first.
-    """
+def _place_of(name: str) -> Path | None:
+    """Folder or file on this machine; None if a configuration must be downloaded first, also an adapter's base's."""
     if is_gguf(name):
         return Path(name) if Path(name).is_file() else None
     if Path(name).is_dir():
-        base = base_of(name)
-        return Path(name) if base == name or place_of(base) else None
+        base = _base_of(name)
+        return Path(name) if base == name or _place_of(base) else None
     folder = _in_cache(name)
     return folder if folder and (folder / "config.json").is_file() else None
 
 
-def _in_cache(name: str) -> Path | None:
-    """Folder of a hub id's files in the Hugging Face cache; None if there is none."""
-    from decoder.models import hub  # noqa: PLC0415 - needed only for models that were named
+def _readable(name: str) -> str:
+    return str(_place_of(name) or name)
 
+
+def _in_cache(name: str) -> Path | None:
     return hub.cached_folder(name) if hub.is_hub_id(name) else None
 
 
-def base_of(name: str) -> str:
-    """Folder or hub id of the base model of an adapter on this machine; `name` itself if there is no readable
-    adapter.
-    """
-    from decoder.models.adapters import base_of as base_of_adapter  # noqa: PLC0415 - imports torch
-
+def _base_of(name: str) -> str:
+    """Folder or hub id of an adapter's base model; `name` itself if there is no readable adapter."""
     folder = Path(name) if Path(name).is_dir() else _in_cache(name)
     if folder is None:
         return name
@@ -185,13 +204,9 @@ def base_of(name: str) -> str:
     return name if base == str(folder) else base
 
 
-def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Finding]:
-    """Reports type, weights and memory of a model whose configuration is on this machine."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.heads import head_shape  # noqa: PLC0415 - imports torch
-
-    place = str(place_of(name) or name)
-    shown = checkpoints.display_name(name)
+def _model(case: Case, role: str, name: str) -> Iterator[Finding]:
+    """Type, weights and memory of a model whose configuration is on this machine."""
+    place, shown = _readable(name), checkpoints.display_name(name)
     try:
         if is_gguf(name):
             yield Finding("ok", f"{role} {gguf_words(name)}")
@@ -201,21 +216,16 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
     except DecoderError as error:
         yield Finding("problem", f"{role}: {error}")
         return
-    kind = head.kind if head else str(config.model_type)
-    base = base_of(place)
-    if _has_adapter(place):
-        yield Finding(
-            "ok", f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}"
-        )
-    if weights := _weights_bytes(str(place_of(base) or base)):
+    kind, base = head.kind if head else str(config.model_type), _base_of(place)
+    if adapter_of(place) is not None:
+        text = f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}"
+        yield Finding("ok", text)
+    if weights := _weights_bytes(_readable(base)):
         yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
-        yield Finding(
-            "problem",
-            f"{role} {name} has no safetensors weights",
-            "choose a model with such weights, or convert this one",
-        )
-    elif forbidden:
+        remedy = "choose a model with such weights, or convert this one"
+        yield Finding("problem", f"{role} {name} has no safetensors weights", remedy)
+    elif case.forbidden:
         yield Finding("problem", f"{role} {shown}: {kind}, weights are not on this machine", "unset HF_HUB_OFFLINE")
     else:
         yield Finding(
@@ -228,10 +238,7 @@ def _model(case: Case, role: str, name: str, *, forbidden: bool) -> Iterator[Fin
 
 
 def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
-    """Reports a model for chats whose turns decoding would not end."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models.checkpoint_files import Ends, content_of, decoded  # noqa: PLC0415 - imports torch
-
+    """A note on a model for chats whose turns decoding would not end."""
     try:
         tokenizer: Any = checkpoints.load_tokenizer(place)
     except DecoderError as error:
@@ -252,40 +259,21 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
         )
 
 
-def gpu_layers_words(pair: Models) -> str:
-    """Number of layers that llama.cpp keeps on a GPU, in words; empty if no number was given."""
-    return "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
-
-
 def _decodable(case: Case, shown: str, folder: str) -> Any:
-    """Configuration in a folder; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
-    from decoder.models import checkpoints  # noqa: PLC0415 - imports torch
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.checkpoint_files import weight_files  # noqa: PLC0415 - imports torch
-    from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
-    from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
-
+    """The configuration; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
     config = checkpoints.load_config(folder)
-    checks.check_config(shown, config)
-    quantisation_of(shown, config, choose_device(case.models.device))
+    compatibility.check_config(shown, config)
+    quantisation_of(shown, config, devices.choose_device(case.models.device))
     weight_files(folder)  # refuses pointers to weights that were not downloaded
     return config
 
 
-def _has_adapter(folder: str) -> bool:
-    """Whether a folder has an adapter."""
-    from decoder.models.adapters import adapter_of  # noqa: PLC0415 - imports torch
-
-    return adapter_of(folder) is not None
-
-
 def _weights_bytes(folder: str) -> int:
-    """Size of the weights in a folder, in bytes; 0 if there are no weights."""
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 
 def _size_in_index(folder: str) -> int:
-    """Size of the weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
+    """As stated by a checkpoint in several files; 0 if there is no readable index."""
     with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
         index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
         stated = int(index["metadata"]["total_size"])
@@ -294,20 +282,15 @@ def _size_in_index(folder: str) -> int:
 
 
 def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
-    """Reports the memory of a model in the dtype in which it would run, and whether that much memory is free.
+    """Memory in the dtype in which a model would run, and whether that much is free.
 
-    `stored_bytes` is the size of the weight files, or 0 if unknown; packed quantised weights take as much memory as
-    their files.
+    Packed quantised weights take the `stored_bytes` of their files, if these are known (not 0).
     """
-    from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
-    from decoder.run.decoding_path import arithmetic_dtype, stored_dtype  # noqa: PLC0415 - imports torch
-    from decoder.system.device import choose_device  # noqa: PLC0415 - imports torch
-
-    device = choose_device(case.models.device)
-    dtype, quantised = loaded_form(case, role, config)
-    free, stored = _free_bytes(device), dtype if quantised else stored_dtype(config, device, dtype)
+    device = devices.choose_device(case.models.device)
+    dtype, quantised = _loaded_form(case, role, config)
+    free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)
     memory = replace(
-        memory_of(config, arithmetic_dtype(config, device, dtype), quantised),
+        memory_of(config, paths.arithmetic_dtype(config, device, dtype), quantised),
         weights_bytes=memory_of(config, stored, quantised).weights_bytes,
     )
     if quantised and quantised.packed and stored_bytes:
@@ -331,30 +314,18 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
         yield Finding("ok", f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
 
 
-def loaded_form(case: Case, role: str, config: Any) -> "tuple[torch.dtype, Quantisation | None]":
-    """Dtype and quantisation in which a model of this configuration would run.
-
-    Raises:
-        ConfigError: This machine cannot load the quantised weights.
-    """
-    from decoder.models.quantisation import quantisation_of  # noqa: PLC0415 - imports torch
-    from decoder.run.decoding_path import bfloat16_pays  # noqa: PLC0415 - imports torch
-    from decoder.system.device import (  # noqa: PLC0415 - imports torch
-        choose_device,
-        choose_draft_dtype,
-        choose_dtype,
-    )
-
-    pair, device = case.models, choose_device(case.models.device)
-    dtype = choose_dtype(pair.dtype, device, getattr(config, "dtype", None), partial(bfloat16_pays, config))
+def _loaded_form(case: Case, role: str, config: Any) -> tuple[torch.dtype, Quantisation | None]:
+    """Dtype and quantisation in which a model would run; raises ConfigError for weights that cannot be loaded."""
+    pair, device = case.models, devices.choose_device(case.models.device)
+    pays = partial(paths.bfloat16_pays, config)
+    dtype = devices.choose_dtype(pair.dtype, device, getattr(config, "dtype", None), pays)
     if role == "draft":
-        dtype = choose_draft_dtype(pair.draft_dtype, dtype)
+        dtype = devices.choose_draft_dtype(pair.draft_dtype, dtype)
     quantised = quantisation_of(role, config, device)
     return quantised.dtype or dtype if quantised else dtype, quantised
 
 
-def _free_bytes(device: "torch.device") -> int | None:
-    """Free memory of a device; None if it is unknown."""
+def _free_bytes(device: torch.device) -> int | None:
     if device.type == "cuda":
         seen, place = gpus(), device.index or 0
         return seen[place].free_bytes if place < len(seen) else None
@@ -363,7 +334,7 @@ def _free_bytes(device: "torch.device") -> int | None:
 
 
 def _fitting_drafts(case: Case, target: str) -> Finding:
-    """Names the models on this machine that are smaller than the target and have its tokenizer."""
+    """The models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
     remedy = (
         "give such a model with --draft; guesses of models with other tokenizers are translated through text; "
@@ -377,31 +348,99 @@ def _fitting_drafts(case: Case, target: str) -> Finding:
 
 
 def _drafts_for(case: Case, target: str) -> Iterator[tuple[int, str]]:
-    """Size and name of each cached model that could draft for a target; models that cannot be read are left out."""
-    import torch  # noqa: PLC0415 - needed only by this probe
+    """Size and name of each cached model that could draft; models that cannot be read are left out."""
+    from huggingface_hub import constants  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
-    from decoder.models import compatibility as checks  # noqa: PLC0415 - imports torch
-    from decoder.models.memory import memory_of  # noqa: PLC0415 - imports torch
-
-    own = str(place_of(target) or target)
+    own = _readable(target)
     largest = memory_of(_decodable(case, target, own), torch.float16).weights_bytes
 
     def fits(name: str, folder: str) -> bool:
         try:
             smaller = memory_of(_decodable(case, name, folder), torch.float16).weights_bytes < largest
-            return smaller and checks.tokenizers_of(own, folder)[1] is None
+            return smaller and compatibility.tokenizers_of(own, folder)[1] is None
         except DecoderError:
             return False
 
-    for name in _cached():
-        folder = place_of(name)
+    for cached in sorted(Path(constants.HF_HUB_CACHE).glob(f"{_CACHED}*")):
+        name = cached.name.removeprefix(_CACHED).replace("--", "/")
+        folder = _place_of(name)
         if name != target and folder and (weights := _weights_bytes(str(folder))) and fits(name, str(folder)):
             yield weights, name
 
 
-def _cached() -> Iterator[str]:
-    """Hub ids of all models in the Hugging Face cache."""
-    from huggingface_hub import constants  # noqa: PLC0415 - needed only for models of the Hugging Face hub
+@dataclass(frozen=True)
+class _Timed:
+    """A model on its device."""
 
-    for folder in sorted(Path(constants.HF_HUB_CACHE).glob(f"{_CACHED}*")):
-        yield folder.name.removeprefix(_CACHED).replace("--", "/")
+    dtype: str
+    device: str
+    work: PassWork
+    speed: DeviceSpeed
+    context: int
+    """Longest text, in tokens."""
+
+
+def _timed(case: Case, role: str, name: str) -> _Timed | str:
+    """The work of a model's passes and the speed of its device; if these are unknown, the reason."""
+    place = _readable(name)
+    if role == "draft" and head_shape(place):
+        return "a drafting head reads states of the target"
+    larger = inflated(case.models).get(role)
+    config: Any = larger.architecture if larger else checkpoints.load_config(place)
+    in_gguf = isinstance(config, GgufFile)
+    if in_gguf and gpus() and case.models.gpu_layers != 0:
+        return "llama.cpp would spread a GGUF file over CPU and GPU"
+    device = devices.choose_device("cpu" if in_gguf else case.models.device)
+    dtype, quantised = _loaded_form(case, role, config)
+    stored = dtype if quantised else paths.stored_dtype(config, device, dtype)
+    work = work_of_config(config, stored, quantised)
+    if work is None:
+        return f"it is unknown how many experts a token of the {role} uses, or how many bits its weights have"
+    plain = not in_gguf and not (quantised and quantised.packed)
+    speed = speed_of(device, dtype if plain else None, work, memory_bytes_per_s(str(device)))
+    if speed is None:
+        return f"the driver does not report clock and bus width of the memory of {device}"
+    return _Timed(str(dtype).removeprefix("torch."), str(device), work, speed, _context(config))
+
+
+def _context(config: Any) -> int:
+    if isinstance(config, GgufFile):
+        return config.size("context_length") or 0
+    return longest_text(config.get_text_config() if hasattr(config, "get_text_config") else config)
+
+
+def _speed(model: _Timed) -> str:
+    bandwidth, rate = f"{short(model.speed.bytes_per_s / 1e9, 1)} GB/s", model.speed.flops_per_s
+    if model.device != "cpu":
+        return (
+            f"{model.device} reads at most {bandwidth}, by the memory's clock and bus width; arithmetic is not counted"
+        )
+    count = torch.get_num_threads()
+    arithmetic = f" and computes {short(rate / 1e9, 0)} GFLOP/s in {model.dtype}" if rate else ""
+    return f"the CPU reads {bandwidth} of weights{arithmetic}, measured with {count} thread{'s' * (count > 1)}"
+
+
+def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[Finding]:
+    drafting = (draft.work, draft.speed) if isinstance(draft, _Timed) else ()
+    expected = expected_times(target.work, target.speed, *drafting)
+    at_end = expected_times(target.work, target.speed, *drafting, text=target.context)
+    yield Finding(
+        "ok",
+        f"plain decoding: at most {_rate(expected)} tokens/s, {_rate(at_end)} with a full context of {target.context} "
+        f"tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
+    )
+    for levels, rows in SIZES:
+        least = (
+            f"a round of {levels} level{'s' * (levels > 1)} and {rows} rows: at least "
+            f"{short(1000 * round_s(expected, levels, rows))} ms"
+        )
+        if not target.work.sparse:  # the experts that further rows choose are not counted, so tokens would be too few
+            least += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
+        yield Finding("ok", least)
+    if isinstance(draft, str):
+        yield Finding("note", f"passes of the draft are not counted: {draft}")
+
+
+def _rate(expected: Expected) -> str:
+    rate = 1 / step_s(expected)
+    return short(rate, 1 if rate >= 1 else 2)

@@ -1,8 +1,4 @@
-"""Runs and replays without a screen, for pipes, scripts and machines without a terminal.
-
-However a run ends (last prompt, error, interruption, full disk), the text and the JSON so far are printed, and the
-recording is complete up to its last event. The function that loads the engine is a parameter.
-"""
+"""Runs and replays without a screen; however a run ends, its text and its recording are complete so far."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -24,14 +20,13 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _PATIENCE_S = 2.0
-"""Seconds from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
+"""Time from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once, and returns the exit code.
+    """Decodes every prompt once; skips a prompt that cannot be decoded, unless there is no other.
 
-    A prompt that cannot be decoded is skipped, unless there is no other. If another DecoderError occurs, prints the
-    text so far, then raises the error.
+    Any other DecoderError is raised after the text so far was printed.
     """
     steering = Steering(speed=session.view.speed or 1.0)
     with (
@@ -74,16 +69,12 @@ def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, tr
 
 
 def _exit_code(transcript: Transcript, skipped: int, count: int) -> int:
-    """The exit code of a run to the end, of whose `count` prompts some were skipped."""
     if skipped:
         transcript.note(f"{skipped} of {count} prompts skipped")
     return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
 def replay(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints recorded runs in the form of a live run, and returns the exit code; raises RecordingError at an invalid
-    line.
-    """
     for event in events:
         transcript.feed(event)
     transcript.finish()
@@ -91,7 +82,6 @@ def replay(events: Iterable[Event], transcript: Transcript) -> int:
 
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
-    """Prints a recording that another process is writing, until a signal arrives; returns the exit code."""
     steering = Steering()
     with _interruptible(steering, transcript):
         for event in events:
@@ -107,9 +97,8 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
     """Context in which a signal interrupts the run; yields a function to be called when decoding begins.
 
-    Before that call, a first signal interrupts the run at once. After that call, a first signal stops the run at the
-    end of the current round. At an interruption, the context prints the transcript and suppresses the exception. The
-    context also prints the transcript before it passes on a DecoderError, unless standard output itself has failed.
+    Before that call, a first signal interrupts at once, after it at the end of the round. The context then prints the
+    transcript and suppresses the exception; it also prints before a DecoderError passes, unless standard output failed.
     """
     decoding = False
 

@@ -1,10 +1,4 @@
-"""Declares the options that several commands share.
-
-Each declaration gives the option's name, its type, its help text and the panel in which `--help` shows it.
-
-The options of methods come from the method registry. The meaning of a value is decided where it is used. An option that
-was not given is None, so that each default is defined in one place.
-"""
+"""The options that several commands share; one that was not given is None, so that each default has one place."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -33,17 +27,15 @@ SCREEN = "Screen"
 MEASUREMENT = "Measurement"
 COMPARED = "What is compared"
 DECODING = frozenset({MODELS, PROMPTS, RUN, TREE})
-"""Panels of `--help` whose options determine the decoding."""
+"""Panels whose options determine the decoding."""
 _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 def speed(fastest: float, explained: str) -> TyperOption:
-    """The option --speed, whose largest value is `fastest`."""
     return option("--speed X", explained, float, parse=partial(_speed, fastest), panel=SCREEN)
 
 
 def _speed(fastest: float, text: str) -> float:
-    """The playback speed, parsed from a number or a fraction such as 1/2; raises ConfigError if it is out of bounds."""
     above, over, below = str(text).removesuffix("x").partition("/")
     try:
         value = float(above) / (float(below) if over else 1)
@@ -70,12 +62,10 @@ PROMPT_OPTIONS = in_panel(
     ),
     option("--prompt TEXT", "The prompt itself. May be repeated.", list[str], name="prompt_texts"),
 )
-"""Options that give prompts; their values make a `request.Prompts`."""
 CUT_PROMPT_OPTIONS = (
     *PROMPT_OPTIONS,
     option("--prompt-chars N", "Use only the first N characters of each prompt.", int, least=1, panel=PROMPTS),
 )
-"""`PROMPT_OPTIONS` and --prompt-chars, for the commands that can cut prompts."""
 CHAT = switch(
     "--chat/--no-chat",
     "Wrap each prompt in the chat template of the target's tokenizer. Without either option, only conversations are "
@@ -94,7 +84,6 @@ MAX_NEW_TOKENS = option(
 
 
 def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOption:
-    """The option --seed; its help ends with `more`."""
     return option(
         "--seed S",
         f"Seed of everything that is random.{more}",
@@ -109,10 +98,7 @@ def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOpti
 SEED = seed()
 LIVE_SEED = seed(None, more=f" Default 0; {EMBEDDED_SEED} for the embedded pair on the screen.")
 JSON = switch(
-    "--json",
-    "Show no screen, and print one JSON object per prompt on standard output.",
-    name="as_json",
-    panel=OUTPUT,
+    "--json", "Show no screen, and print one JSON object per prompt on standard output.", name="as_json", panel=OUTPUT
 )
 HEADLESS = switch(
     "--headless",
@@ -143,10 +129,7 @@ MODEL_OPTIONS = in_panel(
         complete=lambda _: ("160M", "500M", "1.4B", "2.8B", "7B"),
     ),
     option(
-        "--device NAME",
-        "auto, cpu, cuda or cuda:N.",
-        default=Models.device,
-        complete=lambda _: ("auto", "cpu", "cuda"),
+        "--device NAME", "auto, cpu, cuda or cuda:N.", default=Models.device, complete=lambda _: ("auto", "cpu", "cuda")
     ),
     option(
         "--dtype NAME",
@@ -188,9 +171,8 @@ MODEL_OPTIONS = in_panel(
         least=0,
     ),
 )
-"""Options for the model pair with its device and dtypes; their values make a `Models`."""
 PAIR_OPTIONS = MODEL_OPTIONS[:6]
-"""`MODEL_OPTIONS` without `exact`, `compiled`, `kernels` and `gpu_layers`; their values make an `OnPair`."""
+"""Those that make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,
@@ -211,18 +193,17 @@ VIEW_OPTIONS = (
     ),
     LOG_FILE,
 )
-"""Screen options except `--speed`; `request.view` makes a view from their values."""
 LIVE_VIEW = (speed(1, "1: as fast as the machine decodes; 0.5 or 1/2: half as fast."), *VIEW_OPTIONS)
 REPLAY_VIEW = (speed(FASTEST, "1: as fast as it was recorded; 2: twice as fast; 1/2: half as fast."), *VIEW_OPTIONS)
 
 
 def of_methods() -> list[MethodOption]:
-    """The options of all methods, in the order in which the help lists them."""
+    """In the order of the help."""
     return sorted((each for method in METHODS.values() for each in method.options), key=lambda each: each.rank)
 
 
 def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[TyperOption]:
-    """The options of sampling and of all methods; `more` maps an option's name to further shell completions."""
+    """`more` maps an option's name to further shell completions."""
     for each in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(each, help=each.help + usual * (each.name == "temperature")), RUN)
@@ -232,13 +213,11 @@ def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[Typer
 
 
 def instead(name: str, value: object) -> str | None:
-    """Remedy for an option's value that has the wrong type; None if no remedy is known."""
     known = next((each for each in of_methods() if each.name == name), None)
     return known.instead.get(value) if known and isinstance(value, str) else None
 
 
 def declared(each: MethodOption, panel: str, more: Callable[[], Sequence[str]] = tuple) -> TyperOption:
-    """The command-line option for a method's option; `more` gives shell completions beyond the option's choices."""
     return option(
         f"{each.flag}/--no-{each.flag.removeprefix('--')}" if each.kind is bool else f"{each.flag} {each.metavar}",
         each.help,
@@ -253,7 +232,6 @@ SAMPLING_OPTIONS = tuple(declared(each, RUN) for each in options_of(SAMPLING))
 
 
 def methods() -> TyperOption:
-    """The option --methods, which names the methods of a race."""
     return option(
         "--methods NAMES",
         f"Methods of the race: any of {', '.join(METHODS)}; the screen watches the first method.",
@@ -265,7 +243,6 @@ def methods() -> TyperOption:
 
 
 def method_names(text: str) -> tuple[str, ...]:
-    """Splits method names at commas; raises ConfigError for an unknown name."""
     return tuple(method.name for method in chosen([name.strip() for name in text.split(",")]))
 
 

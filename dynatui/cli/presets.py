@@ -1,12 +1,11 @@
-"""The user's presets, which `--preset` accepts beside the built-in ones: TOML files in the user's folder of presets.
+"""The user's presets: TOML files with option values, above which stand the options that are given.
 
-A preset is a set of option values that apply as if they were given on the command line; options that the user gives
-override these values. The engine therefore sees only parameters, and recordings contain parameters instead of the
-preset's name.
+The engine and recordings see only the parameters, not a preset's name.
 """
 
 import os
 import re
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,20 +23,16 @@ from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
 from dynatui.files import opened, text_of
 
 PRESET = "preset"
-"""Name of the option that selects a preset."""
 METHODS_OF_PRESETS = ("dynatree", "linear")
-"""Names of the methods whose options a preset may set."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _REMEDY = "correct the file, or replace it by running dynatui tune"
 
 
 def folder() -> Path:
-    """Folder of the user's presets; it may not exist."""
     return settings.file_path().parent / "presets"
 
 
 def names() -> list[str]:
-    """Names of the user's presets, except presets that have the name of a built-in preset."""
     files = list[str]()
     with suppress(OSError):  # the folder does not exist or cannot be read
         files = sorted(path.stem for path in folder().iterdir() if path.suffix == ".toml")
@@ -45,41 +40,30 @@ def names() -> list[str]:
 
 
 def completing(option: str) -> list[str]:
-    """Shell completions for the value of an option, in addition to the option's own choices."""
     return names() if option == PRESET else []
 
 
-def given(options: Mapping[str, Any]) -> dict[str, Setting]:
-    """The option values in the user's preset that `--preset` names, except values of options that the user gave.
+def layers(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Setting]]:
+    """The options that were given, above those of the user's preset that `--preset` names; and the latter's places.
 
-    Empty if `--preset` was not given or names a built-in preset.
-
-    Raises:
-        ConfigError: There is no preset of that name, or its file cannot be read or sets an unknown option.
+    The preset's options stand above those of a shipped preset. Raises ConfigError if there is no such preset, or its
+    file is unreadable or sets an unknown option.
     """
-    name = options.get(PRESET)
+    given = {name: value for name, value in options.items() if value is not None}
+    name = given.get(PRESET)
     if name is None or name in PRESETS:
-        return {}
+        return given, {}
     if name not in names():
         raise ConfigError(f"--preset is {quoted(name)}; give one of {', '.join((*PRESETS, *names()))}", PRESET)
     with about(PRESET):
-        read = _read(_path(name))
-    return {key: setting for key, setting in read.items() if options.get(key) is None}
-
-
-def expanded(options: Mapping[str, Any], preset: Mapping[str, Setting]) -> dict[str, Any]:
-    """The options; if they name a user's preset, the values of that preset replace the name."""
-    if options.get(PRESET) in (None, *PRESETS):
-        return dict(options)
-    return {**options, PRESET: shipped_preset(temperature=0), **{key: setting.value for key, setting in preset.items()}}
+        preset = {key: setting for key, setting in _read(_path(name)).items() if key not in given}
+    del given[PRESET]
+    values = {key: setting.value for key, setting in preset.items()}
+    return ChainMap(given, values, {PRESET: shipped_preset(temperature=0)}), preset
 
 
 def prepare(name: str, *, force: bool) -> None:
-    """Checks before a search that a preset of this name can be written.
-
-    Raises:
-        ConfigError: The name is invalid or in use, or the folder cannot be written to.
-    """
+    """Raises ConfigError if the name is invalid or in use, or the folder cannot be written to."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"--name is {quoted(name)}; give up to 64 letters, digits, - and _, for example mine")
     if name in PRESETS:
@@ -96,10 +80,9 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes the parameters of a run as a preset, completely or not at all; returns the path of its file.
+    """Writes the parameters of a run as a preset, completely or not at all; returns the path.
 
-    Raises:
-        ConfigError: A preset of that name exists and `force` is False, or the file cannot be written.
+    Raises ConfigError if the preset exists and `force` is False, or the file cannot be written.
     """
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}

@@ -11,12 +11,7 @@ _USUAL_SIZE = (120, 40)
 """Columns and lines of an asciicast if there is no terminal."""
 
 PARAMETERS: Declared = (
-    argument(
-        "source",
-        "FILE",
-        "A recording.",
-        Path,
-    ),
+    argument("source", "FILE", "A recording.", Path),
     option(
         "--output PAGE.html|FILM.cast",
         "File to write: an HTML page or, if the name ends in .cast, an asciicast of one run in the size of this "

@@ -1,8 +1,4 @@
-"""Converts values of options to prompts, parameters and views; error messages name the option.
-
-Does not know where a value comes from, except that a user's preset gives values for several options. Meaning and bounds
-of values are defined in `decoder.run.config`; an option that is None keeps the default defined there.
-"""
+"""Converts values of options to prompts, parameters and views; bounds are those of `decoder.run.config`."""
 
 import os
 import sys
@@ -30,22 +26,16 @@ from dynatui.terminal import streams
 
 @dataclass(frozen=True)
 class Prompts:
-    """The sources of prompts, as given by options."""
-
     prompt_files: Sequence[str] | None = None
     prompt_field: str | None = None
-    """Field of the files' objects that holds the prompt; None: the first known field."""
     prompt_texts: Sequence[str] | None = None
     prompt_chars: int | None = None
-    """Number of characters to which each prompt is cut; None: prompts are not cut."""
 
     @property
     def given(self) -> bool:
-        """Whether the user gave any prompt."""
         return bool(self.prompt_files or self.prompt_texts)
 
     def of_files(self) -> tuple[load.PromptFile, ...]:
-        """Reads the prompt files; raises PromptError for a file that contains no prompt."""
         names = self.prompt_files or ()
         if load.STANDARD_INPUT in names and sys.stdin is not None and sys.stdin.isatty():
             streams.say("type the prompt, and end it with ctrl+d on a line of its own")
@@ -53,17 +43,12 @@ class Prompts:
             return tuple(load.from_file(name, self.prompt_field) for name in names)
 
     def beside(self, files: Sequence[load.PromptFile]) -> tuple[AnyPrompt, ...]:
-        """The prompts of `files`, then the prompts given as options; if there are no prompts, the embedded prompts."""
         read = tuple(chain.from_iterable(file.prompts for file in files))
         with about("prompt"):
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
     def read(self, chat: bool | None = None) -> tuple[AnyPrompt, ...]:  # noqa: FBT001 - a setting of the run
-        """All prompts, cut as in the DynaTree paper; tells what was read from files.
-
-        Raises:
-            PromptError: A file cannot be read, or a prompt that is to be cut has no words or is a conversation.
-        """
+        """All prompts, cut as in the DynaTree paper; tells what was read from files."""
         files = self.of_files()
         for note in notes(files, chat):
             streams.say(note)
@@ -72,7 +57,6 @@ class Prompts:
 
 
 def notes(files: Sequence[load.PromptFile], chat: bool | None) -> tuple[str, ...]:  # noqa: FBT001 - a setting of the run
-    """What was read from prompt files, in words."""
     return tuple(filter(None, (file.said(chat) for file in files)))
 
 
@@ -91,62 +75,49 @@ MODELS = Group("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run, from the values of options by name; options that do not concern a run are ignored.
+    """The configuration of a run; options that do not concern a run are ignored.
 
-    Raises:
-        ConfigError: Values are out of bounds or contradict each other; the error's `about` names the options at fault.
+    Raises ConfigError, whose `about` names the options at fault.
     """
-    preset = presets.given(given)
-    values = {name: value for name, value in presets.expanded(given, preset).items() if value is not None}
+    values, preset = presets.layers(given)
     with settings.named(preset):
-        try:
-            return _run_config(values)
-        except ConfigError as error:
-            error.about = _at_fault(values, str(error))
-            raise
-
-
-def _at_fault(values: Mapping[str, Any], why: str) -> tuple[str, ...]:
-    """Names of the options whose values together cause the error with message `why`. A part of these options would not
-    cause this error.
-    """
-    left = dict(values)
-    for name in values:
-        fewer = {other: value for other, value in left.items() if other != name}
-        try:
-            _run_config(fewer)
-        except ConfigError as error:
-            left = fewer if str(error) == why else left
-    return tuple(left)
-
-
-def _run_config(values: Mapping[str, Any]) -> RunConfig:
-    given = {name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")}
-    sampling = _parameters(Sampling(), options_of(SAMPLING), values)
-    usual = RunConfig(parameters={SAMPLING: sampling}).parameters
-    sets = {name: _parameters(rules, options_of(name), values) for name, rules in usual.items()}
-    return RunConfig(parameters=sets, drafting=values.get("drafting"), **_given(**given))
+        own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
+        sampling = _parameters(Sampling(), options_of(SAMPLING), values)
+        usual = RunConfig(parameters={SAMPLING: sampling}).parameters
+        sets = {name: _parameters(rules, options_of(name), values) for name, rules in usual.items()}
+        return RunConfig(parameters=sets, drafting=values.get("drafting"), **own)
 
 
 def view(given: Mapping[str, Any], keys: Keymap) -> View:
-    """Settings of the screen; NO_COLOR in the environment has the effect of the option --no-color."""
     values = dict(given)
     color = not (values.pop("no_color") or os.environ.get("NO_COLOR"))
     return View(**values, color=color, keys=keys)
 
 
 def _given(**values: object) -> dict[str, Any]:
-    """The values that were given, without None; raises ConfigError for an integer too large to store in an event."""
+    """The given values; raises ConfigError for an integer too large to store in an event."""
     for name, value in values.items():
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
-            raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}")
+            raise ConfigError(f"{name} is {shortened(value)}; give a number up to {LARGEST_WHOLE}", name)
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """A method's parameters with all given values. All are set at once, since some values are valid only together."""
-    changes = dict[str, Any]()
+    """The parameters with all given values, set at once, since some are valid only together.
+
+    A ConfigError names the options of the parameters at fault, except those that leave the usual value.
+    """
+    changes, options = dict[str, Any](), dict[str, str]()
     for option in known:
         if given.get(option.name) is not None:
-            changes |= option.changes(given[option.name])
-    return replace(usual, **_given(**changes))
+            with about(option.name):
+                changed = option.changes(given[option.name])
+            changes |= changed
+            options |= dict.fromkeys(changed, option.name)
+    try:
+        return replace(usual, **_given(**changes))
+    except ConfigError as error:
+        named = [name for name in error.about if name in changes] or changes
+        at_fault = [name for name in named if changes[name] != getattr(usual, name)]
+        error.about = tuple(dict.fromkeys(options[name] for name in at_fault))
+        raise

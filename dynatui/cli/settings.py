@@ -1,8 +1,4 @@
-"""The user's settings: options set in a TOML file or by environment variables DYNATUI_*.
-
-A flag overrides a DYNATUI_* variable, which overrides the file, which overrides the default. Names, kinds and bounds of
-settings are those of the live command's options. Knows nothing of the meaning of a setting.
-"""
+"""The user's settings: a flag overrides a DYNATUI_* variable, which overrides the TOML file; knows no meanings."""
 
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -21,14 +17,11 @@ from dynatui.keymap import KEYMAP, Keymap
 PREFIX = "DYNATUI_"
 FILE_VARIABLE = "DYNATUI_CONFIG"
 OTHER_VARIABLES = frozenset({FILE_VARIABLE, "DYNATUI_DATA", "DYNATUI_ATTACH_TOKEN"})
-"""DYNATUI_* variables that are not settings of an option."""
 KEYS = "keys"
-"""Name of the table in the settings file that binds keys."""
 _NEWLINE = "\n"
 
 
 def file_path() -> Path:
-    """Path of the user's settings file, which may not exist."""
     named = os.environ.get(FILE_VARIABLE)
     if named:
         return Path(os.path.expanduser(named))  # noqa: PTH111 - leaves the text as it is if there is no such user
@@ -38,7 +31,6 @@ def file_path() -> Path:
 
 
 def options_of(command: Any) -> dict[str, TyperOption]:
-    """The options of a command that the user's settings can set, by the name of the setting."""
     return {
         key_of(option): option
         for option in command.params
@@ -47,12 +39,10 @@ def options_of(command: Any) -> dict[str, TyperOption]:
 
 
 def key_of(option: TyperOption) -> str:
-    """Name of an option's setting: the option's name with underscores."""
     return option.opts[0].lstrip("-").replace("-", "_")
 
 
 def typed(context: typer.Context) -> dict[str, Any]:
-    """The options given on the command line, by parameter name."""
     sources = {each: context.get_parameter_source(each.name) for each in context.command.params}
     return {each.name: each for each, source in sources.items() if source and source.name == "COMMANDLINE"}
 
@@ -64,7 +54,6 @@ def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
 
 
 def read(live: Any) -> dict[str, Setting]:
-    """The settings of the live command's options, by name; raises ConfigError if the file is unreadable or invalid."""
     known = options_of(live)
     values = _from_file(file_path(), kinds(live))
     for key, option in known.items():
@@ -75,22 +64,19 @@ def read(live: Any) -> dict[str, Setting]:
 
 
 def keymap() -> Keymap:
-    """The key map with the key bindings of the user's file; raises ConfigError for an invalid binding."""
     path = file_path()
     return _keymap(path, *_table(path), ())
 
 
 def strange_variables(live: Any) -> list[str]:
-    """Names of DYNATUI_* variables that do not belong to a setting."""
     known = {PREFIX + key.upper() for key in options_of(live)} | OTHER_VARIABLES
     return sorted(name for name in os.environ if name.startswith(PREFIX) and name not in known)
 
 
 def applied(context: typer.Context) -> dict[str, Setting]:
-    """Settings that apply to this command, by parameter name; options on the command line override them.
+    """The settings of this command's options that are not on the command line, by parameter name.
 
-    A setting applies to every option that the command shares with the live command. Options are shared if their help
-    texts are equal, since a name is not enough: `--speed` of a replay has other bounds than `--speed` of a live run.
+    A setting applies to an option that has the help of the live command's: `--speed` of a replay has other bounds.
     """
     live = context.find_root().command
     known, flags = options_of(live), typed(context)
@@ -103,10 +89,9 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Uses settings as the defaults of a command's options; returns the values of these options by parameter name.
+    """Uses settings as the defaults of a command's options; returns their values by parameter name.
 
-    Raises:
-        ConfigError: A value is invalid; the message says where it is set.
+    Raises ConfigError, which says where an invalid value is set.
     """
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
@@ -123,7 +108,6 @@ def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, A
 
 @contextmanager
 def fallback(context: typer.Context) -> Iterator[None]:
-    """Context of a command in which the user's settings replace the defaults of options."""
     if context.invoked_subcommand is not None:
         yield
         return
@@ -135,7 +119,7 @@ def fallback(context: typer.Context) -> Iterator[None]:
 
 @contextmanager
 def named(settings: Mapping[str, Setting]) -> Iterator[None]:
-    """Context that adds the place of a setting to an error about that setting."""
+    """Adds the place of a setting to an error about that setting."""
     try:
         yield
     except DecoderError as error:
@@ -146,13 +130,11 @@ def named(settings: Mapping[str, Setting]) -> Iterator[None]:
 
 
 def with_places(error: DecoderError) -> str:
-    """The error's message, followed by the places where the settings in question are set."""
     places = ", ".join(getattr(error, "__notes__", ()))
     return f"{error} ({places})" if places else str(error)
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The settings file as text and as a TOML table; raises ConfigError if the file cannot be read or is not TOML."""
     text = _text(path)
     return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
 
@@ -167,7 +149,6 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
-    """The key map with the bindings of the table [keys], which maps names of actions to a key or a list of keys."""
     bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
     if not isinstance(bindings, dict):
@@ -205,6 +186,6 @@ def _text(path: Path) -> str:
 
 
 def kinds(live: Any) -> dict[str, Any]:
-    """Type of each setting's value in a file; text for an option that parses its own value."""
+    """Type of each setting in a file; text for an option that parses its own value."""
     types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
     return {key: kind if kind in KINDS else str for key, kind in types.items()}

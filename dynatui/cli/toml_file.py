@@ -1,7 +1,4 @@
-"""Reads and checks options in a TOML file; an error message names the file, the line and the remedy.
-
-Knows neither the files nor the meaning of an option.
-"""
+"""Reads and checks options in a TOML file; an error names the file, the line and the remedy."""
 
 import json
 import re
@@ -18,7 +15,7 @@ from dynatui.cli.options import instead
 from dynatui.keymap import near
 
 LARGEST_FILE = 2**20
-"""Maximum file size in bytes, so that an endless device cannot fill the memory; usual files have about fifty lines."""
+"""Limits an endless device, which would fill the memory; usual files have about fifty lines."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -31,16 +28,13 @@ KINDS: dict[Any, str] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """The value of an option as the user wrote it, and where it is set."""
-
     key: str
     value: object
     place: str
-    """Name of the environment variable, or the file and the line number."""
+    """The environment variable, or the file and the line."""
 
 
 def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
-    """Parses a TOML text to a table; raises ConfigError, with `usual_remedy` if no more specific remedy is known."""
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -56,15 +50,8 @@ def checked(
 ) -> dict[str, Setting]:
     """The options set in a file, by name.
 
-    Args:
-        path: Path of the file.
-        text: Text of the file, in which line numbers are looked up.
-        given: The text parsed as TOML.
-        known: Type of each option's value.
-        unknown: Error message for an unknown name, with {} for that name and a second {} for a hint at a similar name.
-
-    Raises:
-        ConfigError: An option is unknown, or its value has the wrong type.
+    `text` is `given` before parsing, for the numbers of lines; `unknown` is the error for an unknown name, with {} for
+    the name and {} for a similar one. Raises ConfigError if an option is unknown or its value has the wrong type.
     """
     settings = {}
     for key, value in given.items():
@@ -84,13 +71,12 @@ def checked(
 
 
 def line_of(text: str, key: str) -> int:
-    """Number of the line that sets a top-level key or opens the table of that name; 1 if there is no such line."""
+    """The line that sets a top-level key or opens the table of that name; 1 if there is none."""
     match = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1
 
 
 def toml(value: object) -> str:
-    """A value in TOML syntax."""
     match value:
         case bool() | str() | list():
             return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -101,7 +87,6 @@ def toml(value: object) -> str:
 
 
 def _refuse_unusable(key: str, value: object, place: str) -> None:
-    """Raises ConfigError if an integer is too large, or if a text other than a prompt has a null character."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         raise ConfigError(f"{place}: {key} is {shortened(value)}; give a smaller number")
     texts = value if isinstance(value, list) else [value]
@@ -110,7 +95,7 @@ def _refuse_unusable(key: str, value: object, place: str) -> None:
 
 
 def _unquoted(text: str, error: str) -> str:
-    """Remedy for a line that is invalid because a word lacks quotes, such as device = auto; empty for other errors."""
+    """Remedy for a word that lacks quotes, such as device = auto; empty for other errors."""
     place = re.search(r"at line (\d+)", error)
     line = text.split("\n")[int(place[1]) - 1] if place else ""
     bare = re.fullmatch(r"\s*([\w-]+)\s*=\s*([A-Za-z][\w.:/,-]*)\s*(#.*)?", line)

@@ -40,11 +40,9 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[Race], out: TextIO) -> None:
-    """Prints the report of all runs. If there is only one run, with at most one bottleneck, prints sentences on each
-    method instead.
+    """Prints the report of all runs; of one run with at most one bottleneck, sentences on each method instead.
 
-    If a line of the recording is invalid, prints the report of the runs before this line, then raises the error. Runs
-    are not kept in memory, since a recording may be larger than memory.
+    An invalid line is raised after the report of the runs before it. Runs are not kept, since they may exceed memory.
     """
     prompts, known = list[str](), list[Case]()
     alone: Iterator[str] = iter(())

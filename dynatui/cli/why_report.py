@@ -1,7 +1,4 @@
-"""The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts.
-
-Expects method names without control characters. Knows neither recordings nor how the figures of rounds are computed.
-"""
+"""The report of `dynatui why` for several runs: speeds of the methods, then each finding once, then the prompts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -17,11 +14,11 @@ from decoder.methods import METHODS
 
 WIDTH = 80
 _MANY = 3
-"""Maximum number of differing texts for which the report lists the first differing token of each text."""
+"""Number of differing texts up to which the first differing token of each is listed."""
 
 
 def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
-    """The report in lines of at most `WIDTH` columns; a case is a method in a run, and each run has one prompt."""
+    """A case is a method in a run, and each run has one prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
     yield ""
@@ -38,17 +35,15 @@ def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
 
 
 def heading(number: int, prompt: str) -> str:
-    """A prompt with its number on one line, cut to `WIDTH` characters."""
     return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
 
 
 def item(text: str) -> Iterator[str]:
-    """A paragraph of text, indented below a heading."""
     yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 def silence(method: str, reason: Reason | None = None) -> str:
-    """The reason why no bottleneck of a method is known; `reason` is the reason why it has no speed-up."""
+    """Why no bottleneck of a method is known."""
     if method in METHODS and METHODS[method].by_module:
         return "does not show its draft, so only the method's time is known"
     if method in METHODS and METHODS[method].rules is None:
@@ -59,7 +54,7 @@ def silence(method: str, reason: Reason | None = None) -> str:
 
 
 def places(cases: Cases, runs: int) -> str:
-    """Methods with their prompts, as text such as "dynatree, auto on prompts 1, 3-5; linear on prompt 2"."""
+    """Such as "dynatree, auto on prompts 1, 3-5; linear on prompt 2"."""
     by_method = grouped((case, case.method) for case in cases)
     by_runs = dict[tuple[int, ...], list[str]]()
     for method, group in by_method.items():
@@ -75,7 +70,6 @@ def _on(numbers: Sequence[int], runs: int) -> str:
 
 
 def _prompts(numbers: Sequence[int]) -> str:
-    """Prompt numbers as text, with ranges, such as "prompt 2" or "prompts 1, 3-5"."""
     breaks = [number for before, number in pairwise(numbers) if number != before + 1]
     begins = [numbers[0], *breaks]
     ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]
@@ -88,10 +82,6 @@ def _is_silent(case: Case) -> bool:
 
 
 def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
-    """Lines with the speed-up of each method over all runs, fastest method first.
-
-    Each line also says whether the method's texts equal the texts of plain decoding.
-    """
     how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
     yield from wrap(f"Speed-up over plain decoding (ar){how}", WIDTH)
     methods = grouped((case, case.method) for case in cases if case.method != "ar")
@@ -121,7 +111,6 @@ _WHY: Mapping[Reason | None, str] = {
 
 
 def _text(group: Cases, runs: int) -> Iterator[str]:
-    """States whether the texts equal the texts of plain decoding; yields nothing if this is unknown."""
     compared = [case for case in group if case.compared]
     if not compared:
         return
@@ -134,7 +123,6 @@ def _text(group: Cases, runs: int) -> Iterator[str]:
 
 
 def _tokens(differences: Mapping[int, int]) -> str:
-    """Positions of the first differing tokens, as text."""
     first = list(differences.values())
     if len(first) > _MANY:
         return f"token {min(first)} or later"
@@ -142,7 +130,6 @@ def _tokens(differences: Mapping[int, int]) -> str:
 
 
 def _finding(finding: Finding, runs: int) -> Iterator[str]:
-    """A finding with its methods, prompts and remedy, then further remedies that help only some of the methods."""
     alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
     helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
     remedy = f" What would help: {helps}." if finding.helps else ""

@@ -1,43 +1,106 @@
-"""Adds the events of a run to totals and serves the totals: the entry point of this package.
+"""Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM.
 
-The decoding thread adds events, and another thread reads the totals. The totals are an immutable value that is replaced
-as a whole, so neither thread waits. The Prometheus client is imported only if a port is given.
+The label `method` is not in vLLM: the methods of a race count as if they were several servers. As in vLLM, each round
+with drafted tokens is one draft, and each round gives one latency.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from decoder.events import Event
-from dynatui.prometheus.totals import Totals, after
+from decoder.analysis.metrics import drafted_nodes
+from decoder.events import Event, Round, Run, Start
+from dynatui.clean import clean_line
+
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
+"""Bounds of the histograms; a round of a small pair on a GPU takes about as long as the first one."""
+_LABELS = ("model_name", "engine", "method")
+_ENGINE = "0"
 
 
 class Exporter:
-    """The totals of a run so far, and the URL at which they are served."""
+    """Metrics of all runs of a process, which one thread counts and another serves; no count ever decreases.
+
+    A figure that a method does not report has no series of the method.
+    """
 
     def __init__(self) -> None:
-        self.totals = Totals()
+        from prometheus_client import (  # noqa: PLC0415 - not needed without a port
+            CollectorRegistry,
+            Counter,
+            Histogram,
+            disable_created_metrics,
+        )
+
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # the library does not annotate it
         self.url = ""
-        """URL at which the totals are served."""
+        self.registry = CollectorRegistry(auto_describe=True)
+        counter = partial(Counter, labelnames=_LABELS, registry=self.registry)
+        histogram = partial(Histogram, labelnames=_LABELS, buckets=BOUNDS_S, registry=self.registry)
+        prompts = "Prompt tokens, counted when the first round after the prompt is complete."
+        self._prompt_tokens = counter("vllm:prompt_tokens", prompts)
+        self._generated = counter("vllm:generation_tokens", "Generated tokens.")
+        self._drafts = counter("vllm:spec_decode_num_drafts", "Rounds in which at least one token was drafted.")
+        drafted = "Drafted tokens: all nodes of the draft trees."
+        self._drafted = counter("vllm:spec_decode_num_draft_tokens", drafted)
+        self._accepted = counter("vllm:spec_decode_num_accepted_tokens", "Accepted drafted tokens.")
+        self._by_position = counter(
+            "vllm:spec_decode_num_accepted_tokens_per_pos",
+            "Accepted drafted tokens by position in the draft; the first position is 0.",
+            labelnames=(*_LABELS, "position"),
+        )
+        first = "Time of the prefill and the first round, by the method's own clock."
+        self._first_s = histogram("vllm:time_to_first_token_seconds", first)
+        later = "Time of a round by the method's own clock; all tokens of a round appear at once."
+        self._later_s = histogram("vllm:inter_token_latency_seconds", later)
+        self._target, self._prompt = "", 0
+        """Of the current run: name of its target, and number of its prompt's tokens."""
+        self._prefill_s, self._decoded_s = dict[str, float](), dict[str, float]()
+        """By method: prefill time, and decode time so far, of the current text."""
 
     def take(self, event: Event) -> None:
-        """Adds an event to the totals; to be called by one thread only."""
-        self.totals = after(self.totals, event)
+        """Counts an event; to be called by one thread only."""
+        match event:
+            case Run():
+                self._target, self._prompt = clean_line(event.target), len(event.prompt_tokens)
+            case Start():
+                self._prefill_s[event.method] = event.prefill_s
+                for metric in (self._prompt_tokens, self._generated, self._first_s, self._later_s):
+                    metric.labels(*self._labels(event))
+            case Round():
+                self._round(event, self._labels(event))
+            case _:
+                pass
+
+    def _labels(self, event: Start | Round) -> tuple[str, ...]:
+        return self._target, _ENGINE, event.method
+
+    def _round(self, event: Round, labels: tuple[str, ...]) -> None:
+        self._generated.labels(*labels).inc(len(event.committed))
+        if event.draft_forwards is not None:
+            drafted = drafted_nodes(event)
+            self._drafts.labels(*labels).inc(drafted > 0)
+            self._drafted.labels(*labels).inc(drafted)
+            self._accepted.labels(*labels).inc(len(event.accepted))
+            for position in range(len(event.accepted)):
+                self._by_position.labels(*labels, position).inc()
+        first, later = self._first_s.labels(*labels), self._later_s.labels(*labels)
+        if event.round > 0:
+            later.observe(event.t - self._decoded_s.get(event.method, 0.0))
+        else:
+            first.observe(self._prefill_s.get(event.method, 0.0) + event.t)
+            self._prompt_tokens.labels(*labels).inc(self._prompt)
+        self._decoded_s[event.method] = event.t
 
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Context that yields an exporter, and serves its totals on a port of this machine; port 0 means any free port.
-
-    If `port` is None, the context serves nothing and yields None.
-
-    Raises:
-        ConfigError: The port cannot be opened.
-    """
+    """Serves at a port (0: any free one; None: serves nothing); raises ConfigError if it cannot be opened."""
     if port is None:
         yield None
         return
     from dynatui.prometheus.server import serving  # noqa: PLC0415 - imports the Prometheus client
 
     exporter = Exporter()
-    with serving(port, lambda: exporter.totals) as exporter.url:
+    with serving(port, exporter.registry) as exporter.url:
         yield exporter

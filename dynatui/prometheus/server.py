@@ -1,8 +1,6 @@
-"""Serves the totals over HTTP to programs on this machine, in one thread with a bounded share of a CPU core.
+"""Serves metrics to programs on this machine, in one thread with a bounded share of a core.
 
-Requests are answered one by one, each within a time limit, and after each request the thread sleeps in proportion to
-the CPU time used. Slow, large or numerous requests therefore delay other clients, but not the run. Knows nothing of
-events.
+Slow, large or numerous requests delay other clients, but not the run.
 """
 
 import errno
@@ -10,7 +8,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
 from io import BytesIO
@@ -20,32 +18,24 @@ from socketserver import BaseRequestHandler, TCPServer
 from prometheus_client import CollectorRegistry, MetricsHandler
 
 from decoder.errors import ConfigError
-from dynatui.prometheus.page import TotalsCollector
-from dynatui.prometheus.totals import Totals
 
 logger = logging.getLogger(__name__)
 
 _ADDRESS = "127.0.0.1"
 _PATH = "/metrics"
 _PATIENCE_S = 0.2
-"""Time limit in seconds for reading a request, and for each of the two writes of a response."""
+"""Time limit for reading a request, and for each of the two writes of a response."""
 _LARGEST_REQUEST = 8192
-"""Maximum size of a request, in bytes; Prometheus sends a few hundred bytes."""
+"""Prometheus sends a few hundred bytes."""
 _POLL_S = 0.1
 _SHARE = 0.01
-"""Maximum share of a CPU core that the thread may use."""
+"""Largest share of a core."""
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
 
 
 @contextmanager
-def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
-    """Context that serves the totals and yields their URL; port 0 is any free port. The server stops within a second.
-
-    Raises:
-        ConfigError: The port cannot be opened.
-    """
-    registry = CollectorRegistry(auto_describe=True)
-    registry.register(TotalsCollector(read))
+def serving(port: int, registry: CollectorRegistry) -> Iterator[str]:
+    """Yields the URL; stops within a second. Raises ConfigError if the port cannot be opened."""
     try:
         server = _Server(port, _Handler.factory(registry))
     except OSError as error:
@@ -66,8 +56,6 @@ def serving(port: int, read: Callable[[], Totals]) -> Iterator[str]:
 
 
 class _Server(TCPServer):
-    """HTTP server that handles one request at a time."""
-
     allow_reuse_address = True
 
     def __init__(self, port: int, handler: type[BaseRequestHandler]) -> None:
@@ -76,30 +64,28 @@ class _Server(TCPServer):
         super().__init__((_ADDRESS, port), handler)
 
     def service_actions(self) -> None:
-        """Sleeps after each request or idle poll, so that the thread stays within its share of a core."""
+        """Sleeps after each request or idle poll, to stay within the share of a core."""
         used_s = time.thread_time()
         self.stopping.wait((used_s - self._used_s) * (1 / _SHARE - 1))
         self._used_s = used_s
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores errors of broken connections, and logs any other error."""
+        """Ignores errors of broken connections."""
         del request, client_address
         if not isinstance(sys.exception(), OSError):
             logger.exception("metrics were not served")
 
 
 class _Handler(MetricsHandler):
-    """Handler of one request; reads the whole request before parsing it."""
-
     def handle(self) -> None:
-        """Reads the request, up to the maximum size and time, and only then parses and answers it."""
+        """Reads the whole request, up to the maximum size and time, before it is parsed."""
         self.rfile.close()
         self.rfile = BytesIO(_request(self.connection))
         self.connection.settimeout(_PATIENCE_S)
         super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - the library calls this name
-        """Answers with the metrics as plain text, whatever format the request accepts."""
+        """Always plain text, whatever format the request accepts."""
         del self.headers["Accept"]  # OpenMetrics output may lose colons in names: issue 1177 of prometheus_client
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
@@ -108,11 +94,7 @@ class _Handler(MetricsHandler):
 
 
 def _request(connection: socket) -> bytes:
-    """A client's request up to the blank line that ends it; empty if the request is too large or remains incomplete.
-
-    Raises:
-        OSError: The connection broke off, or no further byte arrived before the time limit.
-    """
+    """Up to the blank line; empty if too large or incomplete. Raises OSError for a broken or slow connection."""
     until, received = time.monotonic() + _PATIENCE_S, b""
     while b"\r\n\r\n" not in received:
         left = until - time.monotonic()

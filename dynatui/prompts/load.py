@@ -1,8 +1,6 @@
-"""Loads prompts from this package, from files and from standard input, each exactly as its author wrote it.
+"""Loads prompts exactly as their authors wrote them: nothing is removed but one newline at the end of a text file.
 
-A prompt affects all generated tokens, so nothing is removed except one newline at the end of a text file, and invalid
-text is an error. Whether a file holds objects with prompts or is itself one prompt is decided by its content. Knows
-nothing of models, which limit the length of each prompt.
+Whether a file holds objects with prompts or is itself one prompt is decided by its content.
 """
 
 import re
@@ -24,11 +22,8 @@ from dynatui.files import opened
 
 STANDARD_INPUT = "-"
 MOST_PROMPTS = 2**20
-"""Maximum number of prompts in a file."""
 MOST_TEXT = 2**29
-"""Maximum number of characters of all prompts in a file; together with `MOST_PROMPTS`, so that an endless file cannot
-fill the memory.
-"""
+"""Characters of all prompts, limited like `MOST_PROMPTS` so that an endless file cannot fill the memory."""
 _NAMED_JSON = re.compile(r"\.(json|jsonl|ndjson)(\.gz)?$", re.IGNORECASE)
 _LIKE_JSON = ("{", "[")
 _EXAMPLE = 'write one object per line, such as {"prompt": "Once"}'
@@ -36,17 +31,15 @@ _EXAMPLE = 'write one object per line, such as {"prompt": "Once"}'
 
 @dataclass(frozen=True)
 class PromptFile:
-    """The prompts of a file, and where they were found in it."""
-
     name: str
     prompts: tuple[AnyPrompt, ...]
     fields: tuple[str, ...] = ()
     """Field of each prompt; empty if the file is one prompt."""
     left_out: int = 0
-    """Number of conversations without a turn of the user."""
+    """Conversations without a turn of the user."""
 
     def said(self, chat: bool | None) -> str:  # noqa: FBT001 - a setting of the run, passed on
-        """What was read, in words; empty for plain text that does not look like anything else."""
+        """What was read; empty for plain text that looks like nothing else."""
         if not self.fields:
             first = as_prompt(self.prompts[0]).text.lstrip()[:1]
             return f"{_shown(self.name)}: 1 prompt, the whole text" if first in _LIKE_JSON else ""
@@ -61,28 +54,22 @@ class PromptFile:
 
 
 def embedded() -> tuple[str, ...]:
-    """The prompts that come with the package, in the order of their file names."""
     folder = files("dynatui.prompts")
     texts = sorted((entry for entry in folder.iterdir() if entry.name.endswith(".txt")), key=lambda entry: entry.name)
     return tuple(_without_newline(entry.read_text(encoding="utf-8")) for entry in texts)
 
 
 def from_text(text: str) -> str:
-    """A prompt given as a command-line argument; invalid UTF-8 becomes U+FFFD, which JSON can represent."""
+    """Invalid UTF-8 becomes U+FFFD, which JSON can represent."""
     if not text:
         raise PromptError("the prompt is empty; give --prompt at least one character")
     return _without_surrogates(text)
 
 
 def from_file(name: str, prompt_field: str | None = None) -> PromptFile:
-    """The prompts in a file or standard input (`-`), which holds objects with prompts or is itself one prompt.
+    """The prompts in a file, which may be a gzip file, or standard input (`-`).
 
-    Args:
-        name: Path of the file, which may be a gzip file.
-        prompt_field: Field of the objects that holds the prompt; None: the first known field of each object.
-
-    Raises:
-        PromptError: The file has no prompt, or cannot be read; the message names the line.
+    `prompt_field` None is the first known field of each object. Raises PromptError, which names the line.
     """
     shown = _shown(name)
     if name == STANDARD_INPUT and sys.stdin is None:
@@ -106,14 +93,13 @@ def _read(name: str, chunks: Iterator[str], prompt_field: str | None) -> PromptF
 
 
 def _noted(chunks: Iterator[str], seen: list[str]) -> Iterator[str]:
-    """Yields the chunks, and adds each to `seen`."""
     for chunk in chunks:
         seen.append(chunk)
         yield chunk
 
 
 def _begins_with_a_prompt(window: Window) -> bool:
-    """Whether the text begins with an object that has a prompt, or such an object follows after a malformed line."""
+    """Whether the text begins with an object that has a prompt, or one follows after a malformed line."""
     try:
         if window.next_character() not in _LIKE_JSON:
             return False
@@ -175,7 +161,6 @@ def _from_text_file(name: str, chunks: Iterable[str]) -> PromptFile:
 
 
 def _part(count: int, name: str, conversation: bool, wrapped: bool) -> str:  # noqa: FBT001 - called with a tuple
-    """How many prompts were found in a field, and how they are decoded."""
     prompts = f"{count} prompt{'s' * (count != 1)} from `{shortened(name)}`"
     if wrapped:
         return f"{prompts}, with the model's chat template"
@@ -199,5 +184,4 @@ def _without_newline(text: str) -> str:
 
 
 def _without_surrogates(text: str) -> str:
-    """The text with lone surrogates replaced by U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

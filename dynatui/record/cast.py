@@ -1,8 +1,4 @@
-"""Writes a run as an asciicast (version 2): timed terminal output, for asciinema and compatible players.
-
-The format: https://docs.asciinema.org/manual/asciicast/v2/. Chooses the times of frames and writes the file. Knows
-nothing of panels: the caller draws each frame, and passes its terminal output as text.
-"""
+"""Writes a run as an asciicast, version 2 (https://docs.asciinema.org/manual/asciicast/v2/); knows no panels."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,29 +13,23 @@ from dynatui.state.lane import is_sane
 from dynatui.state.run_state import RunState, apply
 
 FPS = 10
-"""Maximum frame rate, in frames per second."""
 MOST_FRAMES = 1200
-"""Maximum number of frames, since each frame takes time to draw; a long run has a frame rate below `FPS`."""
+"""Each frame takes time to draw; a long run has a frame rate below `FPS`."""
 LONGEST_WAIT_S = 2.0
-"""Maximum pause between frames in seconds; players shorten longer pauses to this value."""
+"""Players shorten longer pauses to this value."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A time in a run at which a frame is drawn, and the run's state at that time."""
-
     seconds: float
     """Seconds since the start of the film; never decreasing."""
     state: RunState
 
 
 def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[Moment]:
-    """The moments of a film: the start of a run, its rounds as far as the frame rate allows, and its end.
+    """The start of a run, its rounds as far as the frame rate allows, and its end.
 
-    Args:
-        events: Events of one run.
-        before: State before the run. The film's clock is the decode time of the method that this state watches.
-        speed: Seconds of decode time per second of the film.
+    The clock is the decode time of the method that `before` watches; `speed` is its seconds per second of the film.
     """
     state = before
     times = [event.t for event in events if isinstance(event, Round) and is_sane(event.t)]
@@ -57,14 +47,7 @@ def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> It
 
 
 def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: str, started_at: str) -> Iterator[bytes]:
-    """Lines of the asciicast file.
-
-    Args:
-        frames: Time in seconds and terminal output of each frame; a frame with empty output is omitted.
-        size: Columns and lines of the terminal.
-        title: Title in one line.
-        started_at: Start of the run in ISO 8601; an invalid time is left out.
-    """
+    """Lines of the file; a frame without output, and a start that is not in ISO 8601, are left out."""
     header: dict[str, object] = {"version": 2, "width": size[0], "height": size[1]}
     with suppress(ValueError, OverflowError, OSError):
         header["timestamp"] = int(datetime.fromisoformat(started_at).timestamp())

@@ -1,8 +1,4 @@
-"""Decodes and validates a recording; an impossible line raises an error with the line's number.
-
-`decoder.events` checks each event by itself. This module checks the sequence of events, and enforces limits against
-hostile files that would overflow a sum, fill the memory or take minutes to draw. Knows neither files nor the screen.
-"""
+"""Validates the sequence of a recording's events, and limits what a hostile file could fill."""
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,33 +20,30 @@ MOST_METHODS = 64
 MOST_RANKS = 2**12
 MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
-"""Maximum length of a prompt, in characters."""
 LONGEST_TEXT = 2**20
-"""Maximum length of the text of one round, and of an error message, in characters."""
+"""Characters of the text of one round, and of an error message."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
-"""Largest absolute value of times and knobs; sums and squares of such values stay finite."""
+"""Largest time and knob; sums and squares of such values stay finite."""
 _LARGEST_FLOAT32 = 1e39
 """Above every float32, in which log-probabilities are computed."""
 _LARGEST_FIGURE = 1e15
 _MOST_PARAMETERS = 2**12
-"""Maximum number of names and values among the parameters of a run, those in lists and tables included."""
+"""Names and values, those in lists and tables included."""
 _SHORTEST_S = 1e-9
 _ROUNDING = 1e-3
 
 
 @dataclass
 class Lane:
-    """Progress of one method: rounds and tokens so far, and the time of the last round."""
-
     rounds: int = 0
     tokens: int = 0
     t: float = 0.0
 
 
 def other_form(beginning: bytes) -> str:
-    """What a file with this beginning is instead of lines of UTF-8, with a remedy; empty if it may be those."""
+    """What else a file with this beginning is, with a remedy; empty if it may be lines of UTF-8."""
     return next((remedy for mark, remedy in _OTHER_FORMS.items() if beginning.startswith(mark)), "")
 
 
@@ -69,18 +62,17 @@ _OTHER_FORMS = {
     b"{\x00": _ICONV.format("UTF-16LE"),
     b"\x00{": _ICONV.format("UTF-16BE"),
 }
-"""Forms in which other programs store a recording, by the first bytes."""
 
 
 class Checker:
-    """Decodes the lines of one recording in order, and validates the sequence of their events."""
+    """Decodes the lines of one recording in order."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, Lane] | None = None
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
-        """The event on line `number`, in the current schema; raises a RecordingError if the line is invalid."""
+        """The event in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
             raise RecordingError(
                 f"line {number} begins a recording of a server, which cannot be read here; show it with dynatui replay "
@@ -101,7 +93,6 @@ class Checker:
         return self._text_ends.event(event)
 
     def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
-        """Reason why the event is invalid after the preceding events; empty if the event is valid."""
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
@@ -153,7 +144,6 @@ def _fault_of_run(run: Run) -> str:
 
 
 def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
-    """Fault among the parameters of all methods, which may be any JSON; empty if they are valid."""
     for number, value in enumerate(leaves(methods)):
         if number >= _MOST_PARAMETERS:
             return f"a run has more than {_MOST_PARAMETERS} parameters"
@@ -165,7 +155,7 @@ def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _fault_of_round(event: Round, lane: Lane) -> str:
-    """The first fault of a round; empty if the round is valid. A valid round is added to the method's progress."""
+    """A valid round is added to the method's progress."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
@@ -186,11 +176,7 @@ def _out_of_turn(event: Round, lane: Lane) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Fault in a round's tree; empty if the tree is valid.
-
-    In a valid tree, the accepted nodes are a path from the root. The committed tokens are the tokens of this path and
-    one more token, or fewer tokens from the beginning of that sequence.
-    """
+    """Accepted nodes must be a path from the root; committed tokens that path and one more, or its beginning."""
     if len(event.tokens) > MOST_NODES:
         return f"a tree has {len(event.tokens)} nodes, but at most {MOST_NODES} are allowed"
     above = -1 if root_is_drafted(event.method) else 0
@@ -221,10 +207,6 @@ def _unbounded(event: Round) -> str:
 
 
 def _no_knob(method: str, name: str) -> str:
-    """Reason why a knob's name is invalid; empty if the name is valid.
-
-    The name is invalid if the method is known but no known method has this knob, or if the name is too long.
-    """
     if method in METHODS and name not in all_knobs():
         return f"{name[:LONGEST_NAME]} is no knob"
     return _too_long("a name", name, LONGEST_NAME)

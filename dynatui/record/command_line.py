@@ -1,8 +1,4 @@
-"""Makes the command line that reproduces the current settings, in a form that can be pasted into a shell.
-
-Only values that differ from the defaults are written, on one line; control characters become shell escapes. The options
-of recording and display are omitted.
-"""
+"""The command line that reproduces the current settings: what differs from the defaults, quoted for a shell."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,24 +14,21 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session
 
 LONGEST_ARGUMENT = 100_000
-"""Maximum size in bytes of a prompt in the command line; Linux allows 128 KiB per argument."""
+"""Bytes of a prompt; Linux allows 128 KiB per argument."""
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
-"""Escapes within $'…'; the exclamation mark is escaped because an interactive shell expands it from its history."""
+"""Within $'…'; an interactive shell expands the exclamation mark from its history."""
 _NAMES = {"compiled": "compile"}
-"""Option names that differ from the name of the field in `Models`, by field name."""
+"""Options by field of `Models`, where the names differ."""
 _LOST = "\ufffd"
 
 
 def command_line(
     session: Session, *, files: Mapping[str, Sequence[AnyPrompt]] | None = None, always: Collection[str] = ()
 ) -> str:
-    """The command line that starts this session; it ends in a comment if a prompt must first be saved to a file.
+    """The command line that starts this session; ends in a comment if a prompt must first be saved to a file.
 
-    Args:
-        session: The session, whose config has the current values of all knobs.
-        files: Prompts of each prompt file, in the order of the session.
-        always: Parameters to write even if they have the default value, since a settings file or an environment
-        variable sets another value.
+    `files` are the prompts of each prompt file; `always` are options to write even at their default, since a settings
+    file or a variable sets another value.
     """
     if session.models.embedded:  # these two defaults of the embedded pair depend on whether there is a screen
         always = {*always, "temperature", "seed"}
@@ -60,7 +53,6 @@ def command_line(
 
 
 def quoted(word: str) -> str:
-    """A word, quoted for a shell; as $'…' if it contains control characters."""
     if clean_line(word) == word:
         return shlex.quote(word)
     return f"$'{''.join(map(_escaped, word))}'"
@@ -88,7 +80,7 @@ def _models(models: Models, always: Collection[str]) -> Iterator[str]:
 
 
 def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyPrompt]]) -> tuple[list[str], int]:
-    """Names of the files whose prompts are the first prompts of the session, and the number of those prompts."""
+    """The files whose prompts are the first of the session, and the number of those prompts."""
     names, count = list[str](), 0
     for name, file_prompts in files.items():
         if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(file_prompts)]) != tuple(file_prompts):
@@ -99,7 +91,7 @@ def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyProm
 
 
 def _obstacle(prompt: Prompt) -> str:
-    """Reason why a prompt cannot be a command-line argument; empty if it can be one."""
+    """Why a prompt cannot be an argument; empty if it can."""
     if prompt.earlier is not None:
         return "the prompt is a conversation"
     text = prompt.text
@@ -117,15 +109,13 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """Options of all parameter sets, in the order of the help; options with the value of the preset or the
-    default are omitted.
-    """
+    """In the order of the help."""
     for name in sorted(config.parameters, key=_rank):
         yield from options_of_set(config, name, always)
 
 
 def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] = ()) -> Iterator[str]:
-    """Options of one parameter set; options with the value of the preset or the default are omitted."""
+    """The options that have neither the preset's nor the default value."""
     rules, usual = config.rules(name), defaults(config.sampling.temperature)[name]
     changed = differing(rules, base(name, rules))
     for option in options_of(name):

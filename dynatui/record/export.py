@@ -1,8 +1,4 @@
-"""Exports a run to files for other programs: figures, rounds and text.
-
-Pure functions make the contents, and only `fill` writes them: each file atomically, in a new folder that only its owner
-can open. Figures are the same as in `--json`. Knows nothing of the screen: the picture is passed as text.
-"""
+"""Exports a run to files for other programs, each written atomically in a new private folder; knows no screen."""
 
 import csv
 import os
@@ -27,23 +23,18 @@ from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 Make: TypeAlias = Callable[[], bytes]
-"""Function that returns the content of a file; it may be slow for a long run."""
+"""Content of a file; may be slow for a long run."""
 
 _FORMULA = ("=", "+", "-", "@")
-"""First characters that make a spreadsheet read a cell as a formula, which could start programs."""
+"""A cell that begins so is a formula for a spreadsheet, which could start programs."""
 _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
-class ExportError(DecoderError):
-    """There is nothing to export, or the folder or a file in it cannot be written."""
+class ExportError(DecoderError): ...
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
-    """Functions that make the files of the last run in `events`, by file name; the fastest functions come first.
-
-    Raises:
-        ExportError: There is no run yet.
-    """
+    """Makers of the files of the last run by name, the fastest first; raises ExportError if there is no run."""
     run = run_so_far(events)
     if not run:
         raise ExportError("there is no run to export yet; try again after the first token")
@@ -59,13 +50,7 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """Makes a new folder; if no path is given, the folder is named after the local time.
-
-    Without a path, the folder is made in the working directory; if that fails, in the folder of recordings.
-
-    Raises:
-        ExportError: The folder cannot be made.
-    """
+    """Named after the local time in the working directory, or else in the folder of recordings, if no path is given."""
     if folder is not None:
         return _created(folder)
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
@@ -78,11 +63,7 @@ def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
 
 
 def fill(folder: Path, files: Mapping[str, Make]) -> None:
-    """Writes the files into a new folder; each file gets its final name when it is complete.
-
-    Raises:
-        ExportError: A file cannot be written; the folder has then been deleted.
-    """
+    """Each file gets its final name when it is complete; if one cannot be written, the folder is deleted."""
     for name, make in files.items():
         content, partial = make(), folder / f"{name}.partial"
         try:
@@ -96,7 +77,7 @@ def fill(folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def figures_json(events: Iterable[Event]) -> str:
-    """The same JSON text as `dynatui replay --json` prints for this run."""
+    """As `dynatui replay --json` prints it."""
     out = StringIO()
     transcript = Transcript(out, StringIO(), as_json=True)
     for event in events:
@@ -106,7 +87,6 @@ def figures_json(events: Iterable[Event]) -> str:
 
 
 def figures_csv(events: Sequence[Event]) -> str:
-    """CSV table with a row per method and a column per figure; a cell is empty if the figure is unknown."""
     summary = next((event for event in reversed(events) if isinstance(event, Summary)), None)
     race = fold(events)
     figures = race.figures() if summary is None else race.judged(summary.methods)
@@ -115,13 +95,11 @@ def figures_csv(events: Sequence[Event]) -> str:
 
 
 def rounds_csv(events: Iterable[Event]) -> str:
-    """CSV table with a row per round, in the order of time."""
     rounds = (event for event in events if isinstance(event, Round))
     return _table(tuple(ROUND_COLUMNS), ([value(event) for value in ROUND_COLUMNS.values()] for event in rounds))
 
 
 def text(events: Sequence[Event]) -> str:
-    """The prompt, followed by the text of the watched method."""
     run = next(event for event in events if isinstance(event, Run))
     watched = next(iter(run.methods), "")
     written = (event.text for event in events if isinstance(event, Round) and event.method == watched)
@@ -129,13 +107,12 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """Text for a table cell, without control characters; begins with ' if a spreadsheet would read it as a formula."""
+    """Without control characters; begins with ' if a spreadsheet would read a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 
 
 def _if_reported(value: Callable[[Round], int]) -> Callable[[Round], int | None]:
-    """A column whose cells are empty for methods that do not report their drafts."""
     return lambda event: None if event.draft_forwards is None else value(event)
 
 

@@ -1,8 +1,4 @@
-"""Reads the runs of a recording on disk; a run is decoded when it is accessed.
-
-A recording may be larger than memory, and its first run must appear at once. So a scan of the file only locates the
-start of each run, by the first bytes of each line. `dynatui.sources.follow` reads a file that is still being written.
-"""
+"""Reads the runs of a recording that may be larger than memory: a scan locates them, and access decodes one."""
 
 import gc
 import re
@@ -23,18 +19,18 @@ from decoder.events import Event, Run
 from decoder.prompts.prompt import AnyPrompt
 from dynatui.files import opened
 from dynatui.record.checks import Checker, other_form
-from dynatui.record.recording import LONGEST_LINE, event_on, opening_line
+from dynatui.record.recording import LONGEST_LINE, RUNS, opening_line
 from dynatui.state.session_log import prompt_of
 
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
 _IN_MEMORY = 2**24
-"""Maximum number of bytes from a pipe that are kept in memory; further bytes are kept in a temporary file."""
+"""Bytes of a pipe above which a temporary file keeps it."""
 
 
 @dataclass(frozen=True)
 class _Span:
-    """The byte range of a run in its file, and the number of lines before the run."""
+    """Byte range of a run, and the number of lines before it."""
 
     begin: int
     end: int
@@ -44,9 +40,7 @@ class _Span:
 class Runs(Sequence[list[Event]]):
     """The runs of a complete recording; a pipe is copied to a temporary file.
 
-    Raises:
-        RecordingError: The file cannot be read, is not a recording, or ends within its first line. Access to an invalid
-        run also raises this error; the message names file and line.
+    Raises RecordingError, also on access to an invalid run; the message names file and line.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,10 +58,10 @@ class Runs(Sequence[list[Event]]):
         return len(self._spans)
 
     def prompt(self, number: int) -> AnyPrompt:
-        """Prompt of a run, decoded from its first line only; empty if that line is invalid."""
+        """Decoded from the run's first line only; empty if that is invalid."""
         try:
             self._file.seek(self._spans[number].begin)
-            first = event_on(self._file.readline(LONGEST_LINE))
+            first = RUNS.event_on(self._file.readline(LONGEST_LINE))
         except OSError as error:
             raise _unreadable(self._path, error) from None
         return prompt_of(first) if isinstance(first, Run) else ""
@@ -99,12 +93,10 @@ class Runs(Sequence[list[Event]]):
 
 
 def read(path: Path) -> list[Event]:
-    """All events on complete lines of a recording; raises a RecordingError that names file and line."""
     return list(chain.from_iterable(Runs(path)))
 
 
 def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
-    """The file, positioned at its start, after a check that its first line is from a recording."""
     file = closing.enter_context(opened(path))
     opening = opening_line(file)
     if form := other_form(opening):
@@ -123,13 +115,13 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
 
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
-    """Byte ranges of the runs in order, without an incomplete line at the end of the file."""
+    """The runs in order, without an incomplete line at the end."""
     begin = before = place = 0
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b"")):
         if not line.endswith(b"\n"):
             if len(line) >= LONGEST_LINE:
                 raise _too_long(path, number + 1)
-            if line.strip() and not event_on(line):
+            if line.strip() and not RUNS.event_on(line):
                 break
         if place and _RUN.match(line):
             yield _Span(begin, place, before)
@@ -139,14 +131,12 @@ def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
 
 
 def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Event]:
-    """The events on `lines`, without blank lines and an incomplete last line; `before` is the number of preceding lines
-    in the file.
-    """
+    """Skips blank lines and an incomplete last line; `before` is the number of preceding lines."""
     checker = Checker()
     for number, line in enumerate(lines, before + 1):
         if not line.strip():
             continue
-        if not line.endswith(b"\n") and not event_on(line):
+        if not line.endswith(b"\n") and not RUNS.event_on(line):
             if len(line) < LONGEST_LINE:
                 return
             raise _too_long(path, number)
@@ -168,7 +158,7 @@ def _unreadable(path: Path, error: OSError) -> RecordingError:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Context without garbage collection, which would take most of the time and free nothing: all events are kept."""
+    """Garbage collection would take most of the time and free nothing: all events are kept."""
     collecting = gc.isenabled()
     gc.disable()
     try:

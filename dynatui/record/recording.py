@@ -1,8 +1,4 @@
-"""Writes recordings to disk: events are appended as they happen. `dynatui.record.reader` reads them back.
-
-A recording must survive a crash of the process that writes it: every line is written immediately, and the next process
-that appends cuts off an incomplete last line. Complete lines are never overwritten. Knows no models and no screen.
-"""
+"""Writes recordings so that they survive a crash: every line at once, and the next writer cuts off a torn one."""
 
 import errno
 import fcntl
@@ -25,56 +21,46 @@ from decoder.events import Base, Event, Run, decode_line, encode
 from dynatui.files import pipe_to_write
 
 LONGEST_LINE = 64 * 2**20
-"""Maximum size of a line in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
+"""So that a file without line ends cannot fill the memory; events are far smaller."""
 _PATIENCE_S = 0.5
-
-
-def event_on(line: bytes) -> Event | None:
-    """The event on a line, decoded without regard to the lines before it; None if the line is incomplete or invalid."""
-    try:
-        return decode_line(line, 0)
-    except RecordingError:
-        return None
 
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of recording, with the format of its lines."""
-
     name: str
     opening: type[Base]
-    """Type of the event on the first line."""
-    event_on: Callable[[bytes], Base | None]
-    """Decodes the event on a line; None if the line is incomplete or invalid."""
+    decode_line: Callable[[bytes, int], Base]
+    """The event on a line of this number; raises RecordingError."""
+
+    def event_on(self, line: bytes) -> Base | None:
+        """Decoded without regard to the lines before it; None if incomplete or invalid."""
+        try:
+            return self.decode_line(line, 0)
+        except RecordingError:
+            return None
 
     def opens(self, line: bytes) -> bool:
-        """Whether a line is the first line of such a recording; it may lack its end."""
         return isinstance(self.event_on(line), self.opening)
 
     def is_torn_opening(self, line: bytes) -> bool:
-        """Whether a line without an end is the beginning of a first line, which a crash has torn."""
+        """Whether a crash has torn this first line."""
         beginning = b'{"type":"%s",' % str(self.opening.__struct_config__.tag).encode()
         return not line.endswith(b"\n") and line.startswith(beginning[: len(line)])
 
 
-RUNS = Form("recording", Run, event_on)
+RUNS = Form("recording", Run, decode_line)
 
 
 def opening_line(file: BinaryIO) -> bytes:
-    """The first line that is not blank, with its end; empty if there is none."""
+    """The first line that is not blank; empty if there is none."""
     return next((line for line in iter(partial(file.readline, LONGEST_LINE), b"") if line.strip()), b"")
 
 
 class Recorder:
-    """Appends events to an existing recording, or to a new or empty file; only the owner can read a new file.
+    """Appends events to a recording, locked against other writers until closed; only the owner can read a new file.
 
-    The file is locked against other writers until it is closed. `so_far`, the earlier events of a run in progress, is
-    written first.
-
-    Raises:
-        RecordingError: The file cannot be written, is locked or is not a recording, or it is a pipe that no process
-        reads. `write` also raises this error if the disk is full, the reader of a pipe has ended, or another program
-        has deleted or shortened the file; so does the end of the context.
+    `so_far`, the earlier events of a run in progress, is written first. Raises RecordingError if the file cannot be
+    written, is locked or is no recording, or is a pipe without reader; so do `write` and the end of the context.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
@@ -84,7 +70,7 @@ class Recorder:
         self._closed = False
         self._writing = threading.Lock()
         self._least_size: int | None = None
-        """Size in bytes that the file has unless another program has shortened it; None if it is no file, or closed."""
+        """The file's size in bytes unless another program has shortened it; None if it is no file, or closed."""
         self._lost = ""
         """Why the recording is lost, as found at its end; empty if it is kept."""
         try:
@@ -109,7 +95,7 @@ class Recorder:
             raise _unwritable(path, error) from None
 
     def write(self, event: Base) -> None:
-        """Writes one line and passes it to the operating system before returning; does nothing after `close`."""
+        """Passes one line to the operating system before returning; does nothing after `close`."""
         with self._writing:
             try:
                 if lost := self._why_lost():
@@ -122,11 +108,7 @@ class Recorder:
                     self._close_file()
 
     def close(self) -> None:
-        """Ends the recording; a second call does nothing.
-
-        If another thread is writing a line, waits only briefly for that write, since a write to a pipe without a reader
-        never ends.
-        """
+        """Waits only briefly for another thread's write, since one to a pipe without a reader never ends."""
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
             self._close_file()
@@ -140,7 +122,7 @@ class Recorder:
             self._file.close()
 
     def require_kept(self) -> None:
-        """Raises a RecordingError if another program had deleted or shortened the file when it was closed."""
+        """Raises a RecordingError if another program had deleted or shortened the file."""
         if self._lost:
             raise RecordingError(self._lost, "record")
 
@@ -160,7 +142,6 @@ class Recorder:
             self._least_size += len(lines) - len(unwritten)
 
     def _why_lost(self) -> str:
-        """How another program has lost the recording, with a remedy; empty if it is kept."""
         if self._least_size is None:
             return ""
         file = os.fstat(self._descriptor)
@@ -174,7 +155,7 @@ class Recorder:
         return ""
 
     def _continue(self) -> None:
-        """Cuts off an incomplete last line; raises a RecordingError if the file is not a recording of this form."""
+        """Cuts off an incomplete last line; raises a RecordingError if the file is no recording of this form."""
         with self.path.open("rb") as file:
             opening = opening_line(file)
             if not opening:
@@ -195,16 +176,11 @@ class Recorder:
 
 
 def numbered_run(event: Event, number: int, count: int) -> Event:
-    """The event; an event that starts a run gets `number` as its prompt number and `count` as the number of prompts."""
     return structs.replace(event, prompt_number=number, prompt_count=count) if isinstance(event, Run) else event
 
 
 def recordings_folder() -> Path:
-    """Folder for recordings that the user starts by a key; only its owner can open it.
-
-    Raises:
-        RecordingError: The folder cannot be made.
-    """
+    """For recordings started by a key, for its owner alone; raises RecordingError if it cannot be made."""
     from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"
@@ -216,7 +192,6 @@ def recordings_folder() -> Path:
 
 
 def new_recording_path(now: datetime | None = None) -> Path:
-    """Makes an empty file for a new recording, named after the local time; raises a RecordingError if that fails."""
     stem = f"{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
     make = partial(Path.touch, mode=0o600, exist_ok=False)
     return first_free(recordings_folder(), stem, ".jsonl", make, _unwritable)
@@ -225,10 +200,7 @@ def new_recording_path(now: datetime | None = None) -> Path:
 def first_free(
     folder: Path, stem: str, suffix: str, make: Callable[[Path], None], fault: Callable[[Path, OSError], DecoderError]
 ) -> Path:
-    """Makes a file or folder under the first free name: the stem itself, or the stem with -2, -3 and so on.
-
-    If the file or folder cannot be made, raises the error that `fault` returns.
-    """
+    """Makes a file or folder named after the stem, or the stem with -2, -3 and so on; raises what `fault` returns."""
     for path in chain([folder / f"{stem}{suffix}"], (folder / f"{stem}-{number}{suffix}" for number in count(2))):
         try:
             make(path)
@@ -241,7 +213,7 @@ def first_free(
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Locks the file against a second writer; on a file system without locks, does nothing."""
+    """Does nothing on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

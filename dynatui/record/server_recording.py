@@ -1,7 +1,4 @@
-"""Reads recordings of servers from disk: files from `dynatui attach --record`, or saved output of `attach`.
-
-A file is read line by line, since a session may last for days; an incomplete last line is skipped. Knows no screen.
-"""
+"""Reads recordings of servers line by line, since a session may last for days."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,20 +9,11 @@ from dynatui.attach.events import Event, Opening, decode_line, is_opening
 from dynatui.files import opened
 from dynatui.record.recording import LONGEST_LINE, Form, opening_line
 
-
-def event_on(line: bytes) -> Event | None:
-    """The event on a line; None if the line is incomplete or invalid."""
-    try:
-        return decode_line(line, 0)
-    except RecordingError:
-        return None
-
-
-SERVERS = Form("recording of a server", Opening, event_on)
+SERVERS = Form("recording of a server", Opening, decode_line)
 
 
 def is_of_server(path: Path) -> bool:
-    """Whether a file is a recording of a server; False for a pipe, which can be read only once."""
+    """False for a pipe, which can be read only once."""
     try:
         if not path.is_file():
             return False
@@ -36,18 +24,14 @@ def is_of_server(path: Path) -> bool:
 
 
 def events(path: Path) -> Iterator[Event]:
-    """The events of a server's recording, up to its last complete line.
-
-    Raises:
-        RecordingError: The file cannot be read, or a line is invalid; the message names the line.
-    """
+    """Up to the last complete line; raises a RecordingError that names file and line."""
     name, newest = shortened(path), None
     try:
         with opened(path) as file:
             for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
                 if not line.strip():
                     continue
-                if not line.endswith(b"\n") and not event_on(line):
+                if not line.endswith(b"\n") and not SERVERS.event_on(line):
                     return
                 event = decode_line(line, number)
                 newest = _in_turn(event, newest, number)
@@ -61,10 +45,7 @@ def events(path: Path) -> Iterator[Event]:
 
 
 def _in_turn(event: Event, newest: float | None, number: int) -> float:
-    """The time of an event; raises a RecordingError if it is earlier than `newest`, the time of the preceding event.
-
-    If `newest` is None, no session has started, and only an event that starts a session is valid.
-    """
+    """The time of an event; raises a RecordingError if it is earlier than `newest`, or before any session (None)."""
     if isinstance(event, Opening):
         return 0.0
     if newest is None:

@@ -1,7 +1,4 @@
-"""Break conditions, at which decoding pauses: pure functions of the states before and after an event.
-
-Knows neither threads nor the screen; the caller pauses.
-"""
+"""Break conditions, at which decoding pauses: pure functions of the states before and after an event."""
 
 import math
 from collections.abc import Mapping
@@ -34,32 +31,27 @@ EXPLANATIONS: Mapping[Break, str] = {
     "difference": "the watched text differs from the text of ar for the first time",
 }
 LIMIT = 0.3
-"""Default threshold of the condition "under": the x in the label of this condition."""
+"""The x in the label of "under"."""
 
 
 @dataclass(frozen=True)
 class Conditions:
-    """The active break conditions."""
-
     on: frozenset[Break] = frozenset()
     limit: float = LIMIT
-    """Threshold of the condition "under", a depth acceptance from 0 to 1."""
+    """Threshold of "under", a depth acceptance from 0 to 1."""
 
     def toggled(self, name: Break) -> "Conditions":
-        """The conditions with condition `name` switched on or off."""
         return replace(self, on=self.on ^ {name})
 
     def moved(self, distance: float) -> "Conditions":
-        """The conditions with the threshold moved by `distance`, but kept between 0 and 1."""
         return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
 
     def label(self, name: Break) -> str:
-        """The label of a condition, with its threshold."""
         return LABELS[name].replace("x", f"{self.limit:.2f}") if name == "under" else LABELS[name]
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
-    """The reason to pause after an event, from the states before and after the event; None if there is no reason."""
+    """The reason to pause after an event, from the states around it."""
     if not conditions.on or not isinstance(event, Round):
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
@@ -96,9 +88,7 @@ def _reason(name: Break, conditions: Conditions, before: RunState, after: RunSta
 
 
 def _difference(state: RunState) -> int | None:
-    """Index of the first token at which the watched text differs from the text of `ar`; None if there is no such token
-    within the part in which the two texts should be equal.
-    """
+    """First token at which the watched text differs from that of `ar` where they should be equal."""
     run, tallies = state.run, state.race.tallies
     if run is None or "ar" not in tallies:
         return None
@@ -108,7 +98,7 @@ def _difference(state: RunState) -> int | None:
 
 
 def _bound(lane: LaneState) -> int | None:
-    """The base depth in use in the newest round, if this depth is a bound of the history rule; otherwise None."""
+    """The base depth in use in the newest round, if it is a bound of the history rule."""
     knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
     if knobs is None or d_max is None or not is_sane(knobs.d0):
         return None
@@ -117,11 +107,11 @@ def _bound(lane: LaneState) -> int | None:
 
 
 def _window(lane: LaneState) -> int:
-    """Window of the history rule, in rounds; the default window for methods without the rule."""
+    """The history rule's window in rounds; the default for methods without the rule."""
     return lane.window if lane.history is not None else AdaptiveTree.window
 
 
 def _mean_share(lane: LaneState) -> float | None:
-    """Mean depth acceptance over the window of the history rule; None until the window is full."""
+    """None until the window is full."""
     window = _window(lane)
     return math.fsum(lane.shares[-window:]) / window if len(lane.shares) >= window else None

@@ -36,51 +36,44 @@ _FIRST_SPEED = 1 / 4
 _ROUNDS_TO_MEASURE = 12
 _NAP_S = 0.1
 _MOST_UNFIT = 5
-"""Largest number of prompts whose faults are reported before decoding."""
+"""Faults reported before decoding."""
 
 Decode = Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]
-"""Function that decodes one prompt: (prompt, parameters, steering) -> events."""
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """Loaded models, ready to decode."""
-
     decode: Decode
     prepare: Callable[[], str] = lambda: ""
-    """Does a small part of the work that is left for idle time between prompts; returns the progress in words, or
-    nothing if nothing is left.
+    """Does a small part of the work left for idle time between prompts; returns the progress, empty if nothing is left.
     """
 
 
 Load = Callable[[Report, Report], Loaded]
-"""Loads the models; calls its first argument with the name of each step, and its second argument with the progress of
-that step."""
+"""Its arguments get the name of each step, and the progress of that step."""
 
 
 def load_engine(session: Session) -> Load:
-    """The function that loads a session's models, and then reports which prompts cannot be decoded; calling that
-    function imports torch. It raises the error of the first prompt if no prompt can be decoded.
-    """
+    """Loads a session's models, importing torch, then reports which prompts cannot be decoded; raises if none can."""
 
     def load(report: Report, progress: Report) -> Loaded:
-        ready = _loaded(session, report, progress)
+        ready, decode = _loaded(session, report, progress)
         if len(session.prompts) > 1:
             _report_unfit(ready, session, report)
-        return Loaded(_decode_with(ready), ready.prepare)
+        return Loaded(decode, ready.prepare)
 
     return load
 
 
 def load_with_times(session: Session) -> Load:
-    """The function that loads a session's models, and then estimates the least times of their passes on this machine;
-    the first event of each run tells them. At the first start of a pair, kernels are tried between prompts.
+    """Loads a session's models, then estimates the least times of their passes, for the first event of each run.
+
+    At the first start of a pair, kernels are tried between prompts.
     """
 
     def load(report: Report, progress: Report) -> Loaded:
-        ready = _loaded(session, report, progress, kernels_later=True)
-        decode = _decode_with(ready)
+        ready, decode = _loaded(session, report, progress, kernels_later=True)
         from decoder.run.expected import expectation  # noqa: PLC0415 - imports torch
 
         report("measuring the device")
@@ -93,19 +86,22 @@ def load_with_times(session: Session) -> Load:
     return load
 
 
-def _loaded(session: Session, report: Report, progress: Report, *, kernels_later: bool = False) -> "Engine":
+def _loaded(
+    session: Session, report: Report, progress: Report, *, kernels_later: bool = False
+) -> "tuple[Engine, Decode]":
     try:
-        from decoder import load_pair  # noqa: PLC0415 - imports torch
+        from decoder import decode, load_pair  # noqa: PLC0415 - imports torch
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
 
-    return load_pair(
+    ready = load_pair(
         **asdict(session.models),
         kernels_later=kernels_later,
         run=session.config,
         report=report,
         progress=progress,
     )
+    return ready, partial(decode, ready)
 
 
 def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
@@ -122,14 +118,7 @@ def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
         report(f"{len(faults) - _MOST_UNFIT} further prompts will be skipped")
 
 
-def _decode_with(ready: "Engine") -> Decode:
-    from decoder import decode  # noqa: PLC0415 - imports torch
-
-    return partial(decode, ready)
-
-
 def _with_times(expected: Callable[[int], Expected], event: Event) -> Event:
-    """The event; an event that starts a run gets the least times of passes after its prompt."""
     if not isinstance(event, Run):
         return event
     return structs.replace(event, expected=expected(len(event.prompt_tokens)))
@@ -156,28 +145,27 @@ class EngineSource:
         self.broke = ""
         self.session = session
         self.lost: DecoderError | None = None
-        """Why a recording was not kept; None if all were."""
         self._load = load
         self._rest_s = rest_s
         self._recorder = recorder
         self._exporter = exporter
         self.config = session.config
-        """The parameters, including all turns of knobs so far."""
+        """The parameters with all turns of knobs so far."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
-        """Lock of the commands; never held while decoding or while writing a file."""
+        """Lock of the commands; never held while decoding or writing a file."""
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
-        """Number of prompts to move by after the prompt in progress; None: move to the next prompt."""
+        """Prompts to move by after the one in progress; None: to the next."""
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
         self._state = RunState()
-        """State of the present run; updated only while a break condition is active or the speed is measured."""
+        """Updated only while a break condition is active or the speed is measured."""
         self._thread = threading.Thread(target=self._work, name="dynatui-engine", daemon=True)
 
     @property
@@ -191,76 +179,65 @@ class EngineSource:
 
     @property
     def speed(self) -> float:
-        """Playback speed; 1 is the full speed of the machine."""
         return self._steering.speed
 
     @property
     def paused(self) -> bool:
-        """Whether decoding is paused."""
         return self._steering.paused
 
     @property
     def stage(self) -> Stage | None:
-        """The stage of the round at which decoding is paused; None while decoding runs."""
         return self._steering.stage
 
     @property
     def preparing(self) -> str:
-        """Progress of the engine's work in idle time, in words; empty if there is no such work."""
         return self._steering.preparing
 
     @property
     def recorded(self) -> Path | None:
-        """The file that events are written to; None while nothing is recorded."""
         return self._recorder.path if self._recorder else None
 
     def start(self) -> None:
-        """Starts the thread."""
         self._began = time.monotonic()
         self._thread.start()
 
-    def advance(self, now: float) -> None:
-        """Does nothing: the engine's thread appends records."""
+    def advance(self, now: float) -> None: ...
 
     def set_speed(self, speed: float) -> None:
-        """Sets the playback speed, which is then no longer chosen automatically."""
+        """The speed is then no longer chosen automatically."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
 
     def set_paused(self, *, paused: bool) -> None:
-        """Pauses or resumes decoding."""
         with self._lock:
             self.broke = ""
             self._steering.paused = paused
 
     def step(self) -> None:
-        """Permits the next stage of a round while decoding is paused."""
         with self._lock:
             self.broke = ""
             self._steering.step()
 
     def break_on(self, conditions: Conditions) -> None:
-        """Sets the conditions at which decoding pauses."""
         with self._lock:
             if not self.conditions.on:
                 self._state = reduce(apply, run_so_far(self.records), RunState(chosen=self._state.chosen))
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """Turns a knob for all later rounds of this prompt and for all later prompts."""
+        """Holds for all later rounds of this prompt and for all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, rules_name)
             return self._steering.turn(name, value, rules_name)
 
     def watch(self, method: str) -> None:
-        """Chooses the method to which steps and break conditions apply."""
         with self._lock:
             self._steering.watched = method
             self._state = structs.replace(self._state, chosen=method)
 
     def edit(self, prompt: str) -> None:
-        """Replaces the prompt in progress, or the last turn of a conversation, and begins the new prompt."""
+        """Replaces the prompt in progress, or the last turn of a conversation."""
         with self._lock:
             before, place = self.session.prompts, self._place
             edited = plainest(structs.replace(as_prompt(before[place]), text=prompt))
@@ -268,11 +245,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording in the file `path`, with the run's events so far; None ends the recording.
-
-        Raises:
-            RecordingError: The file cannot be written, or another program has deleted or shortened the file before.
-        """
+        """Begins a recording with the run's events so far; None ends it. Raises RecordingError, also for one lost."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -282,21 +255,18 @@ class EngineSource:
             before.require_kept()
 
     def go(self, step: int) -> None:
-        """Ends the prompt in progress and begins the prompt `step` places further."""
         with self._lock:
             self._step = step
             self._steering.stopped = True
         self._wake.set()
 
     def stop(self) -> None:
-        """Ends decoding after the round in progress."""
         with self._lock:
             self._stopped = True
             self._steering.stopped = True
         self._wake.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording, then waits for the thread; returns whether it has ended."""
         self.stop()
         try:
             self.record(None)
@@ -342,9 +312,7 @@ class EngineSource:
         self._wake.wait()
 
     def _pause_after_prompt(self, prepare: Callable[[], str]) -> None:
-        """Waits so that the user can read the result of a prompt; also waits while decoding is paused. Meanwhile does
-        work in advance: after each prompt at least one part, so that all of it ends some time.
-        """
+        """Meanwhile works in advance: after each prompt at least one part, so that all of it ends some time."""
         ends = time.monotonic() + self._rest_s
         while not self._stopped:
             self._steering.preparing = prepare()
@@ -355,7 +323,6 @@ class EngineSource:
                 self._wake.wait(left_s if left_s > 0 else _NAP_S)
 
     def _go_on(self) -> None:
-        """Moves on to the prompt that the user has chosen; if the user has chosen none, to the next prompt."""
         with self._lock:
             self._wake.clear()
             if self._stopped:
@@ -392,7 +359,7 @@ class EngineSource:
             self._write(recorder, event)
 
     def _write(self, recorder: Recorder, event: Event) -> None:
-        """Adds an event to the recording; on an error, closes the recording and raises the RecordingError."""
+        """On an error, closes the recording and raises the RecordingError."""
         try:
             recorder.write(event)
         except RecordingError as error:
@@ -404,7 +371,7 @@ class EngineSource:
             raise
 
     def _frame_rate(self, event: Event) -> None:
-        """Chooses a readable speed once the machine's speed is measured."""
+        """Chooses a readable speed once the machine's is measured."""
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:

@@ -1,8 +1,4 @@
-"""Source of a recording that another process is still writing.
-
-Reading begins at the newest run. An incomplete last line is left for a later call, since its writer may not have
-finished it. Uses no threads; no call takes much longer than its time budget.
-"""
+"""Source of a recording that another process is still writing, from its newest run on, without threads."""
 
 import os
 import stat
@@ -20,39 +16,32 @@ from dynatui.record.recording import LONGEST_LINE
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
-"""Beginning of a line with a `Run` event."""
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
-"""Seconds for reading in each frame; the rest of the frame's time is for drawing."""
+"""Seconds of a frame for reading; the rest is for drawing."""
 _POLL_S = 0.1
 
 
 class Tail:
-    """Reads the newest run of a growing recording, and all runs after it.
-
-    Raises:
-        RecordingError: The file is invalid, or was replaced.
-    """
+    """Reads the newest run of a growing recording, and all after it; raises RecordingError if invalid or replaced."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Number of runs from the beginning of the file to the last returned event."""
+        """Runs from the beginning of the file to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """Newest run found: (byte offset, lines before it, runs before it); None once reading of that run has begun."""
+        """(byte offset, lines before it, runs before it); None once reading of that run has begun."""
         self._opened = False
-        """Whether the first line was found to be a run's."""
         self._offset = self._lines = 0
         """Byte offset of the next line, and number of lines before it."""
         self._fault: RecordingError | None = None
-        """An error in the file, to be raised once all events before the error have been returned."""
+        """Raised once all events before the fault have been returned."""
 
     def take(self, seconds: float) -> list[Event]:
-        """Events added to the file since the last call, as many as can be read in `seconds`."""
         until = self._clock() + seconds
         events = list[Event]()
         if self._fault is None:
@@ -67,11 +56,9 @@ class Tail:
         return events
 
     def close(self) -> None:
-        """Closes the file."""
         self._file.close()
 
     def _take(self, events: list[Event], until: float) -> None:
-        """Appends events until the end of the file, the time `until`, or an error."""
         self._look_after_the_file()
         while self._newest:
             self._newest = self._look_ahead(self._newest)
@@ -98,7 +85,7 @@ class Tail:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
     def _look_ahead(self, newest: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """Scans more lines and returns the newest run; at the file's end, goes back to that run and returns None."""
+        """Scans for the newest run; at the file's end, goes back to it and returns None."""
         for _ in range(_LINES_AT_ONCE):
             begin, before = self._offset, self._lines
             line = self._next_line()
@@ -115,7 +102,7 @@ class Tail:
         return newest
 
     def _next_line(self) -> bytes:
-        """The next complete line; empty while the file has no further complete line."""
+        """Empty while the file has no further complete line."""
         line = self._file.readline(LONGEST_LINE + 1)
         if line.endswith(b"\n"):
             self._offset += len(line)
@@ -130,8 +117,6 @@ class Tail:
 
 
 class FollowSource:
-    """The newest run of a growing recording, and the runs after it."""
-
     controls = None
     playback = None
     recorded = None
@@ -144,11 +129,9 @@ class FollowSource:
         self._tail: Tail | None = Tail(path)
         self._path = path
 
-    def start(self) -> None:
-        """Does nothing: `advance` reads the file."""
+    def start(self) -> None: ...
 
     def advance(self, now: float) -> None:
-        """Appends new events, as many as can be read in the time budget."""
         del now
         if self._tail is None or self.paused:
             return
@@ -164,15 +147,13 @@ class FollowSource:
                 self.records.append(Prompt(event.prompt_number or number, event.prompt_count or number))
             self.records.append(event)
 
-    def set_speed(self, speed: float) -> None:
-        """Does nothing: the writer of the file determines the speed."""
+    def set_speed(self, speed: float) -> None: ...
 
     def set_paused(self, *, paused: bool) -> None:
-        """Stops reading the file, or resumes reading where it stopped."""
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Follows the file again after an error; `step` has no effect, since the writer chooses the runs."""
+        """Follows the file again after an error; the writer chooses the runs."""
         del step
         if self._tail is None:
             try:
@@ -180,11 +161,9 @@ class FollowSource:
             except RecordingError as error:
                 self._fail(error)
 
-    def stop(self) -> None:
-        """Does nothing, since there is no thread to stop."""
+    def stop(self) -> None: ...
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the file."""
         del timeout_s
         if self._tail is not None:
             self._tail.close()
@@ -197,11 +176,7 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """The events of a growing recording as they are written, beginning with the newest run.
-
-    A file may grow at any time, so the iterator ends only when `stop` is set or the iterator is closed.
-    Raises the same errors as `Tail`.
-    """
+    """Begins at the newest run; a file may grow at any time, so that only `stop` or closing ends the iterator."""
     with closing(Tail(path)) as tail:
         while not stop.is_set():
             added = tail.take(_BUDGET_S)
@@ -211,7 +186,7 @@ def events(path: Path, stop: threading.Event) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """The open file; pipes and devices are refused, since they could block or never end."""
+    """Pipes and devices are refused, since they could block or never end."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

@@ -1,8 +1,6 @@
-"""Playback of a recording, or of two recordings side by side.
+"""Playback of a recording, or of two side by side at equal decode times of their watched methods.
 
-Knows no models and needs no thread: at each frame, the records that are due are appended. One run of a recording
-is in memory at a time. Records can only be appended, so a step back appends the run again from its beginning. Two
-recordings are shown at equal decode times of their watched methods, so the method that shows more text is faster.
+Records can only be appended, so that a step back appends the run again. One run is in memory at a time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,22 +22,18 @@ from dynatui.state.timeline import Timeline
 
 @dataclass(frozen=True)
 class IndexedRun:
-    """The events of one run, indexed by time and by round."""
-
     events: Sequence[Event]
     due_s: Sequence[float]
-    """Time of each event in seconds: for a round, its wall time; for other events, the time of the preceding event."""
+    """A round's wall time; for other events, the time of the event before."""
     rounds: Mapping[str, tuple[int, ...]]
-    """Indices of the rounds of each method."""
+    """Indices by method."""
 
     @property
     def seconds(self) -> float:
-        """Duration of the run at speed 1."""
         return self.due_s[-1] if self.due_s else 0.0
 
 
 def indexed(events: Sequence[Event]) -> IndexedRun:
-    """The index of a run's events."""
     places = defaultdict[str, list[int]](list)
     for place, event in enumerate(events):
         if isinstance(event, Round):
@@ -57,7 +51,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], AnyPrompt] | None = None,
     ) -> None:
-        """Plays `runs` at `speed` (None: at a readable speed); `prompt_of` reads only the prompt of a run."""
+        """`speed` None is a readable speed; `prompt_of` reads only the prompt of a run."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -75,44 +69,41 @@ class TraceSource:
 
     @property
     def events(self) -> Sequence[Event]:
-        """All events of the present run."""
         return self._run.events
 
     def opening(self, number: int) -> str:
-        """The beginning of a run's prompt, without control characters; empty if the run cannot be read."""
+        """Without control characters; empty if the run cannot be read."""
         with suppress(RecordingError):  # an unreadable run is reported when it is shown
             return opening_of(self._prompt_of(number))
         return ""
 
     def text(self, method: str, number: int) -> str:
-        """The text of a method in a run, without control characters; raises a RecordingError if the run is invalid."""
+        """Without control characters; raises a RecordingError if the run is invalid."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
 
     def length(self, method: str) -> tuple[int, float]:
-        """Number of rounds of a method in the present run, and their decode time in seconds."""
+        """Rounds of a method in the present run, and their decode time in seconds."""
         rounds = self._run.rounds.get(method, ())
         last = self._run.events[rounds[-1]] if rounds else None
         return len(rounds), last.t if isinstance(last, Round) else 0.0
 
     @property
     def played_s(self) -> tuple[float, float]:
-        """Played time and duration of the present run, in seconds at speed 1."""
+        """Played time and duration of the present run at speed 1."""
         return min(self._played_s, self._run.seconds), self._run.seconds
 
-    def start(self) -> None:
-        """Does nothing: `advance` appends the records."""
+    def start(self) -> None: ...
 
     def advance(self, now: float) -> None:
-        """Appends the events up to `now`."""
         passed = 0.0 if self._last is None else now - self._last
         self._last = now
         if not self.paused:
             self.play(passed * self.speed)
 
     def play(self, seconds: float) -> None:
-        """Appends the events of the next `seconds` of the recording; an ended run stays shown for `REST_S` seconds."""
+        """An ended run stays shown for `REST_S` seconds."""
         self._played_s += seconds
         self._append_due()
         while self._over and (ahead_s := self._played_s - self._run.seconds - REST_S) >= 0:
@@ -121,14 +112,13 @@ class TraceSource:
             self._append_due()
 
     def seek(self, seconds: float) -> None:
-        """Moves to a time within the present run, forward or back."""
         self._played_s = min(max(0.0, seconds), self._run.seconds)
         if self._next > 0 and self._run.due_s[self._next - 1] > self._played_s:
             self._next = 0
         self._append_due()
 
     def seek_round(self, method: str, rounds: int) -> None:
-        """Moves to the end of a method's first `rounds` rounds in the present run; 0 is the beginning of the run."""
+        """Moves to the end of a method's first `rounds` rounds; to move back, appends the run again."""
         places = self._run.rounds.get(method, ())
         if rounds > 0 and places:
             self._show_until(places[min(rounds, len(places)) - 1] + 1)
@@ -136,33 +126,27 @@ class TraceSource:
             self.seek(0.0)
 
     def set_speed(self, speed: float) -> None:
-        """Changes the playback speed."""
         self.speed = bounded_speed(speed)
 
     def set_paused(self, *, paused: bool) -> None:
-        """Pauses or resumes the playback."""
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Moves to the beginning of the run `step` places further; after the last run comes the first."""
         self._open((self.number + step) % self.count)
         self._append_due()
 
-    def stop(self) -> None:
-        """Does nothing, since there is no thread to stop."""
+    def stop(self) -> None: ...
 
     def close(self, timeout_s: float) -> bool:
-        """Returns True: there is no thread to wait for."""
         del timeout_s
         return True
 
     @property
     def _over(self) -> bool:
-        """Whether the whole run has been shown and another run follows; False for a run that cannot be read."""
+        """Another run follows; False for a run that cannot be read."""
         return 0 < len(self._run.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
-        """Opens a run of the recording at its beginning."""
         self.number, self._next, self._played_s = number, 0, 0.0
         try:
             self._run = indexed(self._runs[number])
@@ -175,7 +159,7 @@ class TraceSource:
             self._append()
 
     def _show_until(self, place: int) -> None:
-        """Appends all events before `place`; if `place` has been passed, starts the run again."""
+        """If `place` has been passed, starts the run again."""
         if place < self._next:
             self._next = 0
         while self._next < place:
@@ -191,7 +175,7 @@ class TraceSource:
 
 
 class Side:
-    """One of two recordings, opened at one of its runs; raises a RecordingError if the first run cannot be read."""
+    """Raises a RecordingError if the first run cannot be read."""
 
     def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)
@@ -201,23 +185,20 @@ class Side:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds of the watched method in the opened run."""
+        """Rounds of the watched method, as are the time and the rate below."""
         return len(self.times)
 
     @property
     def seconds(self) -> float:
-        """Decode time of the watched method in the opened run."""
         return self.times[-1] if self.times else 0.0
 
     @property
     def rate(self) -> float:
-        """Tokens per second of the watched method in the opened run."""
         rounds = [self._run.events[place] for place in self._places]
         tokens = sum(len(event.committed) for event in rounds if isinstance(event, Round))
         return tokens / self.seconds if self.seconds > 0 else 0.0
 
     def open(self, number: int) -> None:
-        """Opens a run of the recording at its beginning; runs are counted from 0."""
         try:
             self._begin(number, indexed(self._runs[number]))
         except RecordingError as error:
@@ -225,9 +206,7 @@ class Side:
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
-        """State of the opened run after `seconds` of decode time; after the last round, the state includes the `End`
-        events and the summary.
-        """
+        """After the last round, the state includes the `End` events and the summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
         end = len(self._run.events) if over else self._places[rounds]
@@ -250,13 +229,13 @@ class Side:
 
 
 class Lockstep:
-    """Plays two recordings in pairs of runs: the two first runs, then the two second runs, until one recording ends."""
+    """Plays two recordings in pairs of runs, until one recording ends."""
 
     def __init__(self, left: Side, right: Side, speed: float | None = None) -> None:
         self.sides = (left, right)
         self.pairs = min(left.runs, right.runs)
         self.number = 0
-        """Index of the present pair of runs."""
+        """Index of the present pair."""
         self.played_s = 0.0
         self.paused = False
         self.speed = bounded_speed(speed or readable_speed(max(left.rate, right.rate)))
@@ -265,21 +244,18 @@ class Lockstep:
 
     @property
     def seconds(self) -> float:
-        """Duration of the longer run of the pair, in seconds of decode time."""
         return max(side.seconds for side in self.sides)
 
     @property
     def ended(self) -> bool:
-        """Whether both runs of the pair have ended."""
         return self.played_s >= self.seconds
 
     def states(self) -> tuple[RunState, RunState]:
-        """The states of both runs at the present decode time."""
         left, right = self.sides
         return left.at(self.played_s), right.at(self.played_s)
 
     def advance(self, now: float) -> None:
-        """Plays up to `now`, in seconds; the next pair begins `REST_S` seconds after the end of a pair."""
+        """The next pair begins `REST_S` seconds after the end of a pair."""
         passed = 0.0 if self._last is None else now - self._last
         self._last = now
         if self.paused:
@@ -292,23 +268,20 @@ class Lockstep:
                 self.go(1)
 
     def seek(self, seconds: float) -> None:
-        """Moves both runs to a decode time in seconds."""
         self.played_s = min(max(0.0, seconds), self.seconds)
         self._rested_s = 0.0
 
     def set_speed(self, speed: float) -> None:
-        """Changes the playback speed."""
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Moves forward by `rounds` round ends, counted over both recordings; moves back if `rounds` is negative."""
+        """Round ends are counted over both recordings."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)
         self.seek(times[min(max(0, place), len(times) - 1)])
 
     def go(self, step: int) -> None:
-        """Moves to the pair of runs `step` places further; after the last pair comes the first."""
         self.number = (self.number + step) % self.pairs
         for side in self.sides:
             side.open(self.number)
@@ -321,7 +294,7 @@ def _prompt(events: Sequence[Event]) -> AnyPrompt:
 
 
 def _shown_rate(events: Sequence[Event]) -> float:
-    """Tokens per second of the watched method, by the wall times in the recording."""
+    """By the wall times in the recording."""
     rounds = [event for event in events if isinstance(event, Round)]
     watched = [event for event in rounds if event.method == rounds[0].method]
     seconds = sum(max(0.0, b.wall_s - a.wall_s) for a, b in pairwise(watched))

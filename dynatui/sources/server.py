@@ -1,7 +1,4 @@
-"""Sources of a server's events: the server itself, polled by a thread, or a recording of the server.
-
-Each source returns its new events when it is asked for them, without waiting.
-"""
+"""Sources of a server's events, which never wait: the server itself, polled by a thread, or a recording of it."""
 
 import threading
 import time
@@ -20,15 +17,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Maximum number of recorded events that one call of `take` returns, so that no frame takes too long."""
+"""Events of a recording at once, so that no frame takes too long."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Function that waits for the given seconds and returns whether to stop polling."""
+"""Waits for so many seconds and returns whether to stop polling."""
 
 
 def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
-    """Generator function of a server's events; polls in the calling thread, and sends `request` in another thread."""
+    """Polls in the calling thread, and sends `request` in another one."""
 
     def events(pause: Pause) -> Generator[Event]:
         from dynatui.attach.client import Client  # noqa: PLC0415 - not needed for recordings
@@ -51,7 +48,7 @@ def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -
 def _request(
     plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
 ) -> None:
-    """Sends `request`, unless it is None, once the kind of the server is known or cannot be determined."""
+    """Sends `request` once the kind of the server is known or cannot be determined."""
     if request is None:
         return
     from dynatui.attach.client import Client  # noqa: PLC0415 - not needed without a request
@@ -65,7 +62,6 @@ def _request(
 
 
 def _drained(queue: "SimpleQueue[T]") -> list[T]:
-    """All items of a queue."""
     items = list[T]()
     with suppress(Empty):
         while True:
@@ -77,24 +73,19 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Whether the playback of a recording is paused; a live server is polled even if this is set."""
+    """Whether the playback of a recording is paused; a live server is polled even so."""
     recording: bool
-    """Whether events are written to a file."""
     live: bool
-    """Whether the events come from a server, not from a recording."""
 
-    def start(self) -> None:
-        """Starts the polling or the playback."""
+    def start(self) -> None: ...
 
     def take(self) -> list[Event]:
         """Events since the last call; once no event is left, raises the error that ended the source, if any."""
 
     @property
-    def ended(self) -> bool:
-        """Whether there will be no more events."""
+    def ended(self) -> bool: ...
 
-    def stop(self) -> None:
-        """Asks the source to end."""
+    def stop(self) -> None: ...
 
     def close(self, timeout_s: float) -> bool:
         """Closes the recording and waits for the source to end; returns whether it has ended."""
@@ -116,11 +107,9 @@ class LiveServer:
         self._thread = threading.Thread(target=self._run, name="attach", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
         self._thread.start()
 
     def take(self) -> list[Event]:
-        """Events since the last call; once no event is left, raises the error that ended the thread, if any."""
         fault, events = self._fault, _drained(self._events)
         if fault is not None and not events:
             raise fault
@@ -128,15 +117,13 @@ class LiveServer:
 
     @property
     def ended(self) -> bool:
-        """Whether there will be no more events."""
         return not self._thread.is_alive() and self._events.empty()
 
     def stop(self) -> None:
-        """Requests the end of the thread; while the thread waits for an answer, it ends only after some seconds."""
+        """While the thread waits for an answer, it ends only after some seconds."""
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:
-        """Closes the recording and waits for the thread; returns whether it has ended."""
         self.stop()
         if self._recorder is not None:
             self._recorder.close()
@@ -161,7 +148,7 @@ class LiveServer:
 
 
 class RecordedServer:
-    """Plays a recording at `speed` times its recorded pace; sessions follow each other without a pause."""
+    """Plays a recording at `speed` times its pace; sessions follow each other without a pause."""
 
     live = False
     recording = False
@@ -179,11 +166,10 @@ class RecordedServer:
         self._next: Event | None = None
         self._ended = False
 
-    def start(self) -> None:
-        """Does nothing: `take` reads the recording."""
+    def start(self) -> None: ...
 
     def take(self) -> list[Event]:
-        """Events due by now; raises a RecordingError at an invalid line."""
+        """Raises a RecordingError at an invalid line."""
         now = self._clock()
         self._played += 0.0 if self.paused else (now - self._advanced_at) * self._speed
         self._advanced_at, events = now, list[Event]()
@@ -198,14 +184,11 @@ class RecordedServer:
 
     @property
     def ended(self) -> bool:
-        """Whether all events were played."""
         return self._ended
 
-    def stop(self) -> None:
-        """Does nothing, since there is no thread to stop."""
+    def stop(self) -> None: ...
 
     def close(self, timeout_s: float) -> bool:
-        """Returns True: there is no thread to wait for."""
         del timeout_s
         return True
 

@@ -1,8 +1,4 @@
-"""Textual's terminal driver, made robust: no input can end the input thread, and the terminal size is limited.
-
-In Textual's own driver, an invalid byte or character number ends the input thread, and with it the program. Textual
-also mistakes unknown sequences, and pastes that contain an escape byte, for keys.
-"""
+"""Textual's terminal driver, made robust: no input can end the input thread or be mistaken for keys."""
 
 import os
 import select
@@ -24,30 +20,23 @@ from dynatui.terminal.keyboard import Keyboard, Pasted, Piece
 from dynatui.terminal.shutdown import Shutdown
 
 LARGEST = (1000, 400)
-"""Largest part of a terminal that is used, in columns and lines; cells outside this part stay blank."""
+"""Cells outside this part stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _NAMED = {",": "comma"}
-"""Names of keys whose character has another meaning in Textual's bindings."""
+"""Keys whose character has another meaning in Textual's bindings."""
 
 
 @runtime_checkable
 class Leavable(Protocol):
-    """Protocol of an app that must end within a deadline, and that has keys for quitting."""
-
     shutdown: Shutdown
     leave_keys: frozenset[str]
 
 
 class Interpreter(XTermParser):
-    """Textual's parser, which gets one complete piece of input at a time.
-
-    If the parser waits for more input after a piece, then the piece is unknown, is the escape key, or is a key with
-    alt.
-    """
+    """Gets one complete piece of input at a time; if it waits for more, the piece is unknown, escape, or an alt key."""
 
     def read(self, piece: Piece) -> Iterator[Message]:
-        """The messages for a piece of input; none if the piece is unknown."""
         if isinstance(piece, Pasted):
             yield events.Paste(piece.text)
             return
@@ -59,7 +48,7 @@ class Interpreter(XTermParser):
                 yield from spelled_out  # the piece is the escape key, or a key with alt
 
     def parse_mouse_code(self, code: str) -> Message | None:
-        """Parses a mouse sequence as Textual does; None if the terminal has reported a size of 0."""
+        """None if the terminal has reported a size of 0."""
         try:
             return super().parse_mouse_code(code)
         except ZeroDivisionError:
@@ -73,21 +62,16 @@ class Interpreter(XTermParser):
 
 
 class TerminalDriver(LinuxDriver):
-    """Textual's terminal driver, with an input thread of its own and a bounded terminal size."""
-
     def __init__(
         self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
     ) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._size = size or self._get_terminal_size()
         self._continued = False
-        """Whether the process was continued after it last took the terminal, or began to."""
+        """Whether the process was continued since it last took the terminal, or began to."""
 
     def process_message(self, message: Message) -> None:
-        """Handles a message as Textual does, except that quit keys take effect at once.
-
-        Ignores a size message unless the terminal has announced that it sends size messages.
-        """
+        """Quit keys take effect at once; a size counts only if the terminal has announced that it sends sizes."""
         app = self._app
         if (
             isinstance(message, events.Key)
@@ -102,10 +86,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def start_application_mode(self) -> None:
-        """Takes the terminal as Textual does, once the shell has put the process into the foreground.
-
-        Textual itself takes nothing if a signal interrupts its own check of the foreground, so this repeats the start.
-        """
+        """Repeats the start, since Textual takes nothing if a signal interrupts its own check of the foreground."""
         thread_before = self._key_thread
         while self._key_thread is thread_before:
             wait_for_foreground(self.fileno)
@@ -113,37 +94,30 @@ class TerminalDriver(LinuxDriver):
             super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual does not annotate it
 
     def stop_application_mode(self) -> None:
-        """Gives the terminal back as Textual does; after a stop, does nothing until the terminal is taken again."""
+        """After a stop, does nothing until the terminal is taken again."""
         if not self._must_signal_resume:
             super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Ends the input as Textual does; after a stop, does nothing until the terminal is taken again."""
+        """After a stop, does nothing until the terminal is taken again."""
         if not self._must_signal_resume:
             super().disable_input()
 
     def _sigtstp_application(self, *_signalled: object) -> None:
-        """Handles SIGTSTP as Textual does, but between two callbacks of the event loop.
-
-        After the app's end, stops the process and does nothing else.
-        """
+        """Acts between two callbacks of the event loop; after the app's end, only stops the process."""
         if self._loop.is_closed():
             os.kill(os.getpid(), signal.SIGSTOP)
         else:
             self._loop.call_soon_threadsafe(super()._sigtstp_application)
 
     def _sigcont_application(self, *_signalled: object) -> None:
-        """Handles SIGCONT as Textual does, but between two callbacks of the event loop.
-
-        If the signal handler itself did the work, a second signal could interrupt the start of the driver's threads.
-        Does nothing after the app's end.
-        """
+        """Acts between two callbacks, since a second signal could interrupt the start of the driver's threads."""
         self._continued = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
-        """Takes the terminal again. After SIGSTOP, which Textual does not notice, first ends the running threads."""
+        """After SIGSTOP, which Textual does not notice, first ends the running threads."""
         taken_since = not self._continued
         if taken_since or (isinstance(self._app, Leavable) and self._app.shutdown.begun):
             return
@@ -155,7 +129,6 @@ class TerminalDriver(LinuxDriver):
         return _bounded(super()._get_terminal_size())
 
     def run_input_thread(self) -> None:
-        """Reads input until the app stops this thread, or the terminal is closed."""
         keyboard, interpreter = Keyboard(), Interpreter()
         while not self.exit_event.is_set():
             received = b""
@@ -172,13 +145,13 @@ class TerminalDriver(LinuxDriver):
 
 
 def cap_of(event: events.Key) -> str:
-    """Name of the key in an event, such as `?` (not question_mark), `space`, `shift+left`."""
+    """Such as `?` (not question_mark), `space`, `shift+left`."""
     sign = event.character
     return sign if sign and sign.isprintable() and sign != " " else event.key
 
 
 def bound(cap: str) -> str:
-    """The name that Textual's bindings use for a key."""
+    """As Textual's bindings name a key."""
     return _NAMED.get(cap, cap)
 
 
@@ -187,6 +160,6 @@ def _bounded(size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _leaves(cap: str, leave_keys: frozenset[str], app: App[Any]) -> bool:
-    """Whether a key ends the program. Letter keys do not end it on an open page, where users may type letters."""
+    """Letter keys do not end the program on an open page, where users may type letters."""
     pages = len(app._screen_stack) > 1  # noqa: SLF001 - read by another thread, when there may be no screen yet
     return cap in leave_keys and not (pages and len(cap) == 1)

@@ -1,8 +1,4 @@
-"""Waits until the shell has put this process into the foreground of its terminal.
-
-While a job is in the background, the terminal has the modes in which the shell edits its command line. They must be
-neither changed nor taken for the modes to restore at the end. Knows neither the app nor its output.
-"""
+"""Waits for the foreground: a job in the background must neither change the modes of the shell nor restore them."""
 
 import errno
 import signal
@@ -12,12 +8,9 @@ from decoder.errors import ConfigError
 
 
 def wait_for_foreground(terminal: int) -> None:
-    """Returns once this process may set the modes of the terminal; until then, the system stops it, as the shell says.
+    """Returns once this process may set the modes of the terminal; until then, the system stops it.
 
-    Call it in the main thread.
-
-    Raises:
-        ConfigError: The process is in the background, and no shell is left that could put it into the foreground.
+    For the main thread. Raises ConfigError if no shell is left that could put the process into the foreground.
     """
     before = signal.signal(signal.SIGTTOU, signal.SIG_DFL)
     try:
@@ -28,9 +21,7 @@ def wait_for_foreground(terminal: int) -> None:
 
 
 def _drained(terminal: int) -> bool:
-    """Waits for the terminal's output, which stops a background process but changes no mode; False if a signal with a
-    handler, such as the one that continues a stopped process, ended the wait.
-    """
+    """Waits for output, which stops a background process but changes no mode; False if a signal's handler ended it."""
     try:
         termios.tcdrain(terminal)
     except termios.error as error:

@@ -1,8 +1,4 @@
-"""While the app draws, redirects all other output to a log; restores the terminal however the app ends.
-
-Textual draws on standard error and reads standard input. CUDA and tokenizers write to descriptors 1 and 2 from C code;
-while the app runs, both descriptors therefore point to a log file.
-"""
+"""While the app draws, redirects all other output to a log, also from C code; restores the terminal at the end."""
 
 import errno
 import os
@@ -25,22 +21,18 @@ from dynatui.terminal.streams import read_keyboard
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
 _DESCRIPTORS = 16
-"""Number of descriptors that must be free for a screen; a replay needs ten."""
+"""A replay needs ten."""
 _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def silence_libraries() -> None:
-    """Turns off progress bars and warnings of libraries, unless the user has set the variables that control them."""
+    """Variables that the user has set stay as they are."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def check_variables() -> None:
-    """Checks the environment variables whose values could make Textual fail.
-
-    Raises:
-        ConfigError: A variable has an invalid value; the message names valid values.
-    """
+    """Raises ConfigError for values that could make Textual fail."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     require(
         colors in (None, "auto", *COLOR_SYSTEMS),
@@ -59,7 +51,7 @@ def check_variables() -> None:
 
 
 def check_descriptors() -> None:
-    """Raises a ConfigError if this process may not open the files and pipes that a screen needs."""
+    """Raises a ConfigError if a screen may not open the files and pipes that it needs."""
     opened = list[int]()
     try:
         while len(opened) < _DESCRIPTORS:
@@ -75,11 +67,7 @@ def check_descriptors() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """Path of the log: the user's file, or a default file, which is emptied if it is too large.
-
-    Raises:
-        ConfigError: The file that the user names cannot be written.
-    """
+    """The user's file, or a default file, emptied if too large; raises ConfigError if the user's cannot be written."""
     if named is not None:
         try:
             _open_log(named)
@@ -98,7 +86,7 @@ def log_path(named: Path | None = None) -> Path:
 
 @contextmanager
 def screen_only(log: Path) -> Iterator[Output]:
-    """Context in which only the app uses the terminal: other output goes to the log, standard input is the keyboard."""
+    """Other output than the app's goes to the log; standard input is the keyboard."""
     terminal = _STDERR if os.isatty(_STDERR) else _STDOUT
     wait_for_foreground(terminal)
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}
@@ -123,10 +111,7 @@ def screen_only(log: Path) -> Iterator[Output]:
 
 
 def _open_log(path: Path) -> int:
-    """Creates the log if it is missing, so that only its owner can read it; returns the log's size in bytes.
-
-    Raises an OSError for a pipe, which could block logging threads.
-    """
+    """Creates the log for its owner only; returns its size. Raises an OSError for a pipe, which could block threads."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
         status = os.fstat(descriptor)

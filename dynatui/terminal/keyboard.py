@@ -1,9 +1,4 @@
-"""Splits the bytes from the terminal into complete pieces of input: text, escape sequences and pastes.
-
-A read may end within a piece, so a piece is returned only when it is complete. Otherwise, a part of a paste, character
-or terminal reply could be mistaken for keys. Sequences that are not from a key or pointer are dropped. Knows neither
-Textual nor the terminal; the caller passes the time.
-"""
+"""Splits the bytes from the terminal into whole pieces, since parts of a paste or reply could be mistaken for keys."""
 
 import re
 from codecs import getincrementaldecoder
@@ -14,14 +9,13 @@ from typing import TypeAlias
 from dynatui.clean import clean
 
 ESCAPE_DELAY_S = 0.1
-"""Seconds without input after which an escape byte is the escape key, not the start of a sequence."""
+"""Seconds without input after which an escape byte is the escape key."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""Seconds without input after which an unfinished paste or sequence is considered ended."""
+"""Seconds without input after which a paste or sequence has ended."""
 LONGEST_PASTE = 2**22
-"""Maximum size of a paste in bytes; the rest is dropped."""
+"""The rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Maximum size of a sequence in bytes. Keys and pointers send no longer sequences, and Textual would mistake
-longer sequences for keys."""
+"""Keys and pointers send no longer ones, which Textual would mistake for keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -53,13 +47,13 @@ _PIECE = re.compile(
 
 @dataclass(frozen=True)
 class Pasted:
-    """A pasted text, with line ends as in Unix, and without control characters."""
+    """A paste with line ends as in Unix, and without control characters."""
 
     text: str
 
 
 Piece: TypeAlias = str | Pasted
-"""Text without an escape character, one complete sequence that begins with an escape character, or a paste."""
+"""Text without an escape character, one sequence that begins with it, or a paste."""
 
 
 class Keyboard:
@@ -69,12 +63,12 @@ class Keyboard:
         self._buffer = bytearray()
         self._pasting = False
         self._searched = 0
-        """Offset of the first byte at which the end of a paste may begin."""
+        """First byte at which the end of a paste may begin."""
         self._newest_s = 0.0
         self._decode = getincrementaldecoder("utf-8")("replace").decode
 
     def take(self, received: bytes, now: float) -> Iterator[Piece]:
-        """The pieces that `received` completes; if `received` is empty, the pieces that end by a timeout at `now`."""
+        """The pieces that `received` completes or, if it is empty, that a timeout at `now` ends."""
         if received:
             self._buffer += received
             self._newest_s = now
@@ -86,7 +80,7 @@ class Keyboard:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
-        """Kind and bytes of the next piece; None while the piece is incomplete."""
+        """None while the next piece is incomplete."""
         if not self._pasting:
             match = _PIECE.match(self._buffer)
             return (match.lastgroup, match[0]) if match else None

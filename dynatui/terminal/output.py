@@ -1,8 +1,4 @@
-"""The output stream to the terminal: counts bytes, and reports whether the terminal is busy or closed.
-
-Textual writes to a file in a thread of its own. The file in this module raises no errors, since an error would end that
-thread: output to a closed terminal is discarded, and the app checks `lost`.
-"""
+"""The output stream to the terminal; raises no errors, since one would end Textual's writing thread."""
 
 import os
 import select
@@ -12,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 _WRITE_TIMEOUT_S = 1.0
-"""Maximum time in seconds by which a blocked terminal delays the end of the program."""
+"""Longest time by which a blocked terminal delays the end of the program."""
 _LOOK_UP_S = 0.1
 _ENTER, _LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 _GIVE_BACK = (
@@ -20,16 +16,15 @@ _GIVE_BACK = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
     f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # key encoding, colours, alternate screen, cursor, focus reports
 )
-"""The escape sequences that Textual sends when it ends: they reset the terminal's modes."""
+"""What Textual sends when it ends: resets the terminal's modes."""
 
 
 class Output:
-    """A file for Textual to write to; if there is no terminal, everything is discarded."""
+    """A file for Textual to write to; without a terminal, everything is discarded."""
 
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
         self.busy = False
-        """Whether a write is still in progress."""
         self._descriptor = None if terminal is None else _reopened(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
         self._entered = False
@@ -39,7 +34,6 @@ class Output:
 
     @property
     def lost(self) -> bool:
-        """Whether the terminal is closed."""
         if not self._lost and self._descriptor is not None:
             try:
                 termios.tcgetattr(self._descriptor)
@@ -48,11 +42,10 @@ class Output:
         return self._lost
 
     def leave(self) -> None:
-        """Announces the end of the program: later writes wait for a blocked terminal for at most one second."""
+        """From now on, writes wait for a blocked terminal for at most one second."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
-        """Sends a text, and waits until the terminal has accepted it."""
         self.busy = True
         if text in (_ENTER, _LEAVE):
             self._entered = text == _ENTER
@@ -63,27 +56,23 @@ class Output:
         return len(text)
 
     def restore(self) -> None:
-        """Restores the terminal, unless the app has already restored it; later output is discarded."""
+        """Restores the terminal, unless the app has; later output is discarded."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return
         give_back(self._descriptor, self._modes)
 
-    def flush(self) -> None:
-        """Does nothing, since there is no buffer."""
+    def flush(self) -> None: ...
 
     def fileno(self) -> int:
-        """File descriptor of the terminal, from which Textual reads the size."""
         if self._descriptor is None:
             raise OSError("no terminal")
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Whether the output leads to a terminal."""
         return self._descriptor is not None
 
     def close(self) -> None:
-        """Closes the file descriptor."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -105,7 +94,7 @@ class Output:
 
 
 def give_back(terminal: int, modes: list[Any] | None) -> None:
-    """Makes a terminal leave an app's alternate screen, and restores the modes that it had before the app."""
+    """Leaves the alternate screen and restores the modes from before the app."""
     if select.select([], [terminal], [], _LOOK_UP_S)[1]:
         with suppress(OSError):
             os.write(terminal, _GIVE_BACK.encode())
@@ -116,7 +105,6 @@ def give_back(terminal: int, modes: list[Any] | None) -> None:
 
 
 def modes_of(terminal: int) -> list[Any] | None:
-    """The termios modes of a terminal; None if they cannot be read."""
     try:
         return termios.tcgetattr(terminal)
     except termios.error:
@@ -124,7 +112,7 @@ def modes_of(terminal: int) -> list[Any] | None:
 
 
 def _reopened(terminal: int) -> int:
-    """A new file descriptor of the terminal, on which writes do not block; the shell's descriptor stays unchanged."""
+    """A descriptor on which writes do not block; the shell's stays unchanged."""
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.dup(terminal)

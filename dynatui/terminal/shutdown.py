@@ -1,8 +1,4 @@
-"""Ends the program within a deadline, whatever it is doing, and restores the terminal.
-
-A key or a signal makes the app end at once, without handling the messages in its queue. If the app's thread is blocked,
-a timer thread restores the terminal and ends the process at the deadline. Knows neither the app nor the engine.
-"""
+"""Ends the program within a deadline, whatever it is doing, and restores the terminal."""
 
 import os
 import threading
@@ -14,11 +10,11 @@ from dynatui.terminal.output import Output
 from dynatui.terminal.signals import STOP_SIGNALS, handled
 
 WITHIN_S = 2.5
-"""The deadline for the end of the process, in seconds after the key or signal that ends the program."""
+"""Time from the key or signal that ends the program to the end of the process."""
 
 
 class Shutdown:
-    """Ends one app within the deadline; ends the process only within the context `watched`."""
+    """Ends the process only within the context `watched`."""
 
     def __init__(self, output: Output, end: Callable[[int], object] = os._exit) -> None:
         self._output = output
@@ -29,15 +25,14 @@ class Shutdown:
 
     @property
     def begun(self) -> bool:
-        """Whether the program has begun to end; if so, keys are ignored."""
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
-        """Registers the function that ends the app; `leave` takes the exit code and may be called by any thread."""
+        """`leave` takes the exit code and may be called by any thread."""
         self._leave = leave
 
     def request(self, code: int) -> None:
-        """Ends the app by its registered function, once; if no function is registered, ends the process immediately."""
+        """Ends the app once; without a registered function, ends the process immediately."""
         if self.begun:
             return
         self.begin(code)
@@ -47,7 +42,6 @@ class Shutdown:
             self._leave(code)
 
     def begin(self, code: int) -> None:
-        """Starts the timer of the deadline, at which the process ends with this exit code."""
         self._output.leave()
         if self._deadline is None:
             self._deadline = threading.Timer(WITHIN_S, self._end_now, (code,))
@@ -57,7 +51,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Context in which signals end the app and the deadline applies; signals already ignored stay ignored."""
+        """Signals end the app and the deadline applies; signals already ignored stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:

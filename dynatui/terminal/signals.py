@@ -1,7 +1,4 @@
-"""Handles the signals that end a program: the first signal ends it gracefully, the next signal interrupts it.
-
-Knows nothing of the work that is interrupted.
-"""
+"""Handles the signals that end a program: the first one gracefully, the next by an interruption."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -10,14 +7,14 @@ from types import FrameType
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
-"""The signals that end a program, and the signal of the timer that `stoppable` starts."""
+"""The signals that end a program, and that of the timer of `stoppable`."""
 _AGAIN_S = 0.2
-"""Seconds between interruptions by the timer, which repeats since work may catch an interruption and block again."""
+"""The timer repeats, since work may catch an interruption and block again."""
 
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Context in which these signals call the handler; signals already ignored, as under nohup, stay ignored."""
+    """Signals already ignored, as under nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:
@@ -29,12 +26,10 @@ def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType
 
 @contextmanager
 def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
-    """Context in which the first signal calls `stop`, and each further signal raises KeyboardInterrupt.
+    """The first signal calls `stop` with its number, each further one raises KeyboardInterrupt.
 
-    Args:
-        stop: Takes the signal's number. Returns the seconds after which work that still runs is interrupted, repeatedly
-        until it ends; None if the work must not be interrupted. Raises KeyboardInterrupt if the work cannot end
-        gracefully.
+    `stop` returns the seconds after which remaining work is interrupted, repeatedly, or None for never; it raises
+    KeyboardInterrupt if the work cannot end gracefully.
     """
     stopped = False
 

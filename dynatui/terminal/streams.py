@@ -1,7 +1,4 @@
-"""The three standard streams: whether they can show a screen, and how their errors are handled.
-
-Each stream can be a terminal, a pipe, a file on a full disk, or closed. Knows nothing of the content of the output.
-"""
+"""The standard streams, each of which can be a terminal, a pipe, a full disk or closed."""
 
 import os
 import sys
@@ -15,35 +12,27 @@ from decoder.errors import DecoderError
 from dynatui.clean import clean, clean_line
 
 
-class OutputError(DecoderError):
-    """Standard output cannot be written to."""
+class OutputError(DecoderError): ...
 
 
 class ReaderLeftError(Exception):
-    """The reader of standard output has closed it, as `| head` does: a normal end of a run, not a failure."""
+    """The reader of standard output has closed it, as `| head` does: a normal end, not a failure."""
 
 
 def can_show_screen() -> bool:
-    """Whether a screen can be shown: drawn on standard output and error, and controlled from standard input.
-
-    If standard input is not a terminal, this call replaces it by the keyboard. A prompt must therefore be read from
-    standard input before this call.
-    """
+    """Replaces standard input that is no terminal by the keyboard, so a prompt must have been read from it before."""
     if not can_draw() or sys.stdin is None:
         return False
     return sys.stdin.isatty() or read_keyboard(sys.stdin.fileno())
 
 
 def can_draw() -> bool:
-    """Whether standard output and standard error are terminals on which a screen can be drawn."""
     drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     return drawn_on and os.environ.get("TERM") != "dumb"
 
 
 def read_keyboard(descriptor: int) -> bool:
-    """Connects the descriptor of standard input to the keyboard, after a prompt was read from it; returns False if
-    there is no keyboard.
-    """
+    """Connects standard input's descriptor to the keyboard; False if there is none."""
     try:
         keyboard = os.open("/dev/tty", os.O_RDWR)
     except OSError:
@@ -54,10 +43,7 @@ def read_keyboard(descriptor: int) -> bool:
 
 
 def for_printing() -> tuple[TextIO, TextIO]:
-    """Standard output and standard error for printing; output to a closed stream is discarded.
-
-    A pipe is written in UTF-8, whatever the locale.
-    """
+    """Output to a closed stream is discarded. A pipe is written in UTF-8, whatever the locale."""
     out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
     if isinstance(out, TextIOWrapper):
         out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")
@@ -65,12 +51,7 @@ def for_printing() -> tuple[TextIO, TextIO]:
 
 
 def show(text: str, out: TextIO) -> None:
-    """Prints to standard output: text to a pipe or file is unchanged, text to a terminal has no control characters.
-
-    Raises:
-        ReaderLeftError: The reader of standard output has closed it.
-        OutputError: Standard output cannot be written to.
-    """
+    """Text to a terminal loses its control characters. Raises ReaderLeftError and OutputError."""
     try:
         out.write(clean(text) if out.isatty() else text)
         out.flush()
@@ -84,19 +65,19 @@ def show(text: str, out: TextIO) -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """Context in which text that libraries print to standard output goes to standard error, like other messages."""
+    """What libraries print to standard output goes to standard error."""
     with redirect_stdout(sys.stderr or _nowhere()):
         yield
 
 
 def discard_output() -> None:
-    """Discards the buffer of a broken standard output, since Python would otherwise report an error at exit."""
+    """Python would report an error of a broken standard output at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def discard_errors() -> None:
-    """Discards the buffer of a broken standard error, so that it does not change the exit code."""
+    """A broken standard error must not change the exit code."""
     if sys.stderr is not None:
         try:
             sys.stderr.flush()
@@ -105,7 +86,6 @@ def discard_errors() -> None:
 
 
 def say(line: str) -> None:
-    """Prints one line on standard error, after the program's name."""
     if sys.stderr is not None:
         with suppress(OSError):
             sys.stderr.write(f"dynatui: {clean_line(line)}\n")

@@ -49,6 +49,12 @@ def start_new(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Path of a recording that is not there yet."""
+    return tmp_path / "run.jsonl"
+
+
+@pytest.fixture
 def recording(tmp_path: Path) -> str:
     """Path of a recording that takes about a second to play."""
     return written(tmp_path / "run.jsonl", story(10))

@@ -62,7 +62,4 @@ def session(seconds: int = 60) -> list[Event]:
 
 def wasting(seconds: int = 60) -> list[Event]:
     """A session whose drafts are wasted from second 20 on."""
-    return [
-        *session(19),
-        *(structs.replace(reading(float(t), 9), wasted=WASTED) for t in range(20, seconds + 1)),
-    ]
+    return [*session(19), *(structs.replace(reading(float(t), 9), wasted=WASTED) for t in range(20, seconds + 1))]

@@ -15,10 +15,12 @@ from dynatui.attach import client as client_module
 from dynatui.attach.client import Client, token
 from dynatui.attach.exposition import NotMetricsError, PageError
 from dynatui.attach.failures import TOKEN
-from tests.dynatui.attach.page_server import PageServer, by_path, dripping, page, raw, serving, text
+from tests.dynatui.attach.page_server import Answer, PageServer, by_path, dripping, page, raw, serving, text
 
 SECRET = "sk-very-secret-token"  # noqa: S105 - a fake token
 SOON_S = 0.8
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100000\r\n"
+NO_HTTP = (b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00\x01\x02\x03" * 9, HEAD + b"\r\nbroken off", b"HTTP/1.1 abc\r\n\r\n")
 
 
 @pytest.fixture
@@ -81,26 +83,40 @@ def test_a_token_that_a_server_sends_back_is_not_told(server: PageServer, client
 
 
 @pytest.mark.parametrize(
-    ("status", "why"),
+    ("answer", "why"),
     [
-        (401, f"401 Unauthorized); the token in {TOKEN} is not accepted"),
-        (403, "403 Forbidden"),
-        (
-            404,
-            "no metrics at http://127.0.0.1:PORT/metrics (404 Not Found); some servers have metrics only if they",
-        ),
-        (501, "llama-server with --metrics"),
-        (500, "127.0.0.1:PORT answers 500 Internal Server Error"),
-        (503, "answers 503"),
-        (599, "answers 599"),
-        (304, "answers 304"),
+        (text("", 401), f"401 Unauthorized); the token in {TOKEN} is not accepted"),
+        (text("", 403), "403 Forbidden"),
+        (text("", 404), "no metrics at URL/metrics (404 Not Found); some servers have metrics only if they"),
+        (text("", 501), "llama-server with --metrics"),
+        (text("", 500), "127.0.0.1:PORT answers 500 Internal Server Error"),
+        (text("", 503), "answers 503"),
+        (text("", 599), "answers 599"),
+        (text("", 304), "answers 304"),
+        (text("", 302, Location="/metrics"), "too many times"),
+        (text("", 302, Location="http://example.com/metrics"), "which is not contacted"),
+        (text("", 302, Location="https://127.0.0.1:1/metrics"), "which is not contacted"),
+        (text("", 302, Location="//other/metrics"), "which is not contacted"),
+        (text(b"\x1f\x8b", Content_Encoding="gzip"), "compressed"),
+        (text(b"a 1\n\xff\xfe\n"), "not UTF-8 text"),
+        (text('{"error": "a\\n\\u001b[2Jb' + "x" * 9999 + '"}', 400), "'a\\n\\x1b[2Jb"),
+        *((raw(content), "does not respond as an HTTP server") for content in NO_HTTP),
+        *((raw(content), "https://127.0.0.1:PORT") for content in NO_HTTP),
     ],
 )
-def test_a_status_that_is_no_success_is_named_with_the_remedy(
-    server: PageServer, client: Client, status: int, why: str
+def test_a_failure_is_one_short_line_with_the_remedy(
+    server: PageServer, client: Client, answer: Answer, why: str
 ) -> None:
-    server.answer = text("", status)
-    assert why.replace("PORT", str(server.port)) in failure(client, f"{server.url}/metrics?key={SECRET}")
+    server.answer = answer
+    said = failure(client, f"{server.url}/metrics?key={SECRET}")
+    assert why.replace("URL", server.url).replace("PORT", str(server.port)) in said
+    assert len(said) < 400
+
+
+def test_another_page_is_worth_a_try_where_this_one_holds_no_metrics(server: PageServer, client: Client) -> None:
+    server.answer = text("", 404)
+    with pytest.raises(NotMetricsError):
+        client.page(f"{server.url}/metrics")
 
 
 def test_a_server_that_wants_a_token_is_told_so(server: PageServer) -> None:
@@ -148,22 +164,9 @@ def test_a_failure_whose_words_never_end_is_its_status_too(
     assert said.endswith("answers 503 Service Unavailable to /metrics")
 
 
-def test_words_of_a_failure_are_one_short_line(server: PageServer, client: Client) -> None:
-    server.answer = text('{"error": "a\\n\\u001b[2Jb' + "x" * 9999 + '"}', 400)
-    said = failure(client, f"{server.url}/metrics")
-    assert "'a\\n\\x1b[2Jb" in said
-    assert len(said) < 400
-
-
 def test_a_redirect_on_the_same_server_is_followed(server: PageServer, client: Client) -> None:
     server.answer = by_path({"/metrics": text("", 307, Location="/metrics/"), "/metrics/": text("a 1\n")})
     assert client.page(f"{server.url}/metrics") == "a 1\n"
-
-
-@pytest.mark.parametrize("elsewhere", ["http://example.com/metrics", "https://127.0.0.1:1/metrics", "//other/metrics"])
-def test_a_redirect_to_another_server_is_not(server: PageServer, client: Client, elsewhere: str) -> None:
-    server.answer = text("", 302, Location=elsewhere)
-    assert "which is not contacted" in failure(client, f"{server.url}/metrics")
 
 
 def test_a_token_never_follows_a_redirect_to_another_port(server: PageServer, client: Client) -> None:
@@ -173,30 +176,12 @@ def test_a_token_never_follows_a_redirect_to_another_port(server: PageServer, cl
         assert other.requests == []
 
 
-def test_redirects_that_never_end_do(server: PageServer, client: Client) -> None:
-    server.answer = text("", 302, Location="/metrics")
-    assert "too many times" in failure(client, f"{server.url}/metrics")
-
-
 def test_a_page_that_is_too_large_is_not_read_to_its_end(
     server: PageServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "LARGEST_PAGE", 2**20)
     server.answer = text("a 1\n" * 2**19)
     assert "larger than 1 MiB" in failure(client, f"{server.url}/metrics")
-
-
-def test_a_compressed_page_is_refused_before_it_can_grow(server: PageServer, client: Client) -> None:
-    server.answer = text(b"\x1f\x8b", Content_Encoding="gzip")
-    assert "compressed" in failure(client, f"{server.url}/metrics")
-
-
-def test_a_page_that_is_no_text_is_refused(server: PageServer, client: Client) -> None:
-    server.answer = text(b"a 1\n\xff\xfe\n")
-    assert "not UTF-8 text" in failure(client, f"{server.url}/metrics")
-
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 100000\r\n"
 
 
 @pytest.mark.wall_time
@@ -213,18 +198,6 @@ def test_an_answer_that_never_ends_is_given_up_however_it_drips(
     stopped.set()
     assert "has not answered in full within 0.8 s" in said or "does not respond as an HTTP server" in said
     assert time.monotonic() - began < 10 * SOON_S
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\x00\x01\x02\x03" * 9, HEAD + b"\r\nbroken off", b"HTTP/1.1 abc\r\n\r\n"],
-    ids=["hangs up", "ssh", "binary", "broken off", "status"],
-)
-def test_what_is_no_http_is_named(server: PageServer, client: Client, content: bytes) -> None:
-    server.answer = raw(content)
-    said = failure(client, f"{server.url}/metrics")
-    assert "does not respond as an HTTP server" in said
-    assert f"https://127.0.0.1:{server.port}" in said
 
 
 def test_a_server_that_is_not_there_is_named(client: Client) -> None:
@@ -251,14 +224,10 @@ def test_a_name_that_takes_long_to_look_up_is_given_up_and_holds_nothing_up(monk
     released.set()
 
 
-def test_a_host_that_has_no_address_is_named(client: Client) -> None:
-    said = failure(client, "http://no-such-host.invalid:8000/metrics")
-    assert "no-such-host.invalid:8000" in said
-
-
-def test_https_to_a_server_without_tls_is_named(server: PageServer, client: Client) -> None:
+def test_another_scheme_or_host_than_the_server_s_is_named(server: PageServer, client: Client) -> None:
     said = failure(client, f"https://127.0.0.1:{server.port}/metrics")
     assert f"try http://127.0.0.1:{server.port}" in said
+    assert "no-such-host.invalid:8000" in failure(client, "http://no-such-host.invalid:8000/metrics")
 
 
 @pytest.fixture
@@ -344,9 +313,3 @@ def test_json_is_sent_and_its_answer_read(server: PageServer, client: Client) ->
     server.answer = text('{"ok": true}')
     assert client.answer(f"{server.url}/v1/completions", {"prompt": "x"}, 5.0) == '{"ok": true}'
     assert server.requests[0][2] in (b'{"prompt":"x"}', b'{"prompt": "x"}')
-
-
-def test_another_page_is_worth_a_try_where_this_one_holds_no_metrics(server: PageServer, client: Client) -> None:
-    server.answer = text("", 404)
-    with pytest.raises(NotMetricsError):
-        client.page(f"{server.url}/metrics")

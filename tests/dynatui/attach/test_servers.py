@@ -1,7 +1,7 @@
 """Figures of each server, computed from two pages one second apart, compared with manual counts."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -10,49 +10,26 @@ from prometheus_client import CollectorRegistry, Counter, generate_latest
 
 from dynatui.attach.events import Drafting, Figures, Reading, Server
 from dynatui.attach.exposition import lines_of
-from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, Kind, recognised
 from tests.dynatui.attach.page_server import page
+from tests.dynatui.attach.pages_read import known, readings, told
 
 SECONDS = 2.0
 
 
-def read(*names: str) -> list[Server | Reading]:
-    history, found = History(), list[Server | Reading]()
-    for number, name in enumerate(names):
-        found += history.read("http://host/metrics", *known(page(name)), number * SECONDS)
-    return found
-
-
-def known(text: str) -> tuple[Kind, Sequence[str]]:
-    """The kind of server that has this page, and the page's lines."""
-    found = recognised(lines_of(text))
-    assert found is not None
-    return found
-
-
 def figures(*names: str) -> tuple[Figures, Figures]:
     """Figures of the last interval and of the session."""
-    last = read(*names)[-1]
-    assert isinstance(last, Reading)
+    last = readings(*map(page, names), apart_s=SECONDS)[-1]
     return last.interval, last.session
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_server_is_recognised_by_its_page(name: str) -> None:
-    server = read(f"{name}-1")[0]
+def test_every_server_is_recognised_by_its_page_and_told_once_with_its_models(name: str) -> None:
+    server, *others = told(page(f"{name}-1"), page(f"{name}-2"), page(f"{name}-2"))
     assert isinstance(server, Server)
     assert server.kind == name
-
-
-def test_models_are_those_that_labels_name() -> None:
-    server = read("vllm-1")[0]
-    assert isinstance(server, Server)
-    assert server.models == ["meta-llama/Llama-3.1-8B-Instruct"]
-
-
-def test_a_server_is_told_of_once() -> None:
-    assert [type(event) for event in read("vllm-1", "vllm-2", "vllm-2")] == [Server, Reading, Reading, Reading]
+    assert [type(event) for event in others] == [Reading] * 3
+    assert name != "vllm" or server.models == ["meta-llama/Llama-3.1-8B-Instruct"]
 
 
 def test_vllm() -> None:
@@ -88,20 +65,17 @@ def test_what_sglang_drafted_and_accepted_follows_from_its_rounds_and_the_size_o
     assert interval.acceptance_rate == 0.54
 
 
-def test_how_sglang_drafts_is_told_and_what_is_0_is_not() -> None:
-    plain, capped = read("sglang-1")[-1], read("sglang-dspark-1")[-1]
-    assert isinstance(plain, Reading)
-    assert isinstance(capped, Reading)
-    assert plain.drafting == Drafting(steps=3, draft_tokens=4)
-    assert capped.drafting == Drafting(steps=5, draft_tokens=6, cap_length=4.4, block_accept_length=3.6)
-    idle = sglang(page("sglang-dspark-1").replace("5.0", "0.0").replace("6.0", "0.0").replace("4.4", "0.0"))
-    assert idle[-1].drafting == Drafting(block_accept_length=3.6)
-
-
 def sglang(*pages: str) -> list[Reading]:
-    history, kind = History(), KINDS["sglang"]
-    found = [event for t, text in enumerate(pages) for event in history.read("u", kind, lines_of(text), float(t))]
-    return [event for event in found if isinstance(event, Reading)]
+    return readings(*pages, kind="sglang")
+
+
+def test_how_sglang_drafts_is_told_and_what_is_0_is_not() -> None:
+    name, plain = "sglang-dspark-1", Drafting(steps=3, draft_tokens=4)
+    assert sglang(page("sglang-1"))[-1].drafting == plain
+    capped = Drafting(steps=5, draft_tokens=6, cap_length=4.4, block_accept_length=3.6)
+    assert sglang(page(name))[-1].drafting == capped
+    idle = page(name).replace("5.0", "0.0").replace("6.0", "0.0").replace("4.4", "0.0")
+    assert sglang(idle)[-1].drafting == Drafting(block_accept_length=3.6)
 
 
 def sized(name: str, tokens: int) -> str:
@@ -141,17 +115,13 @@ def test_processes_of_one_sglang_engine_count_once_and_engines_each() -> None:
         for engine in range(2)
         for rank in range(4)
     )
-    *_, reading = History().read("u", KINDS["sglang"], lines_of(ranks), 0.0)
-    assert isinstance(reading, Reading)
-    assert reading.interval.tokens_per_second == 201.0
+    assert sglang(ranks)[-1].interval.tokens_per_second == 201.0
 
 
 def test_a_tensorrt_llm_that_shows_the_drafts_of_the_moment_alone_counts_none() -> None:
     name = "trtllm_spec_decode_num_draft_tokens"
-    pages = [lines_of(f"# TYPE {name} gauge\n{name} {now}\n") for now in (40, 10, 30)]
-    history, kind = History(), KINDS["tensorrt_llm"]
-    *_, reading = [event for t, lines in enumerate(pages) for event in history.read("u", kind, lines, float(t))]
-    assert isinstance(reading, Reading)
+    pages = (f"# TYPE {name} gauge\n{name} {now}\n" for now in (40, 10, 30))
+    *_, reading = readings(*pages, kind="tensorrt_llm")
     assert (reading.restarted, reading.interval.drafted, reading.session.drafted) == (False, None, None)
 
 
@@ -163,9 +133,7 @@ def test_drafts_of_varying_length_are_accepted_as_often_as_the_tokens_that_were_
     nothing = positions("drafted_tokens", (0, 0, 0)) + positions("accepted_tokens", (0, 0, 0))
     some = positions("drafted_tokens", (100, 40, 0)) + positions("accepted_tokens", (80, 30, 0))
     more = positions("drafted_tokens", (200, 50, 10)) + positions("accepted_tokens", (140, 39, 8))
-    history, kind = History(), KINDS["tensorrt_llm"]
-    read = [history.read("u", kind, lines_of(text), float(t)) for t, text in enumerate((nothing, some, more))]
-    _, first, second = [event for events in read for event in events if isinstance(event, Reading)]
+    _, first, second = readings(nothing, some, more, kind="tensorrt_llm")
     assert first.interval.acceptance_by_position == [0.8, 0.75, None]
     assert second.interval.acceptance_by_position == [0.6, 0.9, 0.8]
     assert second.session.acceptance_by_position == [0.7, 0.78, 0.8]
@@ -215,17 +183,13 @@ def test_an_idle_server_has_no_length_and_no_rate() -> None:
 
 def test_a_gauge_of_0_is_none_yet() -> None:
     idle = page("sglang-1").replace("} 2.75", "} 0.0").replace("} 0.58", "} 0.0")
-    *_, reading = History().read("u", *known(idle), 0.0)
-    assert isinstance(reading, Reading)
+    (reading,) = readings(idle)
     assert (reading.interval.tokens_per_round, reading.interval.acceptance_rate) == (None, None)
 
 
 def test_names_without_total_are_the_same_metrics() -> None:
-    pages = [lines_of(page(name).replace("_total{", "{")) for name in ("vllm-1", "vllm-2")]
-    history, kind = History(), KINDS["vllm"]
-    *_, reading = [event for t, lines in enumerate(pages) for event in history.read("u", kind, lines, float(t))]
-    assert isinstance(reading, Reading)
-    assert reading.interval.tokens_per_round == pytest.approx(2.7)
+    pages = (page(name).replace("_total{", "{") for name in ("vllm-1", "vllm-2"))
+    assert readings(*pages, kind="vllm")[-1].interval.tokens_per_round == pytest.approx(2.7)
 
 
 def renamed(kind: Kind, prefix: str, separator: str) -> Callable[[str], str]:
@@ -238,19 +202,16 @@ def renamed(kind: Kind, prefix: str, separator: str) -> Callable[[str], str]:
 @pytest.mark.parametrize("prefix", ["", "ray_", "ray:", "prod_eu2:", "my_"])
 @pytest.mark.parametrize("separator", [":", "_"])
 def test_a_page_with_another_prefix_and_separator_has_the_same_figures(name: str, prefix: str, separator: str) -> None:
-    other, (history, same) = renamed(KINDS[name], prefix, separator), (History(), History())
-    for t, text in enumerate([page(f"{name}-1"), page(f"{name}-2")]):
-        expected = list(same.read("u", *known(text), float(t)))
-        assert list(history.read("u", *known(other(text)), float(t))) == expected
+    pages = [page(f"{name}-{number}") for number in (1, 2)]
+    assert told(*map(renamed(KINDS[name], prefix, separator), pages)) == told(*pages)
 
 
 def test_a_page_that_has_the_counters_under_two_prefixes_counts_them_once() -> None:
-    kind, history = KINDS["vllm"], History()
+    kind = KINDS["vllm"]
     twice = [page(name) + renamed(kind, "ray_", "_")(page(name)) for name in ("vllm-1", "vllm-2")]
     others = [renamed(kind, "a_", ":")(text) + renamed(kind, "b_", ":")(text) for text in twice]
     for pages in (twice, others):
-        *_, reading = [event for t, text in enumerate(pages) for event in history.read("u", *known(text), float(t))]
-        assert isinstance(reading, Reading)
+        *_, reading = readings(*pages)
         assert (reading.interval.drafts, reading.interval.generated) == (100, 270)
 
 
@@ -264,10 +225,7 @@ def test_of_several_other_prefixes_the_most_frequent_one_counts() -> None:
 def test_counters_that_ray_also_writes_as_gauges_are_counted() -> None:
     gauges = re.sub(r"^# TYPE (\S+)_total counter$", r"# TYPE \1 gauge\n\1 7.0", page("vllm-1"), flags=re.MULTILINE)
     pages = [renamed(KINDS["vllm"], "ray_", "_")(text) for text in (gauges + page("vllm-1"), page("vllm-2"))]
-    history = History()
-    *_, reading = [event for t, text in enumerate(pages) for event in history.read("u", *known(text), float(t))]
-    assert isinstance(reading, Reading)
-    assert reading.interval.drafts == 100
+    assert readings(*pages)[-1].interval.drafts == 100
 
 
 def test_a_metric_of_another_program_whose_name_contains_a_server_s_is_not_that_server() -> None:
@@ -302,11 +260,8 @@ def test_what_an_exporter_writes_is_read_back_whatever_its_labels_hold(
     model: str, start: int, rounds: int, data: st.DataObject
 ) -> None:
     accepted = data.draw(st.integers(0, 3 * rounds))
-    history, kind = History(), KINDS["vllm"]
-    first = lines_of(exported(start, start, model))
-    second = lines_of(exported(start + rounds, start + accepted, model))
-    server, _ = history.read("u", kind, first, 0.0)
-    (reading,) = history.read("u", kind, second, 1.0)
+    pages = exported(start, start, model), exported(start + rounds, start + accepted, model)
+    server, _, reading = told(*pages, kind="vllm")
     assert isinstance(server, Server)
     assert isinstance(reading, Reading)
     assert server.models == ([model] if model else [])

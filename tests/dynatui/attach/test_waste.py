@@ -3,12 +3,10 @@
 import pytest
 
 from dynatui.attach.counters import Counts
-from dynatui.attach.events import Reading
-from dynatui.attach.exposition import lines_of
-from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS
 from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Judgement, as_event, judged
 from tests.dynatui.attach.page_server import page
+from tests.dynatui.attach.pages_read import readings
 
 VLLM = KINDS["vllm"]
 DEAD, NEAR, ALIVE = 0.03, 0.15, 0.5
@@ -121,33 +119,28 @@ def test_an_idle_server_stays_as_it_was_judged() -> None:
     assert after(idle, lot(DEAD)).since == SECONDS
 
 
-def vllm(rounds: int, accepted: int) -> list[str]:
+def vllm(rounds: int, accepted: int) -> str:
     text = (
         page("vllm-1").replace("} 4800.0", f"}} {4800 + rounds}.0").replace("} 14400.0", f"}} {14400 + 3 * rounds}.0")
     )
-    return list(lines_of(text.replace("} 8100.0", f"}} {8100 + accepted}.0")))
-
-
-def readings(*pages: list[str]) -> list[Reading]:
-    history = History()
-    found = [event for t, lines in enumerate(pages) for event in history.read("u", VLLM, lines, t * SECONDS)]
-    return [event for event in found if isinstance(event, Reading)]
+    return text.replace("} 8100.0", f"}} {8100 + accepted}.0")
 
 
 def test_readings_of_a_server_say_so_and_a_restart_begins_anew() -> None:
-    first, dead, more, restarted = readings(vllm(0, 0), vllm(200, 6), vllm(400, 12), vllm(-4790, -8090))
+    first, dead, more, restarted = readings(
+        vllm(0, 0), vllm(200, 6), vllm(400, 12), vllm(-4790, -8090), apart_s=SECONDS
+    )
     assert (first.wasted, restarted.wasted) == (None, None)
     assert dead.wasted is not None
     assert dead.wasted.acceptance_rate == pytest.approx(0.01)
     assert more.wasted is not None
     assert (more.wasted.since, more.wasted.drafts) == (0.0, 400)
-    *_, recovered = readings(vllm(0, 0), vllm(200, 6), vllm(400, 300))
+    *_, recovered = readings(vllm(0, 0), vllm(200, 6), vllm(400, 300), apart_s=SECONDS)
     assert recovered.wasted is None
 
 
 @pytest.mark.parametrize("name", ["vllm", "sglang", "sglang-dspark", "llamacpp", "tensorrt_llm", "tgi"])
 def test_no_server_that_accepts_drafts_is_said_to_waste_them(name: str) -> None:
-    history, kind = History(), KINDS[name.partition("-")[0]]
-    for number in range(5):
-        for event in history.read("u", kind, lines_of(page(f"{name}-{number % 2 + 1}")), number * SECONDS):
-            assert getattr(event, "wasted", None) is None
+    pages = (page(f"{name}-{number % 2 + 1}") for number in range(5))
+    told = readings(*pages, kind=name.partition("-")[0], apart_s=SECONDS)
+    assert [reading.wasted for reading in told] == [None] * 5

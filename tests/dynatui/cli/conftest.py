@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the command line: a fake engine without models, a fake screen, and a recording."""
+"""Fixtures of the tests of the command line: a fake engine and screen, a recording, and what a command asks or says."""
 
 import sys
 from pathlib import Path
@@ -7,9 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 import decoder
+from dynatui import main as cli
 from dynatui.record.recording import Recorder
+from dynatui.session import Session
 from dynatui.terminal import streams
-from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine, story
 
 
@@ -30,6 +32,58 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow, compare=fake.compare)
     monkeypatch.setitem(sys.modules, "dynatui.screen.run", app)
     return fake
+
+
+@pytest.fixture
+def asked(screen: FakeScreen) -> Asked:
+    """The session that the screen is to show, from the arguments of a command."""
+
+    def run(*arguments: str) -> Session:
+        assert cli.main(arguments) == 0
+        return screen.sessions[-1]
+
+    return run
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """The one line, without the program's name, of a command that is refused."""
+
+    def run(*arguments: str, code: int = 2) -> str:
+        assert cli.main(arguments) == code
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert printed.err.startswith("dynatui: ")
+        assert printed.err.count("\n") == 1
+        return printed.err.removeprefix("dynatui: ").rstrip("\n")
+
+    return run
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
+    """The standard output of a command that succeeds."""
+
+    def run(*arguments: str) -> str:
+        assert cli.main(arguments) == 0
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Writes the user's settings file, at its usual place in a folder of this test."""
+    monkeypatch.delenv("DYNATUI_CONFIG")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def act(text: str) -> Path:
+        path = tmp_path / "dynatui" / "config.toml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return act
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-"""A fake screen that draws nothing and remembers what it should show."""
+"""A fake screen that draws nothing and remembers what it should show, and the types of the fixtures of commands."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -9,6 +9,10 @@ from decoder.events import Event
 from dynatui.session import Session, View
 
 Recording: TypeAlias = tuple[Path, Iterable[list[Event]]]
+Asked: TypeAlias = Callable[..., Session]
+Refused: TypeAlias = Callable[..., str]
+Printed: TypeAlias = Callable[..., str]
+Write: TypeAlias = Callable[[str], Path]
 
 
 @dataclass

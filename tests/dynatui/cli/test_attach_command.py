@@ -37,10 +37,10 @@ def server() -> Iterator[PageServer]:
         yield found
 
 
-def started(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
+def started(*arguments: str, program: tuple[str, str] = ("-m", "dynatui"), secret: str = "") -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "dynatui", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull, **environment},
+        [sys.executable, *program, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull, TOKEN: secret},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -141,22 +141,26 @@ def test_a_token_is_sent_and_neither_shown_nor_recorded(server: PageServer, tmp_
     assert SECRET not in json.dumps(lines) + said + path.read_text()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 130)])
+def ended_soon(running: "subprocess.Popen[str]", number: signal.Signals = signal.SIGINT) -> str:
+    """What the program says from a signal on, which must end it soon, as an interruption."""
+    began = time.monotonic()
+    running.send_signal(number)
+    _, said = running.communicate(timeout=PATIENCE_S)
+    assert (running.returncode, "Traceback" in said) == (130, False)
+    assert time.monotonic() - began < SOON_S
+    return said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_soon_and_the_recording_is_whole(
-    server: PageServer, tmp_path: Path, number: signal.Signals, code: int
+    server: PageServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = tmp_path / "server.jsonl"
     with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
         assert running.stdout is not None
         for _ in range(4):
             running.stdout.readline()
-        began = time.monotonic()
-        running.send_signal(number)
-        _, said = running.communicate(timeout=PATIENCE_S)
-    assert running.returncode == code
-    assert time.monotonic() - began < SOON_S
-    assert said.splitlines()[-1] == "dynatui: interrupted"
-    assert "Traceback" not in said
+        assert ended_soon(running, number).splitlines()[-1] == "dynatui: interrupted"
     assert len(list(events(path))) >= 3
 
 
@@ -165,11 +169,7 @@ def test_a_signal_ends_it_though_the_server_does_not_answer(server: PageServer) 
     with started("attach", server.url) as running:
         assert running.stdout is not None
         running.stdout.readline()
-        began = time.monotonic()
-        running.send_signal(signal.SIGINT)
-        running.communicate(timeout=PATIENCE_S)
-    assert running.returncode == 130
-    assert time.monotonic() - began < SOON_S
+        ended_soon(running)
 
 
 def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer, tmp_path: Path) -> None:
@@ -203,28 +203,24 @@ def test_a_reader_that_leaves_ends_it_quietly(server: PageServer) -> None:
         assert "Traceback" not in running.stderr.read()
 
 
+def completing(server: PageServer, answer: Callable[[Any], None]) -> None:
+    """Lets the server have metrics, a model, and this answer to a request."""
+    models = text('{"data": [{"id": "big"}]}')
+    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": answer})
+
+
 def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_path: Path) -> None:
     step = {"per_step_accepted": [2, 0], "per_step_drafted": [3, 3]}
-    answered = {
-        "choices": [{"text": "there"}],
-        "usage": {"completion_tokens": 4},
-        "metrics": {"speculative_decoding": step},
-    }
-    answers = {
-        "/metrics": text(page("vllm-1")),
-        "/v1/models": text('{"data": [{"id": "big"}]}'),
-        "/v1/completions": text(json.dumps(answered)),
-    }
-    server.answer = by_path(answers)
+    told = {"usage": {"completion_tokens": 4}, "metrics": {"speculative_decoding": step}}
+    completing(server, text(json.dumps({"choices": [{"text": "there"}], **told})))
     path = tmp_path / "server.jsonl"
     arguments = ("attach", server.url, "--prompt", "Hello", "--max-new-tokens", "4", "--interval", "0.1")
-    with started(*arguments, "--record", str(path), **{TOKEN: SECRET}) as running:
+    with started(*arguments, "--record", str(path), secret=SECRET) as running:
         assert running.stdout is not None
         lines = [json.loads(running.stdout.readline())]
         while lines[-1]["type"] != "answer":
             lines.append(json.loads(running.stdout.readline()))
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=PATIENCE_S)
+        said = ended_soon(running)
     (asked,) = [line for line in lines if line["type"] == "request"]
     assert (asked["prompt"], asked["max_new_tokens"]) == ("Hello", 4)
     assert (lines[-1]["accepted_by_round"], lines[-1]["text"], lines[-1]["tokens_per_round"]) == ([2, 0], "there", 2.0)
@@ -240,31 +236,31 @@ def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: Pa
         time.sleep(0.5)
         text('{"choices": [{"text": "there"}]}')(handler)
 
-    models = text('{"data": [{"id": "big"}]}')
-    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": answer})
+    completing(server, answer)
     code, lines, _ = ran("attach", server.url, "--polls", "1", "--interval", "0.1", "--prompt", "Hello")
     assert code == 0
     assert (lines[-1]["type"], lines[-1]["text"]) == ("answer", "there")
 
 
-def test_why_a_request_is_refused_is_told_and_the_server_watched_on(server: PageServer, ran: Ran) -> None:
-    said = text('{"error": {"message": "the prompt is too long"}}', 400)
-    models = text('{"data": [{"id": "big"}]}')
-    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": said})
-    code, lines, _ = ran("attach", server.url, "--polls", "3", "--interval", "0.3", "--prompt", "Hello")
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (
+            text('{"error": {"message": "the prompt is too long"}}', 400),
+            "answers 400 Bad Request to /v1/completions: 'the prompt is too long'",
+        ),
+        (raw(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choices": ['), "does not respond as an HTTP server"),
+    ],
+    ids=["refused", "broken off"],
+)
+def test_why_a_request_fails_is_told_and_the_server_watched_on(
+    server: PageServer, ran: Ran, answer: Callable[[Any], None], error: str
+) -> None:
+    completing(server, answer)
+    code, lines, said = ran("attach", server.url, "--polls", "3", "--interval", "0.3", "--prompt", "Hello")
     (told,) = [line for line in lines if line["type"] == "answer"]
-    assert told["error"].endswith("answers 400 Bad Request to /v1/completions: 'the prompt is too long'")
-    assert (code, [line["type"] for line in lines].count("reading")) == (0, 3)
-
-
-def test_an_answer_that_breaks_off_is_told(server: PageServer, ran: Ran) -> None:
-    broken = raw(b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"choices": [')
-    models = text('{"data": [{"id": "big"}]}')
-    server.answer = by_path({"/metrics": text(page("vllm-1")), "/v1/models": models, "/v1/completions": broken})
-    _, lines, said = ran("attach", server.url, "--polls", "2", "--interval", "0.3", "--prompt", "Hello")
-    (told,) = [line for line in lines if line["type"] == "answer"]
-    assert "does not respond as an HTTP server" in told["error"]
-    assert "Traceback" not in said
+    assert error in told["error"]
+    assert (code, [line["type"] for line in lines].count("reading"), "Traceback" in said) == (0, 3, False)
 
 
 def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server: PageServer, ran: Ran) -> None:
@@ -288,21 +284,11 @@ sys.exit(cli.main(sys.argv[1:]))
 
 @pytest.mark.parametrize("further", [(), ("--prompt", "Hello")], ids=["watched", "asked"])
 def test_a_signal_ends_it_though_a_name_is_looked_up(further: tuple[str, ...]) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", SLOW_NAMES, "attach", "http://host.invalid:8000", *further],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    with started("attach", "http://host.invalid:8000", *further, program=("-c", SLOW_NAMES)) as running:
         assert running.stdout is not None
         running.stdout.readline()
         time.sleep(0.5)
-        began = time.monotonic()
-        running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=PATIENCE_S)
-    assert (running.returncode, "Traceback" in said) == (130, False)
-    assert time.monotonic() - began < SOON_S
+        ended_soon(running)
 
 
 def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
@@ -313,39 +299,6 @@ def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
     assert said.count("\n") == 1
     assert f"cannot reach localhost:{port}" in said
     assert "trying again" in said
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (("http://me:hunter2@host:8000",), "which ends a user name or password"),
-        (("ftp://host",), "give http or https"),
-        (("host:8000", "--interval", "0"), "--interval is 0.0; give 0.1 to 3600 seconds"),
-        (("host:8000", "--interval", "nan"), "--interval is nan"),
-        (("host:8000", "--polls", "0"), "--polls"),
-        (("host:8000", "--prompt", ""), "the prompt is empty"),
-        ((), "URL"),
-        (("host:8000", "--record", "/"), "cannot write /"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: tuple[str, ...], why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["attach", *arguments]) == 2
-    said = capsys.readouterr().err
-    assert why in said
-    assert said.count("\n") == 1
-    assert "hunter2" not in said
-
-
-def test_a_token_that_cannot_be_sent_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(TOKEN, "two words")
-    assert cli.main(["attach", "host:8000"]) == 2
-    said = capsys.readouterr().err
-    assert TOKEN in said
-    assert "two words" not in said
 
 
 def test_a_token_that_others_could_read_on_its_way_is_said_to_be(ran: Ran) -> None:

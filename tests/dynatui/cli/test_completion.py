@@ -76,6 +76,9 @@ def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     ("words", "offered"),
     [
         ("dynatui --meth", ["--methods"]),
+        ("dynatui --methods ar,l", ["ar,linear"]),
+        ("dynatui --device c", ["cpu", "cuda"]),
+        ("dynatui re", ["replay", "report"]),
         ("dynatui --selection b", ["bfs", "best"]),
         ("dynatui --symbols a", ["ascii"]),
         ("dynatui do", ["doctor"]),

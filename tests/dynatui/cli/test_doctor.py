@@ -18,20 +18,15 @@ import decoder
 from decoder.errors import ConfigError
 from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
-from dynatui import main as cli
-from dynatui.cli import doctor, doctor_models
-from dynatui.cli.doctor import examine, page
-from dynatui.cli.doctor_findings import Case, Finding
+from dynatui.cli import doctor_machine
+from dynatui.cli.doctor import CHECKS, examine, page
+from dynatui.cli.doctor_machine import Case, Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
+from tests.dynatui.cli.doctor_case import case, found, said
 
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
-
-
-def case(**changed: object) -> Case:
-    parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
-    return Case(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
 
 
 def fine(_case: Case) -> Iterator[Finding]:
@@ -47,14 +42,6 @@ def refusing(_case: Case) -> Iterator[Finding]:
 def crashing(_case: Case) -> Iterator[Finding]:
     raise RuntimeError("\x1b[2J\nboom")
     yield
-
-
-def found(probe: str, **changed: object) -> list[Finding]:
-    return list(doctor.PROBES[probe](case(**changed)))
-
-
-def said(findings: list[Finding]) -> str:
-    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
 
 
 def test_the_report_names_topic_verdict_and_remedy() -> None:
@@ -82,7 +69,7 @@ def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None
 
 
 def test_without_a_terminal_that_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_is_terminal", lambda name: name != "stdout")
+    monkeypatch.setattr(doctor_machine, "is_terminal", lambda name: name != "stdout")
     assert "note: dynatui runs without a screen here: no terminal is connected to stdout" in said(found("terminal"))
 
 
@@ -146,7 +133,7 @@ def test_a_package_that_is_missing_or_too_old_is_a_problem_with_its_remedy(monke
 
 def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     turing = Gpu("T4", total_bytes=16 * 2**30, free_bytes=3 * 2**29, capability=(7, 5))
-    monkeypatch.setattr(doctor, "gpus", lambda: [turing])
+    monkeypatch.setattr(doctor_machine, "gpus", lambda: [turing])
     text = said(found("devices", models=Models(device="cpu")))
     assert "gpu 0: T4, 1.5 GiB of 16.0 GiB memory free, bfloat16 emulated, float16 native" in text
     assert "ok: models would run on cpu in " in text
@@ -155,14 +142,14 @@ def test_a_gpu_is_described_with_memory_and_dtypes(monkeypatch: pytest.MonkeyPat
 def test_exact_runs_are_named_and_refused_in_float64() -> None:
     asked = Models(device="cpu", dtype="bfloat16", exact=True)
     assert "ok: models would run on cpu in bfloat16, batch-invariant" in said(found("devices", models=asked))
-    report = examine(case(models=replace(asked, dtype="float64")), {"devices": doctor.devices})
+    report = examine(case(models=replace(asked, dtype="float64")), {"devices": CHECKS["devices"]})
     assert not report.ok
     assert "leave out --exact" in page(report)
     assert "models would run" not in page(report)
 
 
 def test_compiled_runs_are_named_and_refused_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = examine(case(models=Models(device="cpu", dtype="float32", compiled=True)), {"devices": doctor.devices})
+    report = examine(case(models=Models(device="cpu", dtype="float32", compiled=True)), {"devices": CHECKS["devices"]})
     assert not report.ok
     assert "--compile is for CUDA, but the device is cpu" in page(report)
     assert "models would run" not in page(report)
@@ -186,7 +173,7 @@ def test_what_computes_passes_on_the_cpu_is_told_with_the_remedy_where_it_is_slo
 
 
 def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_cpu_has_fp16", lambda: False)
+    monkeypatch.setattr(doctor_machine, "cpu_has_fp16", lambda: False)
     asked = Models(device="cpu", dtype="float16")
     assert "note: this CPU does not compute in float16, so float16 is slow; give --dtype float32" in said(
         found("devices", models=asked)
@@ -194,7 +181,7 @@ def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(monkeypatch: pytest.
 
 
 def test_a_draft_in_a_dtype_of_its_own_is_told_and_noted_where_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "_cpu_has_fp16", lambda: False)
+    monkeypatch.setattr(doctor_machine, "cpu_has_fp16", lambda: False)
     told = said(found("devices", models=Models(device="cpu", dtype="float32", draft_dtype="float16")))
     assert "ok: models would run on cpu in float32, draft float16" in told
     assert "note: this CPU does not compute in float16, so float16 is slow; give --draft-dtype float32" in told
@@ -252,7 +239,7 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
     def wrong() -> str:
         raise ConfigError("config.toml: line 1: no")
 
-    report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": doctor.settings})
+    report = examine(case(settings=wrong, strange_variables=["DYNATUI_TAUH"]), {"settings": CHECKS["settings"]})
     assert [(finding.verdict, finding.text) for finding in report.findings] == [
         ("note", "the variable DYNATUI_TAUH sets no option"),
         ("problem", "config.toml: line 1: no"),
@@ -260,14 +247,14 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
 
 
 def test_a_log_that_cannot_be_written_is_a_problem(tmp_path: Path) -> None:
-    report = examine(case(log=tmp_path), {"log": doctor.log})
+    report = examine(case(log=tmp_path), {"log": CHECKS["log"]})
     assert not report.ok
 
 
 def test_without_a_place_for_recordings_the_rest_still_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    report = examine(case(), {"recordings": doctor.recordings})
+    report = examine(case(), {"recordings": CHECKS["recordings"]})
     assert report.ok
     assert "note     no recording can be started by a key: cannot write" in page(report)
 
@@ -327,22 +314,22 @@ def test_many_broken_things_are_as_many_problems_in_one_object(environment: dict
 
 
 @pytest.mark.parametrize(
-    ("models", "offline", "expected"),
+    ("models", "forbidden", "expected"),
     [
-        (Models("a/b", "c/d"), "", "note: target a/b is not on this machine yet"),
-        (Models("a/b", "c/d"), "1", "problem: target a/b is not on this machine; unset HF_HUB_OFFLINE"),
-        (Models("./no", "./no"), "", "problem: target: there is no folder ./no"),
-        (Models("./no", "./no"), "", "problem: draft: there is no folder ./no"),
-        (Models("a/b"), "", "note: target a/b is not on this machine yet; it is downloaded"),
-        (Models(draft="a/b"), "", "problem: a draft was named without its target; give --target too"),
+        (Models("a/b", "c/d"), False, "note: target a/b is not on this machine yet"),
+        (Models("a/b", "c/d"), True, "problem: target a/b is not on this machine; unset HF_HUB_OFFLINE"),
+        (Models("./no", "./no"), False, "problem: target: there is no folder ./no"),
+        (Models("./no", "./no"), False, "problem: draft: there is no folder ./no"),
+        (Models("a/b"), False, "note: target a/b is not on this machine yet; it is downloaded"),
+        (Models(draft="a/b"), False, "problem: a draft was named without its target; give --target too"),
     ],
 )
 def test_what_would_be_loaded_is_looked_for_but_not_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Models, offline: str, expected: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Models, expected: str, *, forbidden: bool
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", offline)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "")
     monkeypatch.chdir(tmp_path)
-    report = examine(case(models=models), {"models": doctor_models.models})
+    report = examine(case(models=models, forbidden=forbidden), {"models": CHECKS["models"]})
     assert expected in said([Finding(each.verdict, each.text, each.remedy) for each in report.findings])
 
 
@@ -393,11 +380,6 @@ def test_a_head_is_told_as_what_it_is(
 
 
 def test_a_device_that_is_not_there_is_a_problem() -> None:
-    report = examine(case(models=Models(device="cuda:99")), {"devices": doctor.devices})
+    report = examine(case(models=Models(device="cuda:99")), {"devices": CHECKS["devices"]})
     assert not report.ok
     assert "device cuda:99 was requested" in page(report)
-
-
-def test_the_options_of_a_live_run_are_refused_before_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--target", "x", "doctor"]) == 2
-    assert "--target is given before doctor" in capsys.readouterr().err

@@ -6,11 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dynatui.cli import doctor_kernels
-from dynatui.cli.doctor import PROBES
-from dynatui.cli.doctor_findings import Case
-from dynatui.cli.doctor_kernels import lacking
+from dynatui.cli import doctor_machine
+from dynatui.cli.doctor_machine import lacking
 from dynatui.session import Models
+from tests.dynatui.cli.doctor_case import found
 
 
 @pytest.fixture
@@ -26,10 +25,10 @@ def whole(tmp_path: Path) -> dict[str, str]:
 
 
 def said(environment: Mapping[str, str], headers: Path) -> list[str]:
-    found = list(lacking(environment, headers))
-    assert all(finding.verdict == "note" and "or give --no-kernels" in finding.remedy for finding in found)
-    assert not any("\n" in finding.text + finding.remedy for finding in found)
-    return [f"{finding.text}; {finding.remedy}" for finding in found]
+    needs = list(lacking(environment, headers))
+    assert all(need.verdict == "note" and "or give --no-kernels" in need.remedy for need in needs)
+    assert not any("\n" in need.text + need.remedy for need in needs)
+    return [f"{need.text}; {need.remedy}" for need in needs]
 
 
 def test_where_all_is_there_nothing_is_lacking(whole: dict[str, str], tmp_path: Path) -> None:
@@ -78,12 +77,12 @@ def test_only_where_kernels_would_be_built_are_their_needs_examined(
     models: Models, device: str, monkeypatch: pytest.MonkeyPatch, *, examined: bool
 ) -> None:
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device(device))
-    monkeypatch.setattr(doctor_kernels, "find_spec", lambda _: True)
-    assert bool(list(PROBES["kernels"](Case(models, None, lambda: "")))) == examined
+    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: True)
+    assert bool(found("kernels", models=models)) == examined
 
 
 def test_without_triton_that_alone_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda:0"))
-    monkeypatch.setattr(doctor_kernels, "find_spec", lambda _: None)
-    (finding,) = PROBES["kernels"](Case(Models(), None, lambda: ""))
+    monkeypatch.setattr(doctor_machine, "find_spec", lambda _: None)
+    (finding,) = found("kernels")
     assert (finding.verdict, finding.text) == ("note", "Triton is not installed")

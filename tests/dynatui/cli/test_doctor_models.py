@@ -10,10 +10,12 @@ import torch
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.models.memory import memory_of
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor import PROBES
-from dynatui.cli.doctor_findings import Case, Finding, size
+from dynatui.cli.doctor_machine import Finding
+from dynatui.number_format import size
 from dynatui.session import Models
 from tests import tiny
+from tests.dynatui.cli import doctor_case
+from tests.dynatui.cli.doctor_case import said
 from tests.quantised import SETTINGS, describe
 
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
@@ -50,13 +52,9 @@ def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> 
         (folder / name).write_bytes((source / name).read_bytes())
 
 
-def found(target: str | None, draft: str | None = None, **options: Any) -> list[Finding]:
+def found(target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any) -> list[Finding]:
     models = Models(target, draft, device="cpu", **{"dtype": "float32", **options})
-    return list(doctor_models.models(Case(models, None, lambda: "")))
-
-
-def said(findings: list[Finding]) -> str:
-    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+    return doctor_case.found("models", models=models, forbidden=forbidden)
 
 
 @pytest.mark.parametrize("file", ["generation_config.json", "config.json"])
@@ -90,12 +88,13 @@ def test_a_name_that_is_not_cached_is_one_line_with_the_remedy(hub: Path) -> Non
     assert not hub.exists()
 
 
-def test_where_downloads_are_forbidden_that_is_a_problem(hub: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (finding,) = found("owner/big")
+def test_where_downloads_are_forbidden_that_is_a_problem(hub: Path) -> None:
+    (finding,) = found("owner/big", forbidden=True)
     assert (finding.verdict, finding.remedy) == ("problem", "unset HF_HUB_OFFLINE to download it")
     configured(cached(hub, "owner/big"))
-    assert "problem: target owner/big: gpt_neox, weights are not on this machine; unset" in said(found("owner/big"))
+    assert "problem: target owner/big: gpt_neox, weights are not on this machine; unset" in said(
+        found("owner/big", forbidden=True)
+    )
 
 
 def test_compiled_passes_store_weights_in_half_precision_and_keys_in_float32(
@@ -223,8 +222,7 @@ def test_quantised_weights_that_cannot_be_loaded_are_a_problem(hub: Path) -> Non
         "target: owner/packed is quantised by GPTQ, which needs the packages optimum and gptqmodel: "
         "pip install optimum gptqmodel; or name the unquantised model"
     )
-    case = Case(Models("owner/packed", "lookup", device="cpu"), None, lambda: "")
-    assert list(PROBES["rounds"](case)) == []
+    assert doctor_case.found("rounds", models=Models("owner/packed", "lookup", device="cpu")) == []
 
 
 def test_weights_that_are_converted_take_the_memory_of_the_dtype(hub: Path) -> None:

@@ -9,12 +9,13 @@ import torch
 
 from decoder.run import expected
 from dynatui import main as cli
-from dynatui.cli import doctor_times
-from dynatui.cli.doctor_findings import Case, Finding
+from dynatui.cli import doctor_models
+from dynatui.cli.doctor_machine import Finding
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import eagle3_checkpoints
 from tests.decoder.run.sparse_models import gguf, mixture
+from tests.dynatui.cli import doctor_case
 
 LLAMA_8B = {
     "model_type": "llama",
@@ -46,7 +47,7 @@ def configured(folder: Path, config: dict[str, Any]) -> str:
 
 def found(target: str | None = None, draft: str | None = None, **options: Any) -> list[Finding]:
     models = Models(target, draft, **{"device": "cpu", "dtype": "float32", **options})
-    return list(doctor_times.times(Case(models, None, lambda: "")))
+    return doctor_case.found("times", models=models)
 
 
 def said(findings: list[Finding]) -> list[str]:
@@ -77,11 +78,11 @@ def test_lookups_take_no_pass(tmp_path: Path) -> None:
 def test_on_a_gpu_the_bandwidth_is_that_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = configured(tmp_path / "big", LLAMA_8B)
     monkeypatch.setattr("decoder.system.device.choose_device", lambda _: torch.device("cuda"))
-    monkeypatch.setattr(doctor_times, "memory_bytes_per_s", lambda device: 4.8e12 if device == "cuda" else None)
+    monkeypatch.setattr(doctor_models, "memory_bytes_per_s", lambda device: 4.8e12 if device == "cuda" else None)
     first, plain, *_ = said(found(target, "lookup", device="cuda", dtype="bfloat16"))
     assert first == "ok: cuda reads at most 4800 GB/s, by the memory's clock and bus width; arithmetic is not counted"
     assert "at most 320 tokens/s" in plain
-    monkeypatch.setattr(doctor_times, "memory_bytes_per_s", lambda _: None)
+    monkeypatch.setattr(doctor_models, "memory_bytes_per_s", lambda _: None)
     (unknown,) = said(found(target, "lookup", device="cuda"))
     assert unknown == (
         "note: the least times of the models are unknown: the driver does not report clock and bus width of the memory "
@@ -110,7 +111,7 @@ def test_a_head_is_left_out_and_that_is_told(tmp_path: Path) -> None:
 
 
 def test_a_gguf_file_beside_a_gpu_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_times, "gpus", lambda: [Gpu("H200", None, None, None)])
+    monkeypatch.setattr(doctor_models, "gpus", lambda: [Gpu("H200", None, None, None)])
     monkeypatch.setattr(
         "decoder.models.checkpoints.load_config", lambda _: gguf({"token_embd.weight": 1000}, context_length=128)
     )

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from dynatui import main as cli
-from dynatui.cli import doctor
-from dynatui.cli.doctor import examine, page
-from dynatui.cli.doctor_findings import Case
+from dynatui.cli.doctor import CHECKS, examine, page
+from dynatui.cli.doctor_machine import Case
 from dynatui.session import Models
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
@@ -85,7 +84,7 @@ def test_a_killed_run_leaves_nothing(gguf_pair: GgufPair, tmp_path: Path) -> Non
 
 
 def examined(models: Models) -> str:
-    probes = {name: doctor.PROBES[name] for name in ("devices", "models", "rounds")}
+    probes = {name: CHECKS[name] for name in ("devices", "models", "rounds")}
     return page(examine(Case(models, None, lambda: ""), probes))
 
 
@@ -99,10 +98,7 @@ def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> 
 
 @pytest.mark.parametrize(
     ("models", "why"),
-    [
-        (Models("none.gguf", "lookup"), "there is no file none.gguf"),
-        (Models(gpu_layers=3), "no model is a GGUF file"),
-    ],
+    [(Models("none.gguf", "lookup"), "there is no file none.gguf"), (Models(gpu_layers=3), "no model is a GGUF file")],
 )
 def test_the_doctor_names_what_is_wrong(models: Models, why: str) -> None:
     assert why in examined(models)

@@ -5,7 +5,7 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec import UNSET, structs
 
-from decoder.errors import DeviceError, PairError, PromptError, RecordingError
+from decoder.errors import DeviceError, PromptError, RecordingError
 from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
 from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
@@ -109,14 +109,6 @@ def test_what_libraries_print_is_beside_other_messages(capsys: pytest.CaptureFix
     assert capsys.readouterr() == ("results again\n", "")
 
 
-def test_every_prompt_is_decoded_once_in_order() -> None:
-    captured, engine = CapturedRun(), FakeEngine()
-    captured.run(engine, Session(("one", "two"), config=TWO_METHODS))
-    assert engine.prompts == ["one", "two"]
-    assert captured.out.getvalue() == "Once upon a time\n" * 2
-    assert "prompt 2 of 2" in captured.err.getvalue()
-
-
 def test_the_engine_gets_what_was_asked_for() -> None:
     engine = FakeEngine()
     session = Session(
@@ -143,12 +135,6 @@ def test_which_way_rounds_are_decoded_is_told_with_the_reason(*, as_json: bool) 
     if as_json:
         (found,) = captured.objects()
         assert (found["path"], found["path_reason"]) == ("host", "it does not run")
-
-
-def test_an_old_recording_says_nothing_of_that() -> None:
-    captured = CapturedRun()
-    headless.replay(story("one"), Transcript(captured.out, captured.err, as_json=False))
-    assert "rounds:" not in captured.err.getvalue()
 
 
 def test_a_run_closes_with_a_table_of_all_methods() -> None:
@@ -235,45 +221,13 @@ def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) 
 
 
 def test_a_signal_while_models_load_interrupts() -> None:
-    class Slow(FakeEngine):
-        def load_pair(
-            self,
-            target: str | None,
-            draft: str | None,
-            *,
-            device: str,
-            dtype: str,
-            draft_dtype: str,
-            exact: bool,
-            compiled: bool,
-            kernels: bool = True,
-            kernels_later: bool = False,
-            gpu_layers: int | None = None,
-            inflate: str | None = None,
-            run: RunConfig,
-            report: Callable[[str], None],
-            progress: Callable[[str], None] = lambda _: None,
-        ) -> FakeReady:
-            signal.raise_signal(signal.SIGINT)
-            return super().load_pair(
-                target,
-                draft,
-                device=device,
-                dtype=dtype,
-                draft_dtype=draft_dtype,
-                exact=exact,
-                compiled=compiled,
-                kernels=kernels,
-                kernels_later=kernels_later,
-                gpu_layers=gpu_layers,
-                inflate=inflate,
-                run=run,
-                report=report,
-                progress=progress,
-            )
+    captured, engine, session = CapturedRun(), FakeEngine(), Session(("one",))
 
-    captured, engine = CapturedRun(), Slow()
-    assert captured.run(engine, Session(("one",))) == 130
+    def slow(report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
+        signal.raise_signal(signal.SIGINT)
+        return engine.loader(session)(report, progress)
+
+    assert headless.run(session, captured.transcript, slow) == 130
     assert not engine.prompts
 
 
@@ -299,13 +253,6 @@ def test_an_error_midway_loses_nothing_that_was_there(tmp_path: Path) -> None:
         captured.run(engine, Session(("one",), config=TWO_METHODS, record=path))
     assert [each["text"] for each in captured.objects()] == ["Once upon "]
     assert read(path) == kept("one")[:6]
-
-
-def test_a_pair_that_cannot_be_loaded_prints_nothing() -> None:
-    captured = CapturedRun()
-    with pytest.raises(PairError):
-        captured.run(FakeEngine(load_error=PairError("these two do not fit")), Session(("one",)))
-    assert captured.out.getvalue() == ""
 
 
 def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
@@ -392,12 +339,6 @@ def test_the_transcript_names_the_preset_of_each_method_that_has_one() -> None:
         told = replayed(structs.replace(cast("Run", first), methods=methods), *rest).err.getvalue()
         assert f"dynatree: preset {name}\n" in told
         assert told.count(": preset ") == 1
-
-
-def test_the_transcript_names_no_preset_of_other_values() -> None:
-    first, *rest = story("one")
-    methods = {"dynatree": asdict(replace(PRESETS["tuned"], n_max=99))}
-    assert ": preset " not in replayed(structs.replace(cast("Run", first), methods=methods), *rest).err.getvalue()
 
 
 def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from decoder.events import encode
 from dynatui.main import main
+from tests.dynatui.cli.fake_screen import Refused
 from tests.dynatui.fake_engine import FakeEngine, story
 
 
@@ -39,21 +40,18 @@ def test_the_same_recording_gives_the_same_page(recorded: Path) -> None:
     assert Path("a.html").read_bytes() == Path("b.html").read_bytes()
 
 
-def test_a_page_is_replaced_only_by_force(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_is_replaced_only_by_force(recorded: Path, refused: Refused) -> None:
     Path("run.html").write_text("mine")
-    assert main(["report", str(recorded)]) == 2
-    assert "run.html exists already" in capsys.readouterr().err
+    assert "run.html exists already" in refused("report", str(recorded))
     assert Path("run.html").read_text() == "mine"
     assert main(["report", str(recorded), "--force"]) == 0
     assert Path("run.html").read_text(encoding="utf-8").startswith("<!DOCTYPE")
 
 
 @pytest.mark.parametrize("content", [b"", b"words\n", b'{"type":"run","schema":99}\n'])
-def test_bad_input_is_one_line_and_leaves_no_page(content: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_leaves_no_page(content: bytes, refused: Refused) -> None:
     Path("given").write_bytes(content)
-    assert main(["report", "given"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dynatui: given")
+    assert refused("report", "given").startswith("given")
     assert [path.name for path in Path().iterdir()] == ["given"]
 
 
@@ -67,19 +65,18 @@ def test_one_run_of_a_recording(recorded: Path) -> None:
     assert '"label":"2: Second"' in page
 
 
-def test_a_link_that_leads_to_itself_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_that_leads_to_itself_is_refused_in_one_line(refused: Refused) -> None:
     Path("loop").symlink_to("loop")
-    assert main(["report", "loop"]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("dynatui: cannot read loop")
+    assert refused("report", "loop").startswith("cannot read loop")
 
 
-def test_what_a_page_is_made_from_is_never_replaced(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_page_is_made_from_is_never_replaced(recorded: Path, refused: Refused) -> None:
     before = recorded.read_bytes()
     Path("link.html").symlink_to(recorded)
     for name in (str(recorded), "link.html"):
-        assert main(["report", str(recorded), "--output", name, "--force"]) == 2
-        assert "is a source of the page and is not overwritten; set --output to another file" in capsys.readouterr().err
+        assert "is a source of the page and is not overwritten; set --output to another file" in refused(
+            "report", str(recorded), "--output", name, "--force"
+        )
     assert recorded.read_bytes() == before
 
 
@@ -104,10 +101,8 @@ def test_a_run_becomes_an_asciicast_where_the_file_is_named_so(recorded: Path) -
     assert all(kind == "o" for _, kind, _ in frames)
 
 
-def test_a_film_follows_the_rules_of_pages(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_film_follows_the_rules_of_pages(recorded: Path, refused: Refused) -> None:
     Path("run.cast").write_text("mine")
-    assert main(["report", str(recorded), "--output", "run.cast"]) == 2
-    assert "run.cast exists already" in capsys.readouterr().err
-    assert main(["report", str(recorded), "--output", "other.cast", "--run", "99"]) == 2
-    assert "has no run 99" in capsys.readouterr().err
+    assert "run.cast exists already" in refused("report", str(recorded), "--output", "run.cast")
+    assert "has no run 99" in refused("report", str(recorded), "--output", "other.cast", "--run", "99")
     assert [path.read_text() for path in Path().iterdir()] == ["mine"]

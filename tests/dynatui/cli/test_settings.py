@@ -1,8 +1,8 @@
 """Tests of settings: precedence of option, environment variable, file and default; one line per invalid setting."""
 
 import tomllib
-from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,8 @@ from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.keymap import KEYMAP
 from dynatui.session import Session, View
-from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine
-
-Write = Callable[[str], Path]
-
 
 TEMPERATURE, TOP_P = "0 (greedy) to 2", "more than 0 and at most 1 (all tokens)"
 SAMPLING = (
@@ -32,132 +29,71 @@ SAMPLING = (
 """Invalid settings: name, value, and the advice in the message."""
 
 
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    """Writes the user's settings file."""
-    monkeypatch.delenv("DYNATUI_CONFIG")
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-
-    def act(text: str) -> Path:
-        path = tmp_path / "dynatui" / "config.toml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return act
-
-
-def asked(screen: FakeScreen, *arguments: str) -> Session:
-    assert cli.main(arguments) == 0
-    return screen.sessions[-1]
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a refused command prints."""
-    assert cli.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.startswith("dynatui: ")
-    assert printed.err.count("\n") == 1
-    return printed.err
-
-
-def tau_h(session: Session) -> object:
+def tau_h(session: Session) -> float:
     return session.config.of(DynaTree).tau_h
 
 
-def history(session: Session) -> object:
-    return session.config.of(DynaTree).history
-
-
-def mouse(session: Session) -> object:
-    return session.view.mouse
-
-
-def exact(session: Session) -> object:
-    return session.models.exact
-
-
-def compiled(session: Session) -> object:
-    return session.models.compiled
-
-
-def kernels(session: Session) -> object:
-    return session.models.kernels
-
-
-def symbols(session: Session) -> object:
-    return session.view.symbols
-
-
-def prompts(session: Session) -> object:
-    return session.prompts
-
-
-def methods(session: Session) -> object:
-    return session.config.methods
-
-
 @pytest.mark.parametrize(
-    ("read", "line", "variable", "flags", "expected"),
+    ("line", "variable", "flags", "field", "expected"),
     [
-        (tau_h, "tau_h = 0.8", "0.7", ["--tau-h", "0.6"], [0.8, 0.7, 0.6]),
-        (history, "history = false", "yes", ["--no-history"], [False, True, False]),
-        (mouse, "mouse = false", "true", ["--no-mouse"], [False, True, False]),
-        (exact, "exact = true", "no", ["--exact"], [True, False, True]),
-        (compiled, "compile = true", "no", ["--compile"], [True, False, True]),
-        (kernels, "kernels = false", "yes", ["--no-kernels"], [False, True, False]),
-        (symbols, "symbols = 'ascii'", "block", ["--symbols", "braille"], ["ascii", "block", "braille"]),
-        (prompts, "prompt = ['a b', 'c']", "d e", ["--prompt", "f"], [("a b", "c"), ("d e",), ("f",)]),
-        (methods, "methods = 'ar, hf'", "linear", ["--methods", "fixed"], [("ar", "hf"), ("linear",), ("fixed",)]),
+        ("seed = 8", "7", "--seed 6", "config.seed", [8, 7, 6]),
+        ("mouse = false", "true", "--no-mouse", "view.mouse", [False, True, False]),
+        ("exact = true", "no", "--exact", "models.exact", [True, False, True]),
+        ("compile = true", "no", "--compile", "models.compiled", [True, False, True]),
+        ("kernels = false", "yes", "--no-kernels", "models.kernels", [False, True, False]),
+        ("symbols = 'ascii'", "block", "--symbols braille", "view.symbols", ["ascii", "block", "braille"]),
+        ("prompt = ['a b', 'c']", "d e", "--prompt f", "prompts", [("a b", "c"), ("d e",), ("f",)]),
+        ("methods = 'ar, hf'", "linear", "--methods fixed", "config.methods", [("ar", "hf"), ("linear",), ("fixed",)]),
+        ("temperature = 0.3", "0", "--temperature 1", "config.sampling.temperature", [0.3, 0, 1]),
     ],
 )
 def test_a_flag_comes_before_a_variable_and_that_before_the_file(
-    screen: FakeScreen,
+    asked: Asked,
     write: Write,
     monkeypatch: pytest.MonkeyPatch,
-    read: Callable[[Session], object],
     line: str,
     variable: str,
-    flags: list[str],
+    flags: str,
+    field: str,
     expected: list[object],
 ) -> None:
+    read = attrgetter(field)
     write(line + "\n")
-    assert read(asked(screen)) == expected[0]
+    assert read(asked()) == expected[0]
     monkeypatch.setenv("DYNATUI_" + line.partition(" ")[0].upper(), variable)
-    assert read(asked(screen)) == expected[1]
-    assert read(asked(screen, *flags)) == expected[2]
+    assert read(asked()) == expected[1]
+    assert read(asked(*flags.split())) == expected[2]
 
 
-def test_without_a_file_the_defaults_hold(screen: FakeScreen, write: Write) -> None:
+def test_without_a_file_the_defaults_hold(write: Write, asked: Asked) -> None:
     path = write("")
     path.unlink()
-    assert asked(screen).config == RunConfig(temperature=0.6, seed=7)
+    assert asked().config == RunConfig(temperature=0.6, seed=7)
 
 
-def test_where_no_file_can_be_the_defaults_hold(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_no_file_can_be_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     monkeypatch.delenv("DYNATUI_CONFIG")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
-    assert asked(screen).config == RunConfig(temperature=0.6, seed=7)
+    assert asked().config == RunConfig(temperature=0.6, seed=7)
 
 
 def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(
-    screen: FakeScreen, write: Write, monkeypatch: pytest.MonkeyPatch
+    write: Write, monkeypatch: pytest.MonkeyPatch, asked: Asked
 ) -> None:
     write("tau_h = 0.8\nmouse = false\n")
     monkeypatch.setenv("DYNATUI_SEED", "3")
-    assert asked(screen, "--tau-h", "0.9").set_for_good == {"tau_h", "mouse", "seed"}
+    assert asked("--tau-h", "0.9").set_for_good == {"tau_h", "mouse", "seed"}
 
 
-def test_an_empty_variable_sets_nothing(screen: FakeScreen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_sets_nothing(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     monkeypatch.setenv("DYNATUI_TAU_H", "")
-    assert tau_h(asked(screen, "--preset", "tuned")) == PRESETS["tuned"].tau_h
+    assert tau_h(asked("--preset", "tuned")) == PRESETS["tuned"].tau_h
 
 
-def test_another_file_can_be_named(screen: FakeScreen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     (tmp_path / "mine.toml").write_text("preset = 'tuned'\nd0 = 3\n", encoding="utf-8")
     monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "mine.toml"))
-    assert asked(screen).config.of(DynaTree).d0 == 3.0
+    assert asked().config.of(DynaTree).d0 == 3.0
 
 
 def test_every_option_of_a_live_run_can_be_set() -> None:
@@ -176,9 +112,11 @@ def test_a_replay_shares_the_settings_of_the_screen(
     assert screen.replays[-1][1] == View(symbols="ascii", fps=4, theme="nord")
 
 
-def test_the_speed_of_decoding_is_not_that_of_a_replay(screen: FakeScreen, write: Write, recorded: Path) -> None:
+def test_the_speed_of_decoding_is_not_that_of_a_replay(
+    screen: FakeScreen, write: Write, recorded: Path, asked: Asked
+) -> None:
     write("speed = 0.5\n")
-    assert asked(screen).view.speed == 0.5
+    assert asked().view.speed == 0.5
     assert cli.main(["replay", str(recorded)]) == 0
     assert screen.replays[-1][1].speed is None
 
@@ -201,14 +139,11 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("tau_h = true", "line 1: tau_h is True; give a number"),
         ("seed = 1.5", "line 1: seed is 1.5; give a whole number"),
         ("history = 1", "line 1: history is 1; give true or false"),
-        ("methods = ['ar']", "line 1: methods is ['ar']; give text in quotes\n"),
-        ("fixed = 5", 'line 1: fixed is 5; give text in quotes: fixed = "5"\n'),
-        ('n_max = "auto"', "line 1: n_max is 'auto'; auto is a method: --methods auto\n"),
-        ('n_max = "many"', "line 1: n_max is 'many'; give a whole number\n"),
-        (
-            "seed = 1\ndevice = auto  # any",
-            '(at line 2, column 10); put text in quotes: device = "auto"\n',
-        ),
+        ("methods = ['ar']", "line 1: methods is ['ar']; give text in quotes"),
+        ("fixed = 5", 'line 1: fixed is 5; give text in quotes: fixed = "5"'),
+        ('n_max = "auto"', "line 1: n_max is 'auto'; auto is a method: --methods auto"),
+        ('n_max = "many"', "line 1: n_max is 'many'; give a whole number"),
+        ("seed = 1\ndevice = auto  # any", '(at line 2, column 10); put text in quotes: device = "auto"'),
         ("device = auto auto", "correct the file, or start from"),
         ("prompt = 'x'", "line 1: prompt is 'x'; give a list"),
         ("prompt = ['x', 1]", "line 1: prompt is ['x', 1]; give a list"),
@@ -217,6 +152,7 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
         ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from "),
         ("tau_h = nan", "(tau_h from "),
+        *((f"{name.lower()} = {value}", f"; give {said} ({name.lower()} from ") for name, value, said in SAMPLING),
         ("methods = 'ar,dance'", "no method dance; choose from"),
         ("methods = 'ar,dance'", "(methods from "),
         ("prompt_file = ['nowhere.txt']", "cannot read nowhere.txt: No such file or directory"),
@@ -228,17 +164,17 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
 )
 @pytest.mark.usefixtures("screen")
 def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
-    write: Write, capsys: pytest.CaptureFixture[str], text: str, said: str
+    write: Write, text: str, said: str, refused: Refused
 ) -> None:
     path = write(text + "\n")
-    line = refused(capsys)
+    line = refused()
     assert said in line
     assert str(path) in line
 
 
-def test_config_names_the_place_of_a_list_that_is_invalid(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_names_the_place_of_a_list_that_is_invalid(write: Write, refused: Refused) -> None:
     path = write("methods = 'ar,dance'\n")
-    assert refused(capsys, "config").endswith(f" (methods from {path}: line 1)\n")
+    assert refused("config").endswith(f" (methods from {path}: line 1)")
 
 
 @pytest.mark.parametrize(
@@ -254,69 +190,45 @@ def test_config_names_the_place_of_a_list_that_is_invalid(write: Write, capsys: 
 )
 @pytest.mark.usefixtures("screen")
 def test_a_wrong_variable_is_one_line_that_names_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, value: str, said: str
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str, refused: Refused
 ) -> None:
     monkeypatch.setenv(f"DYNATUI_{name}", value)
-    assert said in refused(capsys)
-
-
-@pytest.mark.parametrize(("name", "value", "said"), SAMPLING)
-@pytest.mark.usefixtures("screen")
-def test_a_wrong_temperature_or_truncation_in_the_file_is_one_line_that_names_its_place(
-    write: Write, capsys: pytest.CaptureFixture[str], name: str, value: str, said: str
-) -> None:
-    path = write(f"{name.lower()} = {value}\n")
-    assert f"; give {said} ({name.lower()} from {path}: line 1)" in refused(capsys)
+    assert said in refused()
 
 
 def temperature(session: Session) -> float:
     return session.config.sampling.temperature
 
 
-def test_the_screen_draws_the_tokens_of_the_embedded_pair_unless_a_temperature_is_given(
-    screen: FakeScreen, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert temperature(asked(screen)) == 0.6
-    assert temperature(asked(screen, "--temperature", "0")) == 0
-    write("temperature = 0.3\n")
-    assert temperature(asked(screen)) == 0.3
-    monkeypatch.setenv("DYNATUI_TEMPERATURE", "0")
-    assert temperature(asked(screen)) == 0
-
-
 def test_other_models_and_runs_without_a_screen_are_greedy_unless_a_temperature_is_given(
-    screen: FakeScreen, engine: FakeEngine
+    engine: FakeEngine, asked: Asked
 ) -> None:
-    assert temperature(asked(screen, "--target", "big", "--draft", "small")) == 0
-    assert temperature(asked(screen, "--target", "big", "--draft", "small", "--temperature", "1")) == 1
+    assert temperature(asked("--target", "big", "--draft", "small")) == 0
+    assert temperature(asked("--target", "big", "--draft", "small", "--temperature", "1")) == 1
     for without in ("--headless", "--json"):
         assert cli.main([without, "--prompt", "x"]) == 0
     assert [config.sampling.temperature for config in engine.configs] == [0, 0]
 
 
 @pytest.mark.usefixtures("screen")
-def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(
-    write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(write: Write, refused: Refused) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
-    assert refused(capsys, "--preset", "tuned", "--d0", "12") == "dynatui: D0 is 12; give 1 to 7 (D_max - 1)\n"
+    assert refused("--preset", "tuned", "--d0", "12") == "D0 is 12; give 1 to 7 (D_max - 1)"
 
 
 @pytest.mark.usefixtures("screen")
 def test_an_error_names_every_setting_that_it_needs(
-    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    write: Write, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     path = write("tau_l = 0.3\nseed = 8\n")
     monkeypatch.setenv("DYNATUI_TAU_H", "0.2")
-    assert refused(capsys).endswith(f"(tau_l from {path}: line 1, tau_h from DYNATUI_TAU_H)\n")
+    assert refused().endswith(f"(tau_l from {path}: line 1, tau_h from DYNATUI_TAU_H)")
 
 
 @pytest.mark.usefixtures("screen")
-def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(
-    write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(write: Write, refused: Refused) -> None:
     write("tau_h = 0.8\n")
-    assert "config.toml" not in refused(capsys, "--tau-h", "0.02")
+    assert "config.toml" not in refused("--tau-h", "0.02")
 
 
 @pytest.mark.parametrize(
@@ -329,29 +241,24 @@ def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(
 )
 @pytest.mark.usefixtures("screen")
 def test_a_file_that_cannot_be_read_is_one_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    content: bytes | None,
-    said: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str, refused: Refused
 ) -> None:
     path = tmp_path / "mine.toml"
     if content is not None:
         path.write_bytes(content)
     monkeypatch.setenv("DYNATUI_CONFIG", str(path))
-    line = refused(capsys)
+    line = refused()
     assert said in line
     assert str(path) in line
 
 
 def test_config_prints_every_setting_and_where_it_comes_from(
-    write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    write: Write, monkeypatch: pytest.MonkeyPatch, printed: Printed
 ) -> None:
     path = write("seed = 4\ntau_h = 0.8\nprompt = [\"\\u001b[2J\", 'b']\n")
     monkeypatch.setenv("DYNATUI_METHODS", "ar")
     monkeypatch.setenv("DYNATUI_SEED", "5")
-    assert cli.main(["config"]) == 0
-    text = capsys.readouterr().out
+    text = printed("config")
     lines = {line.split(" ")[0]: line for line in text.splitlines() if not line.startswith("#")}
     assert [part.strip() for part in lines["tau_h"].split("#")] == ["tau_h = 0.8", f"{path}: line 2"]
     assert lines["seed"].endswith("# DYNATUI_SEED")
@@ -361,35 +268,29 @@ def test_config_prints_every_setting_and_where_it_comes_from(
     assert tomllib.loads(text)["prompt"] == ["\x1b[2J", "b"]
 
 
-def test_what_config_prints_can_be_the_file(
-    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_config_prints_can_be_the_file(write: Write, capsys: pytest.CaptureFixture[str], asked: Asked) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nprompt = ['\"x\\ty']\nlog_file = 'a/b'\nmouse = false\n")
-    before = asked(screen)
+    before = asked()
     assert cli.main(["config"]) == 0
     write(capsys.readouterr().out)
-    assert replace(asked(screen), set_for_good=before.set_for_good) == before
+    assert replace(asked(), set_for_good=before.set_for_good) == before
     assert before.config.of(Fixed).depth == 3
 
 
-def test_what_config_prints_of_the_defaults_sets_the_defaults(
-    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = asked(screen)
-    assert cli.main(["config"]) == 0
-    told = capsys.readouterr().out
+def test_what_config_prints_of_the_defaults_sets_the_defaults(write: Write, asked: Asked, printed: Printed) -> None:
+    before = asked()
+    told = printed("config")
     assert "k = 5 " in told
     write(told)
-    assert asked(screen).config == before.config
+    assert asked().config == before.config
 
 
 @pytest.mark.parametrize(("temperature", "preset"), [("0", "tuned"), ("0.8", "sampled")])
 def test_config_shows_the_default_preset_for_the_temperature_and_its_values_without_setting_them(
-    temperature: str, preset: str, write: Write, capsys: pytest.CaptureFixture[str]
+    temperature: str, preset: str, write: Write, printed: Printed
 ) -> None:
     write(f"temperature = {temperature}\ntau_h = 0.97\n")
-    assert cli.main(["config"]) == 0
-    text = capsys.readouterr().out
+    text = printed("config")
     source = f"# default at temperature {temperature}"
     shown = {line.partition(" = ")[0]: line for line in text.splitlines() if line.endswith(source)}
     assert shown["# preset"].startswith(f'# preset = "{preset}" ')
@@ -398,12 +299,9 @@ def test_config_shows_the_default_preset_for_the_temperature_and_its_values_with
     assert not {"preset", "n_max"} & tomllib.loads(text).keys()
 
 
-def test_config_shows_the_values_of_a_preset_in_the_settings_with_its_name(
-    write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_config_shows_the_values_of_a_preset_in_the_settings_with_its_name(write: Write, printed: Printed) -> None:
     path = write('preset = "paper"\n')
-    assert cli.main(["config"]) == 0
-    text = capsys.readouterr().out
+    text = printed("config")
     lines = {line.split(" ")[0]: line for line in text.splitlines()}
     assert lines["preset"].endswith(f"# {path}: line 1")
     assert lines["n_max"].startswith(f"n_max = {PRESETS['paper'].n_max} ")
@@ -421,9 +319,9 @@ def test_config_names_a_variable_that_sets_nothing(
     )
 
 
-def test_config_refuses_settings_that_contradict_each_other(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config_refuses_settings_that_contradict_each_other(write: Write, refused: Refused) -> None:
     write("tau_h = 0.02\n")
-    line = refused(capsys, "config")
+    line = refused("config")
     assert "tau_l is 0.2 and tau_h is 0.02" in line
     assert "(tau_h from " in line
 
@@ -440,23 +338,19 @@ def test_config_says_where_the_file_is(write: Write, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == f"{path}\n"
 
 
-def test_the_file_to_begin_with_sets_nothing(
-    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["config", "--print-default"]) == 0
-    text = capsys.readouterr().out
+def test_the_file_to_begin_with_sets_nothing(write: Write, asked: Asked, printed: Printed) -> None:
+    text = printed("config", "--print-default")
     assert tomllib.loads(text) == {"keys": {}}
-    before = asked(screen)
+    before = asked()
     write(text)
-    assert asked(screen) == before
+    assert asked() == before
 
 
 def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
-    screen: FakeScreen, write: Write, capsys: pytest.CaptureFixture[str]
+    write: Write, asked: Asked, printed: Printed
 ) -> None:
-    before = asked(screen, "--temperature", "0")
-    assert cli.main(["config", "--print-default"]) == 0
-    lines = capsys.readouterr().out.partition("[keys]")[0].splitlines()
+    before = asked("--temperature", "0")
+    lines = printed("config", "--print-default").partition("[keys]")[0].splitlines()
     assert all(
         sum(line.startswith((f"#{key} = ", f"# {key}: ")) for line in lines) == 1
         for key in settings.options_of(cli.command())
@@ -464,16 +358,16 @@ def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
     values = [line[1:] for line in lines if line[:2].strip("#").isidentifier()]
     assert len(values) > 20
     write("\n".join(values))
-    assert replace(asked(screen, "--temperature", "0"), set_for_good=before.set_for_good) == before
+    assert replace(asked("--temperature", "0"), set_for_good=before.set_for_good) == before
 
 
 def bound(session: Session, cap: str) -> str | None:
     return session.view.keys.action_for(cap, "watch")
 
 
-def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write, recorded: Path) -> None:
+def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write, recorded: Path, asked: Asked) -> None:
     write('tau_h = 0.8\n\n[keys]\npause = "f5"\ntau_h_up = ["&", "f6"]\nstep = []\n')
-    session = asked(screen)
+    session = asked()
     assert [bound(session, cap) for cap in ("f5", "P", "&", "f6", ".")] == [
         "pause",
         None,
@@ -487,9 +381,9 @@ def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write,
     assert screen.replays[-1][1].keys.action_for("f5", "watch") == "pause"
 
 
-def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Write) -> None:
+def test_without_such_a_table_the_usual_keys_hold(write: Write, asked: Asked) -> None:
     write("tau_h = 0.8\n")
-    assert asked(screen).view.keys == KEYMAP
+    assert asked().view.keys == KEYMAP
 
 
 @pytest.mark.parametrize(
@@ -517,35 +411,27 @@ def test_without_such_a_table_the_usual_keys_hold(screen: FakeScreen, write: Wri
     ],
     ids=range(10),
 )
-def test_a_table_of_keys_that_makes_no_sense_is_one_line(
-    write: Write, capsys: pytest.CaptureFixture[str], text: str, told: str
-) -> None:
+def test_a_table_of_keys_that_makes_no_sense_is_one_line(write: Write, text: str, told: str, refused: Refused) -> None:
     path = write(f"{text}\n")
-    line = refused(capsys, "--headless")
+    line = refused("--headless")
     assert told in line
     assert str(path) in line
     assert len(line) < 600
 
 
-def test_the_printed_defaults_name_every_key_and_bind_none(
-    capsys: pytest.CaptureFixture[str], screen: FakeScreen, write: Write
-) -> None:
-    assert cli.main(["config", "--print-default"]) == 0
-    printed = capsys.readouterr().out
-    assert tomllib.loads(printed) == {"keys": {}}
-    keys = printed.partition("[keys]\n")[2]
+def test_the_printed_defaults_name_every_key_and_bind_none(write: Write, asked: Asked, printed: Printed) -> None:
+    told = printed("config", "--print-default")
+    assert tomllib.loads(told) == {"keys": {}}
+    keys = told.partition("[keys]\n")[2]
     assert tomllib.loads(keys.replace("#", "", 1).replace("\n#", "\n")) == {
         name: caps[0] if len(caps) == 1 else list(caps) for name, caps in KEYMAP.settings().items()
     }
     write(keys.join(("[keys]\n", "")).replace("\n#", "\n"))
-    assert asked(screen).view.keys.settings() == KEYMAP.settings()
+    assert asked().view.keys.settings() == KEYMAP.settings()
 
 
-def test_the_settings_in_force_show_the_keys_that_are_not_the_usual_ones(
-    capsys: pytest.CaptureFixture[str], write: Write
-) -> None:
+def test_the_settings_in_force_show_the_keys_that_are_not_the_usual_ones(write: Write, printed: Printed) -> None:
     write('[keys]\npause = "f5"\nstep = "."\n')
-    assert cli.main(["config"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.endswith('\n[keys]\npause = "f5"\n')
-    assert tomllib.loads(printed)["keys"] == {"pause": "f5"}
+    told = printed("config")
+    assert told.endswith('\n[keys]\npause = "f5"\n')
+    assert tomllib.loads(told)["keys"] == {"pause": "f5"}

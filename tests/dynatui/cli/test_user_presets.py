@@ -15,7 +15,7 @@ from decoder.run.config import RunConfig
 from dynatui import main as cli
 from dynatui.cli import presets
 from dynatui.record.command_line import command_line
-from tests.dynatui.cli.fake_screen import FakeScreen
+from tests.dynatui.cli.fake_screen import Asked, Printed, Refused
 
 OWN = DynaTree(d0=3.0, d_max=6, branching=(1, 1, 2), tau_h=0.8, tau_l=0.2, rho_stop=0.01, rho_deep=0.2, tau=0, n_max=7)
 RUN = RunConfig(dynatree=OWN, linear=Linear(4))
@@ -39,78 +39,62 @@ def by_hand(text: str, name: str = "mine") -> Path:
     return path
 
 
-def config_of(screen: FakeScreen, *arguments: str) -> RunConfig:
-    assert cli.main(arguments) == 0
-    return screen.sessions[-1].config
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a refused command prints."""
-    assert cli.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.count("\n") == 1
-    return printed.err.removeprefix("dynatui: ").rstrip("\n")
-
-
-def test_a_preset_that_was_written_is_named_like_any_other(screen: FakeScreen) -> None:
+def test_a_preset_that_was_written_is_named_like_any_other(asked: Asked) -> None:
     write()
-    found = config_of(screen, "--preset", "mine")
+    found = asked("--preset", "mine").config
     assert found.of(DynaTree) == OWN
     assert found.of(Linear) == Linear(4)
 
 
-def test_options_that_are_given_come_before_those_of_the_preset(screen: FakeScreen) -> None:
+def test_options_that_are_given_come_before_those_of_the_preset(asked: Asked) -> None:
     write()
-    found = config_of(screen, "--preset", "mine", "--n-max", "30", "--no-history", "--k", "9")
+    found = asked("--preset", "mine", "--n-max", "30", "--no-history", "--k", "9").config
     assert (found.of(DynaTree).n_max, found.of(DynaTree).history, found.of(Linear).k) == (30, False, 9)
     assert found.of(DynaTree).d0 == OWN.d0
 
 
-def test_a_file_may_name_a_preset_of_the_user_s_for_good(screen: FakeScreen, tmp_path: Path) -> None:
+def test_a_file_may_name_a_preset_of_the_user_s_for_good(tmp_path: Path, asked: Asked) -> None:
     write()
     (tmp_path / "config.toml").write_text('preset = "mine"\n', encoding="utf-8")
-    assert config_of(screen).of(DynaTree) == OWN
-    assert config_of(screen, "--preset", "paper").of(DynaTree) == PRESETS["paper"]
+    assert asked().config.of(DynaTree) == OWN
+    assert asked("--preset", "paper").config.of(DynaTree) == PRESETS["paper"]
 
 
 @pytest.mark.parametrize("temperature", ["0", "0.6"])
-def test_what_a_preset_leaves_open_is_as_in_tuned_at_any_temperature(screen: FakeScreen, temperature: str) -> None:
+def test_what_a_preset_leaves_open_is_as_in_tuned_at_any_temperature(temperature: str, asked: Asked) -> None:
     by_hand("d0 = 4\n")
-    found = config_of(screen, "--preset", "mine", "--temperature", temperature)
+    found = asked("--preset", "mine", "--temperature", temperature).config
     assert found.of(DynaTree) == PRESETS["tuned"].turned("d0", 4)
 
 
-def test_settings_in_force_show_what_the_preset_sets(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_settings_in_force_show_what_the_preset_sets(tmp_path: Path, printed: Printed) -> None:
     write()
     (tmp_path / "config.toml").write_text('preset = "mine"\n', encoding="utf-8")
-    assert cli.main(["config"]) == 0
-    shown = capsys.readouterr().out
+    shown = printed("config")
     assert 'preset = "mine"' in shown
     assert "n_max = 7" in shown
 
 
-def test_a_command_line_writes_the_parameters_out_and_not_the_name(screen: FakeScreen) -> None:
+def test_a_command_line_writes_the_parameters_out_and_not_the_name(asked: Asked) -> None:
     write()
-    assert cli.main(["--preset", "mine", "--methods", "dynatree,linear"]) == 0
-    line = command_line(screen.sessions[-1])
+    line = command_line(asked("--preset", "mine", "--methods", "dynatree,linear"))
     assert "mine" not in line
     for path in presets.folder().iterdir():
         path.unlink()
-    again = config_of(screen, *line.split()[1:])
+    again = asked(*line.split()[1:]).config
     assert (again.of(DynaTree), again.of(Linear)) == (OWN, Linear(4))
 
 
-def test_an_unknown_name_lists_all_that_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_name_lists_all_that_there_are(refused: Refused) -> None:
     write("night")
     write("day")
-    assert refused(capsys, "--preset", "noon") == ("--preset is 'noon'; give one of tuned, paper, sampled, day, night")
+    assert refused("--preset", "noon") == ("--preset is 'noon'; give one of tuned, paper, sampled, day, night")
 
 
 @pytest.mark.parametrize("name", ["../config", "day.toml", "", "/etc/passwd"])
-def test_a_name_is_no_path(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_name_is_no_path(name: str, refused: Refused) -> None:
     write("day")
-    assert refused(capsys, "--preset", name) == f"--preset is {name!r}; give one of tuned, paper, sampled, day"
+    assert refused("--preset", name) == f"--preset is {name!r}; give one of tuned, paper, sampled, day"
 
 
 def test_shells_complete_the_user_s_presets_too() -> None:
@@ -121,10 +105,10 @@ def test_shells_complete_the_user_s_presets_too() -> None:
     assert [item.value for item in offered] == ["tuned", "paper", "sampled", "night"]
 
 
-def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -> None:
+def test_a_file_with_the_name_of_a_built_in_preset_is_none(asked: Asked) -> None:
     by_hand("d0 = 4\n", "paper")
     assert presets.names() == []
-    assert config_of(screen, "--preset", "paper").of(DynaTree) == PRESETS["paper"]
+    assert asked("--preset", "paper").config.of(DynaTree) == PRESETS["paper"]
 
 
 @pytest.mark.parametrize(
@@ -144,10 +128,7 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
         ("temperature = 1", "{path}: line 1: temperature is not an option of a preset; a preset can set tau_h"),
         ("[d0]\nx = 1", "{path}: line 1: d0 is {{'x': 1}}; give a number"),
         ("preset = 'paper'", "{path}: line 1: preset is not an option of a preset; "),
-        (
-            "d0 = 1\ntau_h = 3.0",
-            "tau_l is 0.2 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)",
-        ),
+        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.2 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)"),
         (
             "branching = '3,2,1'",
             "branching is 3,2,1; give three ascending numbers, each 1 or more (branching from {path}: line 1)",
@@ -159,26 +140,24 @@ def test_a_file_with_the_name_of_a_built_in_preset_is_none(screen: FakeScreen) -
         ("k = 0", "K is 0; give 1 or more (k from {path}: line 1)"),
     ],
 )
-def test_a_broken_file_is_one_line_with_file_line_and_remedy(
-    text: str, line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_broken_file_is_one_line_with_file_line_and_remedy(text: str, line: str, refused: Refused) -> None:
     path = by_hand(text)
-    assert refused(capsys, "--preset", "mine").startswith(line.format(path=path))
+    assert refused("--preset", "mine").startswith(line.format(path=path))
 
 
 @pytest.mark.parametrize(
     ("content", "line"),
     [(b"\xff", "{path} is not UTF-8 text (byte 1)"), (b"#" * (2**20 + 1), "{path} is larger than 1 MiB")],
 )
-def test_a_file_that_holds_no_preset_is_one_line(content: bytes, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_holds_no_preset_is_one_line(content: bytes, line: str, refused: Refused) -> None:
     path = by_hand("")
     path.write_bytes(content)
-    assert refused(capsys, "--preset", "mine").startswith(line.format(path=path))
+    assert refused("--preset", "mine").startswith(line.format(path=path))
 
 
-def test_a_folder_in_the_place_of_a_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_in_the_place_of_a_file_is_one_line(refused: Refused) -> None:
     (presets.folder() / "mine.toml").mkdir(parents=True)
-    assert refused(capsys, "--preset", "mine").endswith("Is a directory; make it readable or remove it")
+    assert refused("--preset", "mine").endswith("Is a directory; make it readable or remove it")
 
 
 def test_a_comment_cannot_become_a_setting() -> None:

@@ -9,13 +9,13 @@ import pytest
 from decoder.analysis.findings import Case
 from dynatui.cli.why_report import places, report
 from dynatui.main import main
+from tests.dynatui.cli.fake_screen import Printed, Refused
 
 TRACES = Path(__file__).parents[2] / "traces"
 
 
-def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", str(TRACES / "lighthouse.jsonl")]) == 0
-    speeds, _, findings = capsys.readouterr().out.partition("\n\n")
+def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(printed: Printed) -> None:
+    speeds, _, findings = printed("why", str(TRACES / "lighthouse.jsonl")).partition("\n\n")
     assert speeds.splitlines() == [
         "Speed-up over plain decoding (ar)",
         "  dynatree  2.16; same text as ar",
@@ -30,9 +30,8 @@ def test_the_methods_are_ranked_first_and_then_each_finding_is_told_once(capsys:
     assert told.count("What would help") == told.count("the draft disagrees") == 1
 
 
-def test_over_several_prompts_findings_name_those_that_they_hold_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", str(TRACES / "demo.jsonl")]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+def test_over_several_prompts_findings_name_those_that_they_hold_for(printed: Printed) -> None:
+    told = " ".join(printed("why", str(TRACES / "demo.jsonl")).split())
     assert "medians of 2 prompts, with minimum and maximum auto 1.56 (1.55 to 1.58);" in told
     assert "dynatree, auto, fixed on both prompts: drafting takes 28% to 41% of a round" in told
     assert "Then, for dynatree on both prompts; fixed on prompt 1: smaller trees" in told
@@ -54,9 +53,8 @@ def only(method: str, tmp_path: Path) -> Path:
     return path
 
 
-def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", str(only("dynatree", tmp_path))]) == 0
-    heading, *lines = capsys.readouterr().out.splitlines()
+def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, printed: Printed) -> None:
+    heading, *lines = printed("why", str(only("dynatree", tmp_path))).splitlines()
     assert heading.startswith("prompt 1: The keeper had not spoken")
     told = " ".join(" ".join(lines).split())
     assert told.startswith("dynatree is 2.16 times as fast as plain decoding: a round commits 2.60 tokens")
@@ -77,46 +75,37 @@ def test_what_could_be_read_before_a_fault_is_told_and_then_the_fault(
     assert "broken.jsonl: line " in said
 
 
-def test_no_line_is_wider_than_a_narrow_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["why", str(TRACES / "demo.jsonl")])
-    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+def test_no_line_is_wider_than_a_narrow_terminal(printed: Printed) -> None:
+    assert max(map(len, printed("why", str(TRACES / "demo.jsonl")).splitlines())) <= 80
 
 
-def test_json_holds_the_numbers_behind_the_sentences(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", str(TRACES / "lighthouse.jsonl"), "--json"]) == 0
-    methods = json.loads(capsys.readouterr().out.splitlines()[0])["methods"]
+def test_json_holds_the_numbers_behind_the_sentences(printed: Printed) -> None:
+    methods = json.loads(printed("why", str(TRACES / "lighthouse.jsonl"), "--json").splitlines()[0])["methods"]
     assert methods["ar"] is None
     tree = methods["dynatree"]
     assert tree["speedup"] == pytest.approx(tree["tokens_per_round"] / tree["break_even"])
     assert [bound["gain"] for bound in tree["bounds"]] == sorted((b["gain"] for b in tree["bounds"]), reverse=True)
 
 
-def test_a_prompt_that_would_steer_the_terminal_is_made_harmless(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_prompt_that_would_steer_the_terminal_is_made_harmless(tmp_path: Path, printed: Printed) -> None:
     first, *others = (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8").splitlines()
     run = json.loads(first) | {"prompt": "\x1b]52;c;UFdORUQ=\x07 \u202e and more"}
     path = tmp_path / "hostile.jsonl"
     path.write_text("\n".join([json.dumps(run), *others]) + "\n", encoding="utf-8")
-    main(["why", str(path)])
-    assert not set(capsys.readouterr().out) & {"\x1b", "\x07", "\u202e"}
+    assert not set(printed("why", str(path))) & {"\x1b", "\x07", "\u202e"}
 
 
-def test_a_file_that_is_no_recording_is_refused_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_no_recording_is_refused_in_a_line(tmp_path: Path, refused: Refused) -> None:
     path = tmp_path / "prompt.txt"
     path.write_text("Once upon a time", encoding="utf-8")
-    assert main(["why", str(path)]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert str(path) in refused("why", str(path))
 
 
-def test_a_text_that_is_not_that_of_plain_decoding_is_told_beside_its_speed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_that_is_not_that_of_plain_decoding_is_told_beside_its_speed(tmp_path: Path, printed: Printed) -> None:
     text = (TRACES / "lighthouse.jsonl").read_text(encoding="utf-8")
     path = tmp_path / "other.jsonl"
     path.write_text(text.replace('"committed":[236,2263]', '"committed":[236,9]', 1), encoding="utf-8")
-    assert main(["why", str(path)]) == 0
-    assert "its text differs from that of ar, first at token 1" in " ".join(capsys.readouterr().out.split())
+    assert "its text differs from that of ar, first at token 1" in " ".join(printed("why", str(path)).split())
 
 
 def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> Case:

@@ -1,11 +1,15 @@
 """Reads served metrics as Prometheus does."""
 
 import http.client
+from collections.abc import Iterable
 from contextlib import closing
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from prometheus_client.parser import text_string_to_metric_families
+
+from decoder.events import Event
+from dynatui.prometheus.exporter import Exporter
 
 PATIENCE_S = 60.0
 
@@ -47,3 +51,26 @@ def by_method(page: bytes, sample: str) -> dict[str, float]:
 def generated(page: bytes) -> dict[str, float]:
     """Generated tokens by method."""
     return by_method(page, "vllm:generation_tokens_total")
+
+
+class Metrics(dict[tuple[str, str, str], float]):
+    """Values by name of the sample, method, and position or bound (empty for other samples)."""
+
+
+def metrics_of(exporter: Exporter) -> Metrics:
+    return Metrics(
+        (
+            (sample.name, sample.labels["method"], sample.labels.get("position") or sample.labels.get("le", "")),
+            sample.value,
+        )
+        for family in exporter.registry.collect()
+        for sample in family.samples
+    )
+
+
+def counted(events: Iterable[Event]) -> Metrics:
+    """The metrics after these events."""
+    exporter = Exporter()
+    for event in events:
+        exporter.take(event)
+    return metrics_of(exporter)

@@ -1,17 +1,14 @@
 """The page has vLLM's metric names, types and semantics, and the parser of Prometheus reads it."""
 
-from functools import reduce
-
 import pytest
 from msgspec import structs
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.events import Event, Round
 from dynatui.clean import clean_line
-from dynatui.prometheus.page import TotalsCollector
-from dynatui.prometheus.totals import BOUNDS_S, Totals, after
+from dynatui.prometheus.exporter import BOUNDS_S, Exporter
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, story
 
 KINDS = {
@@ -30,10 +27,11 @@ DYNATREE = {"model_name": "books-16m", "engine": "0", "method": "dynatree"}
 
 def page(events: list[Event]) -> dict[str, Metric]:
     """Metric families, parsed from the page after these events."""
-    totals = reduce(after, events, Totals())
-    registry = CollectorRegistry(auto_describe=True)
-    registry.register(TotalsCollector(lambda: totals))
-    return {family.name: family for family in text_string_to_metric_families(generate_latest(registry).decode())}
+    exporter = Exporter()
+    for event in events:
+        exporter.take(event)
+    text = generate_latest(exporter.registry).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
 
 
 def values(families: dict[str, Metric], sample: str, **labels: str) -> list[float]:

@@ -16,16 +16,15 @@ from socketserver import TCPServer
 import pytest
 
 from decoder.errors import ConfigError
-from decoder.events import Event, Summary
+from decoder.events import Event, Round, Start, Summary
 from dynatui.prometheus.exporter import Exporter, exporting
-from dynatui.prometheus.totals import Totals, after
 from dynatui.screen import run
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource
 from dynatui.state.run_state import Loading
 from dynatui.terminal import guard
 from tests.dynatui.fake_engine import FakeEngine, story
-from tests.dynatui.prometheus.scraping import PATIENCE_S, address, answer, generated
+from tests.dynatui.prometheus.scraping import PATIENCE_S, address, answer, counted, generated, metrics_of
 
 MOST_S = 1.0
 """Maximum time in which a server ends."""
@@ -55,15 +54,20 @@ def server_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "dynatui-metrics"]
 
 
-def test_a_page_tells_the_totals_of_the_moment(exporter: Exporter) -> None:
+def test_a_page_tells_the_counts_of_the_moment(exporter: Exporter) -> None:
+    committed = dict[str, int]()
     for number, event in enumerate(story()):
         exporter.take(event)
+        if isinstance(event, Start | Round):
+            committed.setdefault(event.method, 0)
+        if isinstance(event, Round):
+            committed[event.method] += len(event.committed)
         if number % 4:
             continue
         status, kind, page = answer(exporter.url)
         assert status == 200
         assert kind.startswith("text/plain; version=")
-        assert generated(page) == {name: own.generated for name, own in exporter.totals.methods.items()}
+        assert generated(page) == committed
     assert generated(page) == {"dynatree": 8, "ar": 8}
 
 
@@ -209,11 +213,11 @@ def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(exporter: Exporte
 
 
 def test_a_fault_of_ours_is_logged_and_the_next_request_answered(
-    exporter: Exporter, caplog: pytest.LogCaptureFixture
+    exporter: Exporter, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exporter.totals = None  # type: ignore[assignment]
-    sent(exporter, b"GET /metrics HTTP/1.0\r\n\r\n")
-    exporter.totals = Totals()
+    with monkeypatch.context() as broken:
+        broken.setattr(exporter.registry, "collect", lambda: [None])
+        sent(exporter, b"GET /metrics HTTP/1.0\r\n\r\n")
     assert answer(exporter.url).status == 200
     assert [record.message for record in caplog.records] == ["metrics were not served"]
 
@@ -306,11 +310,7 @@ def test_on_the_screen_every_event_counts_over_prompts_and_restarts(exporter: Ex
     assert source.close(PATIENCE_S)
     told = [record for record in source.records if isinstance(record, Event)]
     assert sum(isinstance(event, Summary) for event in told) >= 4
-    totals = Totals()
-    for event in told:
-        totals = after(totals, event)
-    assert exporter.totals == totals
-    assert generated(answer(exporter.url).page) == {name: own.generated for name, own in totals.methods.items()}
+    assert metrics_of(exporter) == counted(told)
 
 
 def test_the_screen_serves_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,11 +42,6 @@ from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, stor
 Json = dict[str, Any]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.jsonl"
-
-
 def as_json(event: Event) -> Json:
     content: Json = json.loads(encode(event))
     return content
@@ -206,11 +201,7 @@ SHOWN: dict[str, list[bytes]] = {
     "a summary of nobody": [encode(RUN), encode(ROUND), line(SUMMARY, methods={})],
     "a summary of nothing": [encode(RUN), line(SUMMARY, methods={"ar": {}, "dynatree": {}})],
     "a summary that lies": [encode(RUN), line(SUMMARY, methods={"dynatree": {"rounds": -5, "committed": 10**15}})],
-    "parameters of nonsense": [
-        line(RUN, methods={"dynatree": NONSENSE}),
-        encode(ROUND),
-        encode(KNOB),
-    ],
+    "parameters of nonsense": [line(RUN, methods={"dynatree": NONSENSE}), encode(ROUND), encode(KNOB)],
     "a huge window and depth": [line(RUN, methods={"dynatree": {"window": 10**18, "d_max": 10**18}}), encode(ROUND)],
     "no prompt and no room": [line(RUN, prompt="", prompt_tokens=[], max_new_tokens=0), encode(ROUND)],
     "room without end": [line(RUN, max_new_tokens=2**53), encode(ROUND)],

@@ -26,11 +26,6 @@ TRACE = Path(__file__).parents[2] / "traces" / "demo.jsonl"
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.jsonl"
-
-
-@pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Numbers of the lines decoded so far, in order."""
     numbers, decode = list[int](), Checker.event

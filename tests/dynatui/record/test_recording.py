@@ -39,11 +39,6 @@ def record(path: Path, events: list[Event]) -> None:
 ROUND = encode(round_("ar", 0, "x"))
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.jsonl"
-
-
 def refusal(path: Path) -> str:
     with pytest.raises(RecordingError) as caught:
         read(path)

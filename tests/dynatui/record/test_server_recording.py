@@ -29,11 +29,6 @@ STORY: list[Event] = [
 ]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "server.jsonl"
-
-
 def record(path: Path, told: list[Event]) -> None:
     with Recorder(path, form=SERVERS) as recorder:
         for event in told:

@@ -26,11 +26,6 @@ def lines(events: list[Event]) -> bytes:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.jsonl"
-
-
-@pytest.fixture
 def tail(path: Path) -> Iterator[Tail]:
     path.touch()
     with closing(Tail(path)) as opened:
@@ -67,15 +62,6 @@ def test_who_comes_late_sees_the_newest_run_only(path: Path) -> None:
     with closing(Tail(path)) as tail:
         assert tail.take(1.0) == TWO[:4]
         assert tail.runs == 3
-
-
-def test_a_run_that_follows_is_told_after_the_first(path: Path) -> None:
-    path.write_bytes(lines(ONE))
-    with closing(Tail(path)) as tail:
-        assert tail.take(1.0) == ONE
-        add(path, lines(TWO))
-        assert tail.take(1.0) == TWO
-        assert tail.runs == 2
 
 
 @pytest.mark.parametrize("chunk", [64, 300, 1000, 2**20])

@@ -37,14 +37,6 @@ def prompt(source: TraceSource) -> str:
     return next(record.prompt for record in reversed(source.records) if isinstance(record, Run))
 
 
-def test_a_place_ends_with_its_round_of_the_watched_method(source: TraceSource) -> None:
-    for number in range(3):
-        source.seek_round(WATCHED, number + 1)
-        newest = source.records[-1]
-        assert isinstance(newest, Round)
-        assert (newest.method, newest.round) == ("dynatree", number)
-
-
 def test_a_way_back_ends_with_the_round_before(source: TraceSource) -> None:
     source.seek_round(WATCHED, 4)
     source.seek_round(WATCHED, 3)
@@ -109,12 +101,6 @@ def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> No
     assert isinstance(newest, Round)
     assert (newest.method, newest.round) == ("ar", 1)
     assert (rounds_shown(source.records, "ar"), rounds_shown(source.records), source.length("ar")) == (2, 2, (6, 0.12))
-
-
-def test_no_round_is_the_beginning_of_the_run(source: TraceSource) -> None:
-    source.seek_round(WATCHED, 4)
-    source.seek_round(WATCHED, 0)
-    assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
 
 
 def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source: TraceSource) -> None:

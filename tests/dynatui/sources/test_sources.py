@@ -365,10 +365,6 @@ def test_a_thread_that_does_not_end_is_left_behind(script: Script) -> None:
     assert engine.close(PATIENCE_S)
 
 
-def test_a_source_that_never_began_can_be_closed(script: Script) -> None:
-    assert EngineSource(Session(("one",), OWN_PAIR), script.load).close(0.1)
-
-
 def test_the_embedded_pair_is_slowed_down_to_what_can_be_read(script: Script) -> None:
     script.rounds = 20
     engine = EngineSource(Session(("one",)), script.load)
@@ -380,8 +376,7 @@ def test_the_embedded_pair_is_slowed_down_to_what_can_be_read(script: Script) ->
 
 
 @pytest.mark.parametrize(
-    ("session", "speed"),
-    [(Session(("one",), OWN_PAIR), 1.0), (Session(("one",), view=View(speed=0.5)), 0.5)],
+    ("session", "speed"), [(Session(("one",), OWN_PAIR), 1.0), (Session(("one",), view=View(speed=0.5)), 0.5)]
 )
 def test_a_chosen_speed_and_a_users_pair_are_left_alone(session: Session, speed: float, script: Script) -> None:
     script.rounds = 20
@@ -525,17 +520,6 @@ def test_a_finished_prompt_stays_as_long_as_the_user_holds_it(source: EngineSour
 
 def rounds_of(source: EngineSource) -> list[Round]:
     return [record for record in list(source.records) if isinstance(record, Round)]
-
-
-def test_the_engine_is_loaded_for_what_the_session_decodes_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = FakeEngine()
-    for name in ("load_pair", "decode"):
-        monkeypatch.setitem(vars(decoder), name, getattr(engine, name))
-    models = Models("t", "d", "cpu", "float32", "bfloat16", exact=True, compiled=True)
-    config = RunConfig(("ar", "linear"))
-    load_engine(Session(("x",), models, config))(print, print)
-    assert engine.pairs == [("t", "d", "cpu", "float32", "bfloat16", True, True)]
-    assert engine.runs == [config]
 
 
 def test_only_the_screen_leaves_kernels_for_the_time_between_prompts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,20 @@
+"""What checks of the doctor find in a case, as findings and as text."""
+
+from collections.abc import Iterable
+
+from dynatui.cli.doctor import CHECKS
+from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.session import Models
+
+
+def case(**changed: object) -> Case:
+    parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
+    return Case(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
+
+
+def found(check: str, **changed: object) -> list[Finding]:
+    return list(CHECKS[check](case(**changed)))
+
+
+def said(findings: Iterable[Finding]) -> str:
+    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
