@@ -23,8 +23,6 @@ from decoder.models.drafts import is_model_free
 from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.verify.names import Drafting
-from dynatui.cli import doctor
-from dynatui.cli.doctor_findings import Case
 from dynatui.lab.commands import bench, bench_options
 from dynatui.lab.tuning.drafts import cost_ratio
 from dynatui.main import main
@@ -33,6 +31,7 @@ from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests.decoder import mtp_checkpoints as mtp
 from tests.decoder.makers import Played, TinyModels
+from tests.dynatui.cli import doctor_case
 from tests.head_files import reconfigure
 
 WHOLE = ("hf", "alg1", "delayed", "streaming")
@@ -244,8 +243,7 @@ def test_a_target_without_a_layer_is_refused_in_one_line(
 
 
 def told_by_doctor(probe: str, target: Path) -> str:
-    case = Case(models=Models(str(target), "mtp"), log=None, settings=lambda: "nothing is set")
-    return "\n".join(f"{finding.verdict}: {finding.text}" for finding in doctor.PROBES[probe](case))
+    return doctor_case.said(doctor_case.found(probe, models=Models(str(target), "mtp")))
 
 
 def test_the_doctor_finds_the_layer(tiny_models: TinyModels) -> None:
