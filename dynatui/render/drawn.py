@@ -57,7 +57,7 @@ def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = No
         return (run.verifier,) if run and run.drafting == Drafting.TREE and run.verifier != COUPLED else ()
     verifier, drafting = (_turning(name, state, pending or {}) for name in ("verifier", "drafting"))
     written_as = f" {shape_written(shape)}" if shape else ""
-    return f"{verifier}, {drafting}{written_as}", f"{verifier}{written_as}"
+    return f"{verifier}, {drafting}{written_as}", f"{verifier}{written_as}", verifier
 
 
 def drawing_line(scene: Scene, width: int) -> Row:

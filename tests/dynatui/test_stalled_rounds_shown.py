@@ -29,7 +29,7 @@ from dynatui.sources.source import readable_speed
 from dynatui.state.ab_comparison import compared, samples_of
 from dynatui.state.run_state import Prompt, RunState, apply
 from dynatui.state.session_log import SessionLog
-from tests.dynatui.render.generated_scenes import is_drawn
+from tests.dynatui.render.extreme_scenes import is_drawn
 from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, tree_round
 
 STALLED = 10

@@ -1,15 +1,17 @@
-"""Scenes with extreme or absurd contents that painters must survive."""
+"""Scenes with extreme or absurd contents that painters must survive, and generated views of them."""
 
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+from hypothesis import strategies as st
 from msgspec import structs
 
-from decoder.events import Draws, End, Figures, Knob, Knobs, Round, Verification
-from decoder.session.steering import Stage
+from decoder.events import Draws, End, Event, Figures, Knob, Knobs, Round, Verification
+from decoder.session.steering import Stage, StageName
 from dynatui.gpu import GpuLoad
-from dynatui.render.scene import Meters, Scene
+from dynatui.render.ink import Rows, in_ascii, width_of
+from dynatui.render.scene import HEATS, Meters, Scene
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
 from dynatui.state.session_log import Results, noted
@@ -18,6 +20,7 @@ from tests.dynatui.scripted_runs import (
     HOSTILE,
     delayed_run,
     drawn_round,
+    lines,
     plain_round,
     run,
     running,
@@ -45,7 +48,29 @@ def extreme_scenes() -> dict[str, Scene]:
         "wild figures": _wild(),
         "wide characters": _wide(),
         "all at once": _crowded(),
+        "alg1": Scene(
+            state_of([run(("alg1",)), structs.replace(tree_round(0), method="alg1", accepted=[0, 1], knobs=None)])
+        ),
+        "alg1 rejected": Scene(
+            state_of(
+                [run(("alg1",)), structs.replace(tree_round(0), method="alg1", accepted=[], committed=[5], text="x")]
+            )
+        ),
+        "repeated rounds": Scene(state_of(_repeated())),
     }
+
+
+def _repeated() -> list[Event]:
+    absurd = structs.replace(
+        tree_round(7, HOSTILE),
+        t=1e308,
+        draft_s=1e308,
+        verify_s=None,
+        logprobs=[math.nan, 1e300, -1e300, -math.inf, math.inf, 5.0],
+        pieces=[HOSTILE, "", "\n", "世界", "\u0301", " " * 40],
+    )
+    empty = structs.replace(plain_round("dynatree", 7), t=1e308, text="", committed=[])
+    return [run(), absurd, empty, structs.replace(tree_round(2**53, "\n\n"), t=0.0, accepted=[0, 1, 3])]
 
 
 def _hostile() -> RunState:
@@ -139,3 +164,34 @@ def _crowded() -> Scene:
         gpus={0: gpu, 1: replace(gpu, used_bytes=10**30)},
         note="saved to x",
     )
+
+
+SCENES = extreme_scenes()
+_FOREIGN = [
+    SCENES[name].state
+    for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds")
+]
+"""States with texts that are no ASCII."""
+SIZES = st.tuples(st.integers(1, 200), st.integers(1, 60))
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    """An extreme scene with any view of it."""
+    scene = draw(st.sampled_from([*SCENES.values()]))
+    name = draw(st.none() | st.sampled_from(get_args(StageName)))
+    return replace(
+        scene,
+        heat=draw(st.sampled_from(HEATS)),
+        cursor=draw(st.none() | st.integers(-2, len(scene.state.lane.tokens) + 1)),
+        symbols=draw(st.sampled_from(("braille", "block", "ascii"))),
+        stage=name and Stage(name, tree_round(9)),
+    )
+
+
+def is_drawn(rows: Rows, scene: Scene, size: tuple[int, int]) -> bool:
+    """Whether the rows have exactly the given size, and only ASCII characters where the scene asks for them."""
+    drawn = in_ascii(rows) if scene.symbols == "ascii" else rows
+    foreign = scene.symbols != "ascii" or any(scene.state is state for state in _FOREIGN)
+    plain = foreign or all(line.isascii() for line in lines(drawn))
+    return [width_of(row) for row in drawn] == [size[0]] * size[1] and plain

@@ -20,7 +20,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import limited, limits, moved_back
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
-from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.render.extreme_scenes import SCENES
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
@@ -217,14 +217,14 @@ def test_without_knobs_a_click_asks_for_nothing() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.sampled_from(list(extreme_scenes())),
+    st.sampled_from(list(SCENES)),
     st.integers(1, 200),
     st.integers(1, 40),
     st.integers(-3, 210),
     st.integers(-3, 45),
 )
 def test_a_click_anywhere_in_any_scene_is_harmless(stage: str, width: int, height: int, x: int, y: int) -> None:
-    scene = extreme_scenes()[stage]
+    scene = SCENES[stage]
     for hit in (sliders.hit, drawer.hit):
         found = hit(scene, width, height, x, y)
         assert found is None or RunConfig().turned(*found, owner(found[0], rules_of(scene.state.watched) or "dynatree"))

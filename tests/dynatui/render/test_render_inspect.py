@@ -10,7 +10,7 @@ from decoder.events import Event, Knobs
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.state.run_state import RunState
-from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, tree_round
 

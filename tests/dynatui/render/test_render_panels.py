@@ -41,7 +41,7 @@ from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
 from dynatui.state.timeline import Place
-from tests.dynatui.render.extreme_scenes import extreme_scenes
+from tests.dynatui.render.extreme_scenes import SCENES
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 
@@ -447,7 +447,6 @@ PAINTERS: dict[str, DrawPanel] = {
     "timeline": timeline,
     "trends": trends,
 }
-SCENES = extreme_scenes()
 
 
 @pytest.mark.parametrize("painter", PAINTERS)

@@ -16,7 +16,7 @@ from dynatui.render.scene import Scene
 from dynatui.session import Symbols
 from dynatui.state.run_state import Failure, Prompt
 from dynatui.state.session_log import Result, opening_of
-from tests.dynatui.render.generated_scenes import SIZES
+from tests.dynatui.render.extreme_scenes import SIZES
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import HOSTILE, lines, run, running, state_of
 

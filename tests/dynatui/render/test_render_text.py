@@ -15,7 +15,7 @@ from dynatui.render.scene import HEATS, Heat, Scene
 from dynatui.render.text import HOT, TextPanel, inks, legend, time_edges
 from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.tokens import Token
-from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 

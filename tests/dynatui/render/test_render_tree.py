@@ -17,7 +17,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.tree import tree
 from dynatui.render.tree_rows import drawn_tree
 from tests.dynatui.render.drawn_trees import tree_of, trees
-from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, running, state_of, tree_round
 

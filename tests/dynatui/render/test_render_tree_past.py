@@ -19,7 +19,7 @@ from dynatui.render.tree import tree
 from dynatui.render.tree_labels import percent
 from dynatui.render.tree_past import past_trees
 from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
-from tests.dynatui.render.generated_scenes import is_drawn
+from tests.dynatui.render.extreme_scenes import is_drawn
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     HOSTILE,

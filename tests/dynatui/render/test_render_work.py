@@ -9,7 +9,7 @@ from decoder.analysis.metrics import Tally
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
 from dynatui.state.tokens import Token
-from tests.dynatui.render.generated_scenes import SIZES, is_drawn, scenes
+from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
