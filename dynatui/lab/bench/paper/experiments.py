@@ -160,10 +160,7 @@ def _planned(name: str, extent: Extent, texts: TextSet, lanes: Sequence[Lane], l
 def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
     """Lanes with these names, preceded by plain decoding."""
     unknown = [name for name in names if name not in rows]
-    require(
-        not unknown,
-        f"--lanes names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(rows)}",
-    )
+    require(not unknown, f"--lanes names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(rows)}")
     return [rows[name] for name in dict.fromkeys((AR, *names))]
 
 

@@ -133,12 +133,7 @@ def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
         method = name.partition(" ")[0]
         paper_name = "HF assisted" if name == ASSISTANT else None
         yield Lane(
-            name=name,
-            method=method,
-            family="hf",
-            parameters=dict(parameters),
-            paper_name=paper_name,
-            own_text=sampled,
+            name=name, method=method, family="hf", parameters=dict(parameters), paper_name=paper_name, own_text=sampled
         )
 
 

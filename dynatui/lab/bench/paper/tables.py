@@ -13,7 +13,7 @@ from decoder.analysis.interval import Interval
 from decoder.events import arithmetic
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.claims import PAIRED_DRAWS, same_texts
+from dynatui.lab.bench.paper.claim_tests import PAIRED_DRAWS, same_texts
 from dynatui.lab.bench.paper.published import (
     FIXED_BACKBONE,
     GAIN,

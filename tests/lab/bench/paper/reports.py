@@ -9,11 +9,11 @@ from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.paper.records import SCHEMA, Block, CostCurve, Header, Turn
+from dynatui.lab.bench.paper.records import Block, CostCurve, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
 from dynatui.lab.bench.paper.request import Lane, PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.summary import report
-from tests.lab.bench.machines import MACHINE
+from tests.lab.bench.paper.headers import header as made_header
 
 LENGTHS = (100, 200, 500, 1000, 1500)
 CAPS = (100, 300, 800)
@@ -146,15 +146,6 @@ def request(
         return PaperExperiment(name=name, data_set=data_set, most=most, prompts=prompts, lanes=names, lengths=new)
 
     given: dict[str, Any] = {
-        "target": "target",
-        "draft": "draft",
-        "device": "cpu",
-        "dtype": "float32",
-        "draft_dtype": "float32",
-        "seed": 0,
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "stops_at_eos": False,
         "warm_up": 2,
         "text_sets": (
             TextSet(name="wikitext", title="WikiText-2", stands_for="WikiText-2", prompts=texts),
@@ -168,7 +159,7 @@ def request(
             experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane, _ in FIXED_TREES)), last),
         ),
     }
-    return PaperRequest(**given | changes)
+    return made_header(**given | changes).request
 
 
 def paper_report(
@@ -190,11 +181,9 @@ def paper_report(
     """
     those = request() if those is None else those
     blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
-    header = Header(
-        schema=SCHEMA,
-        started_at="2026-01-01T00:00:00Z",
+    header = structs.replace(
+        made_header(),
         commit="0123456789ab",
-        machine=MACHINE,
         request=those,
         costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
         context=2048,

@@ -5,7 +5,8 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval, Verdict
 from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.claims import CLAIMS, Claim, claims, claims_table, judged, left_out
+from dynatui.lab.bench.paper.claim_tests import judged
+from dynatui.lab.bench.paper.claims import CLAIMS, Claim, claims, claims_table, left_out
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.tables.data import Printed
 from tests.lab.bench.paper import reports

@@ -347,10 +347,7 @@ def test_names_of_points_do_not_cover_each_other() -> None:
     assert not [one for place, one in enumerate(boxes) if one.count_overlaps(boxes[place + 1 :])]
 
 
-@pytest.mark.parametrize(
-    ("missing", "stages"),
-    [("fixed D5 B2", 0), ("phase 1", 0), ("phase 2", 2), ("phase 3", 3)],
-)
+@pytest.mark.parametrize(("missing", "stages"), [("fixed D5 B2", 0), ("phase 1", 0), ("phase 2", 2), ("phase 3", 3)])
 def test_ablation_ends_where_a_step_is_missing(missing: str, stages: int) -> None:
     report = changed(WHOLE, lambda cell: None if cell.lane == missing else cell)
     figure = FIGURES["ablation_progression"](report)

@@ -59,10 +59,7 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(tmp_path: Path) ->
     kept(path)
     whole = path.read_bytes()
     log = RecordLog(path, FORMAT)
-    with (
-        room_for(len(whole) + 20),
-        pytest.raises(ConfigError, match=r"cannot write .*: .*; set --output to another f"),
-    ):
+    with room_for(len(whole) + 20), pytest.raises(ConfigError, match=r"cannot write .*: .*; set --output to another f"):
         log.add(block(2))
     assert len(path.read_bytes()) == len(whole) + 20
     assert len(log.records) == len(RecordLog(path, FORMAT).records) == 2
