@@ -30,20 +30,18 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from decoder.analysis.interval import Interval
 from decoder.errors import DecoderError
-from decoder.forward.cache_bytes import cache_bytes
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import windows_of
+from decoder.forward.windows import cache_bytes, windows_of
 from decoder.system.computing_clock import ComputingClock
 from decoder.system.device import set_up
 from decoder.system.whole_files import made_folder, write_whole
 from decoder.tree import depths
 from dynatui.lab.bench.machine import Machine
-from dynatui.lab.bench.progress import Progress, interrupted
+from dynatui.lab.bench.on_pair import Progress, interrupted
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
-from dynatui.lab.bench.statistics import estimate, ratios
-from dynatui.lab.tables.data import Cell, Column, Spec, Table, of_rows
-from dynatui.lab.tables.markdown import section
+from dynatui.lab.bench.samples import estimate, ratios
+from dynatui.lab.tables.data import Cell, Column, Spec, Table, of_rows, section
 
 TOKENS, REPEATS, SEED = (256, 4096), 20, 0
 COMMAND = "OMP_NUM_THREADS=1 python benchmarks/families.py --output DIR"

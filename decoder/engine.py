@@ -20,8 +20,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Scorer
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
-from decoder.sampling.draft_probabilities import DraftProbabilities
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.gumbel_noise import DraftProbabilities, GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, with_drafter
 from decoder.session.knob_state import KnobState

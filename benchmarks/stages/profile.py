@@ -12,8 +12,7 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Stopwatch
 from dynatui.lab.bench.protocol import endless
-from dynatui.lab.bench.shapes import random_prompt
-from dynatui.lab.bench.sizes import Size, run_of
+from dynatui.lab.bench.shapes import Size, random_prompt, run_of
 
 WARM, MOST_SHOWN, WIDTH = 8, 30, 90
 

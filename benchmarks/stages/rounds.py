@@ -18,8 +18,7 @@ from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.system.device import CUDNN_RANK, Stopwatch
 from dynatui.lab.bench.job import OnRounds, measure_rounds
 from dynatui.lab.bench.protocol import endless
-from dynatui.lab.bench.shapes import random_pair, random_prompt
-from dynatui.lab.bench.sizes import Size
+from dynatui.lab.bench.shapes import Size, random_pair, random_prompt
 
 SMALL, LARGE = Size(4, 16), Size(8, 64)
 REPEATS = 3

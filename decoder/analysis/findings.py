@@ -6,8 +6,16 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from decoder.analysis.bottleneck import Bottleneck, is_hopeless, limited, main_limit, of_method, remedies, repeated
-from decoder.analysis.limit_words import NO_LIMIT
+from decoder.analysis.bottleneck import (
+    NO_LIMIT,
+    Bottleneck,
+    is_hopeless,
+    limited,
+    main_limit,
+    of_method,
+    remedies,
+    repeated,
+)
 from decoder.analysis.metrics import Race, differs_by_design
 from decoder.events import Reason
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import Passes
-from decoder.draft.head_text import AT_ONCE
+from decoder.draft.head_passes import AT_ONCE
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import Block, BlockHead
 from decoder.tree import TokenTree

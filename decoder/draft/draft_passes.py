@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.fitted import fitted
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.language_model import LanguageModel, fitted
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024

@@ -1,10 +1,6 @@
-"""A proposer with a draft model that has another tokenizer than the target: it re-tokenises the text for each model.
+"""A proposer with a draft model that has another tokenizer than the target: it re-tokenises the text for each model."""
 
-The draft reads the text in its own tokens and appends its most probable tokens one by one; the text of these becomes
-the target's tokens (transformers' universal assisted generation). The trees are chains. A wrong translation only lowers
-acceptance, since the target decides every token. This module knows nothing of the target's logits.
-"""
-
+import re
 import sys
 from collections.abc import Sequence
 
@@ -12,15 +8,73 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS, DraftPasses
-from decoder.draft.growth import Children
 from decoder.draft.model_drafter import LevelDrafter, best_children
-from decoder.draft.retokenized import Following, GrowingTokens, common_prefix
+from decoder.draft.proposer import Children
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair, Translation
-from decoder.models.text import TextStream
-from decoder.sampling.draft_probabilities import Estimate
+from decoder.models.text import TextStream, encoded, first_tokens
+from decoder.models.tokenizer import TextTokenizer
+from decoder.sampling.gumbel_noise import Estimate
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth
+
+CONTEXT_CHARACTERS = 64
+"""Number of characters of the preceding text that are tokenized together with a text."""
+OPEN_CHARACTERS, SHORTENED_TO = 512, 128
+"""Length above which the end of a text that is tokenized again with each addition is shortened, and its length then."""
+_WORD_START = re.compile(r"(?<=\S) (?=\S)")
+
+
+def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """Length of the longest common prefix of two sequences, which must have the same type."""
+    shorter = min(len(one), len(other))
+    if one[:shorter] == other[:shorter]:  # nearly always so, and faster than comparing tokens one by one
+        return shorter
+    return next(place for place in range(shorter) if one[place] != other[place])
+
+
+class Following:
+    """Tokens of texts that follow `before`."""
+
+    def __init__(self, tokenizer: TextTokenizer, before: str = "") -> None:
+        self._tokenizer = tokenizer
+        self.before = before[-CONTEXT_CHARACTERS:]
+        self._known = encoded(tokenizer, self.before)
+
+    def tokens(self, text: str) -> list[int]:
+        """Tokens of `text` as a continuation of `before`; if a token would span both texts, tokens of `text` alone."""
+        whole, count = encoded(self._tokenizer, self.before + text), len(self._known)
+        return whole[count:] if whole[:count] == self._known else encoded(self._tokenizer, text)
+
+
+class GrowingTokens:
+    """Tokens of a growing text; only its end is tokenized again when text is added."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self.tokens = first_tokens(tokenizer)
+        """Tokens of the whole text, after the special tokens with which the tokenizer begins a text."""
+        self._tokenizer, self._following = tokenizer, Following(tokenizer)
+        self._final, self._open = len(self.tokens), ""
+        """Number of tokens at the start that no longer change, and the text of the others."""
+
+    @property
+    def end(self) -> str:
+        """The last characters of the text."""
+        return (self._following.before + self._open)[-CONTEXT_CHARACTERS:]
+
+    def append(self, text: str) -> None:
+        self._open += text
+        self.tokens[self._final :] = self._following.tokens(self._open)
+        if len(self._open) > OPEN_CHARACTERS:
+            last = len(self._open) - SHORTENED_TO
+            starts = [found.start() for found in _WORD_START.finditer(self._open, last - SHORTENED_TO, last)]
+            start = starts[-1] if starts else last
+            first, self._open = self._open[:start], self._open[start:]
+            self.tokens[self._final :] = self._following.tokens(first)
+            self._final = len(self.tokens)
+            self._following = Following(self._tokenizer, self._following.before + first)
+            self.tokens += self._following.tokens(self._open)
+
 
 DRAFTED_A_TOKEN = 8
 """Maximum number of draft tokens per target token of a chain; a draft whose tokens are single bytes may need many."""

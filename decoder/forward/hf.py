@@ -21,8 +21,7 @@ from transformers.cache_utils import Cache
 
 from decoder.forward.families.architecture import Architecture, Source, Traits
 from decoder.forward.families.registry import FAMILIES, runs
-from decoder.forward.kv_cache import KEYS, VALUES, Ints, KvCache, Mask
-from decoder.forward.protocol import Forward
+from decoder.forward.kv_cache import KEYS, VALUES, Forward, Ints, KvCache, Mask
 from decoder.forward.taps import LayerStates
 from decoder.forward.windows import FULL, first_seen, longest_text, whole_mask, windows_of
 from decoder.system.device import DTYPES

@@ -1,12 +1,8 @@
-"""KV cache of one model and one text: one tensor for all layers, so that dropping rows is one gather.
+"""KV cache of one model and one text, and the forward forms that compute passes on it."""
 
-If shapes differ between layers, or between keys and values, the keys and the values of each layer are separate tensors
-(parts) with the same rows. The first `length` rows belong to the text; rows after them are drafted nodes, in the order
-of their forward passes. Knows neither trees nor model libraries.
-"""
-
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -169,3 +165,46 @@ def _grown(rows: Tensor, axis: int, capacity: int) -> Tensor:
 def side_by_side(width: int) -> list[int]:
     """Permutation of a key's rotated dimensions that makes the two dimensions of each rotated pair adjacent."""
     return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]
+
+
+class Forward(Protocol):
+    """A forward form of a model: computes logits from rows. It can only use caches made by its own `new_cache`."""
+
+    @abstractmethod
+    def new_cache(self, capacity: int) -> KvCache: ...
+
+    @abstractmethod
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        """See `LanguageModel.forward`."""
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
+
+
+class Wrapped(Forward):
+    """A form whose passes another form computes; a subclass says what differs."""
+
+    inner: Forward
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self.inner.new_cache(capacity)
+
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        return self.inner.forward(cache, tokens, positions, visible)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        return self.inner.read(cache, tokens)
+
+
+class TensorParallelGroup(Protocol):
+    """Tensor-parallel processes of one model, each with a shard of its weights."""
+
+    devices: Sequence[str]
+    """Device of each rank, for example cuda:0."""
+
+    def peak_bytes(self) -> list[int]:
+        """Peak memory of each rank so far."""

@@ -1,15 +1,17 @@
-"""A language model as the engine sees it: it computes logits from token rows, with one forward form at a time. Knows
-nothing of drafting.
+"""A language model as the engine sees it, and a draft model under the token ids of a target that has more or fewer of
+them.
 """
 
 import copy
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional
 
 from decoder.errors import PairError
 from decoder.forward.batch_invariant.pass_sizes import exactly
@@ -20,9 +22,8 @@ from decoder.forward.families.architecture import Traits
 from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask, TensorParallelGroup
 from decoder.forward.linear import HALF
-from decoder.forward.protocol import Forward, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.taps import LayerStates, Observed, tapped
 from decoder.system.deferred import imported
@@ -252,3 +253,58 @@ def native_on_cpu(traits: Traits) -> NativeModel | CompiledModel | None:
 
 
 _hf = functools.partial(imported, "decoder.forward.hf")
+
+
+NEVER = -1e4
+"""Logit of tokens that a draft cannot predict: their probability is 0, but recorded log-probabilities stay finite."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    known: int
+    width: int
+    instead: int
+    """The id that the draft reads in place of an id that it lacks."""
+
+    def read(self, tokens: Sequence[int]) -> Sequence[int]:
+        return [token if token < self.known else self.instead for token in tokens]
+
+    def read_on_device(self, tokens: Int[Tensor, "N"]) -> Int[Tensor, "N"]:
+        """`read` for a tensor, without a wait for the device."""
+        return tokens if self.known >= self.width else tokens.masked_fill(tokens >= self.known, self.instead)
+
+    def logits(self, own: Float[Tensor, "*N W"]) -> Float[Tensor, "*N V"]:
+        """The draft's logits over the target's ids."""
+        lacking = self.width - own.shape[-1]
+        return own[..., : self.width] if lacking <= 0 else functional.pad(own, (0, lacking), value=NEVER)
+
+
+def fit(model: LanguageModel, width: int) -> Fit | None:
+    """None if the model has as many ids."""
+    return None if model.width == width else Fit(model.width, width, _read_instead(model))
+
+
+def fitted(model: LanguageModel, width: int) -> Forward:
+    conversion = fit(model, width)
+    return _Fitted(model, conversion) if conversion else model
+
+
+def _read_instead(model: LanguageModel) -> int:
+    """The first end-of-text token: it ends a part of a text, as most tokens that are added to a model do."""
+    named = model.eos if isinstance(model.eos, list) else [model.eos]
+    return next((token for token in named if isinstance(token, int) and 0 <= token < model.width), 0)
+
+
+@dataclass(eq=False)
+class _Fitted(Forward):
+    model: LanguageModel
+    conversion: Fit
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self.model.new_cache(capacity)
+
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        return self.conversion.logits(self.model.forward(cache, self.conversion.read(tokens), positions, visible))
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        return self.conversion.logits(self.model.read(cache, self.conversion.read(tokens)))

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask
 from decoder.forward.linear import HALF
-from decoder.forward.protocol import Forward
 
 SLACK = 64
 """Rows by which the cache grows, and that are dropped together, since each drop moves all later rows."""

@@ -14,8 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.forward.protocol import Forward, Wrapped
+from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask, Wrapped
 
 Note = Callable[[Tensor, Any, int], object]
 """Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no state of the pass."""

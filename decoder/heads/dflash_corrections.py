@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from decoder.forward.fitted import NEVER
+from decoder.forward.language_model import NEVER
 from decoder.heads.dflash_shape import BlockShape, Markov, Selector, Swiglu
 from decoder.heads.parts import RmsNorm
 

@@ -18,9 +18,8 @@ from torch.nn import functional
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import write
 from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.forward.output_head import product
-from decoder.heads.parts import HeadModule, Layer, RmsNorm, Rotation
-from decoder.heads.protocol import GuidedHead, StatesReader
+from decoder.forward.linear import product
+from decoder.heads.parts import GuidedHead, HeadModule, Layer, RmsNorm, Rotation, StatesReader
 
 KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"
 USUAL_STATES = 3

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from decoder.forward.hf import ModuleForward
 from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.heads.protocol import GuidedHead
+from decoder.heads.parts import GuidedHead
 
 Rows = Callable[[Tensor], Tensor]
 

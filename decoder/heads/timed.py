@@ -10,11 +10,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.forward.protocol import Forward
+from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask
 from decoder.heads.dflash import Block, BlockHead
 from decoder.heads.eagle3 import Head
-from decoder.heads.protocol import GuidedHead, StatesReader
+from decoder.heads.parts import GuidedHead, StatesReader
 
 
 def timed(head: StatesReader) -> Forward:

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from decoder.errors import ModelError, first_line, quoted, shortened
-from decoder.models.checkpoint_files import content_of, file_of, weight_files
-from decoder.models.config_ranges import numbers
+from decoder.models.checkpoint_files import content_of, file_of, numbers, weight_files
 from decoder.models.hub import ADAPTER as CONFIG
 
 INSTALL = "pip install 'dynatui[adapters]'"

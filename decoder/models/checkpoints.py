@@ -19,8 +19,7 @@ from decoder.forward.hf_module import HfModule, Load
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.windows import longest_text
 from decoder.models.adapters import adapter_of, base_of
-from decoder.models.checkpoint_files import CONFIG, check_texts, content_of
-from decoder.models.config_ranges import check_ranges
+from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of
 from decoder.models.embedded import PlainTokenizer, Weights, architecture_in, ends_in
 from decoder.models.gguf.file import gguf_file, is_gguf
 from decoder.models.load_progress import Tell, downloading
@@ -143,8 +142,8 @@ def embedded_traits(folder: str, device: torch.device, dtype: torch.dtype, tell:
 
 def load_tokenizer(name: str) -> TextTokenizer:
     if is_gguf(name):
-        from decoder.models.gguf.limits import check_gguf  # noqa: PLC0415 - few runs need it
-        from decoder.models.gguf.tokenizer import GgufTokenizer  # noqa: PLC0415 - as above
+        from decoder.models.gguf.file import check_gguf  # noqa: PLC0415 - few runs need it
+        from decoder.models.gguf.model import GgufTokenizer  # noqa: PLC0415 - as above
 
         check_gguf(display_name(name), file := gguf_file(name))
         return GgufTokenizer(file)

@@ -17,13 +17,21 @@ from decoder.errors import DeviceError, PairError, first_line, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.layer_kinds import NO_MEMORY, STATES, takes_paths
-from decoder.forward.windows import FULL, LIMITS, attention_types, by_layers, longest_text, window_sizes
+from decoder.forward.windows import (
+    FULL,
+    LIMITS,
+    NO_MEMORY,
+    STATES,
+    attention_types,
+    by_layers,
+    longest_text,
+    takes_paths,
+    window_sizes,
+)
 from decoder.knobs import MOST
+from decoder.models.checkpoint_files import LARGEST
 from decoder.models.checkpoints import load_tokenizer
-from decoder.models.config_ranges import LARGEST
-from decoder.models.gguf.file import GgufFile
-from decoder.models.gguf.limits import check_gguf
+from decoder.models.gguf.file import GgufFile, check_gguf
 from decoder.models.tokenizer import TextTokenizer
 from decoder.system.deferred import imported
 

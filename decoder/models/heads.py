@@ -1,6 +1,5 @@
-"""Configuration and loading of all kinds of drafting heads: networks that draft from the layer states of one target.
-
-Chooses the reader of each kind of published checkpoint; knows nothing of drafting.
+"""Configuration and loading of all kinds of drafting heads, and the kind of a draft from its name; knows nothing of
+drafting.
 """
 
 import re
@@ -9,20 +8,20 @@ from typing import overload
 import torch
 from torch import Tensor
 
-from decoder.errors import ModelError, PairError
+from decoder.errors import ConfigError, ModelError, PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.dflash import BlockHead
 from decoder.heads.dflash_shape import BlockShape
 from decoder.heads.eagle3 import Head, HeadShape
-from decoder.heads.protocol import GuidedHead, StatesReader
+from decoder.heads.parts import GuidedHead, StatesReader
 from decoder.models.checkpoint_files import content_of
 from decoder.models.checkpoints import display_name
 from decoder.models.dflash_config import block_shape
-from decoder.models.eagle3_config import head_shape as eagle3_shape
 from decoder.models.head_config import REMEDY
+from decoder.models.head_config import head_shape as eagle3_shape
 from decoder.models.head_weights import TargetSizes, filled, fitting_layers, read_tensors
 from decoder.models.mtp import MtpShape, load_mtp
-from decoder.models.names import MTP
+from decoder.models.names import LOOKUP, MTP, require_model
 
 AnyShape = HeadShape | BlockShape | MtpShape
 EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
@@ -93,3 +92,21 @@ def _output_of(shown: str, target: LanguageModel) -> Tensor:
 def _own_name(there: str) -> str | None:
     key = there.removeprefix("model.").replace("midlayer.", "layers.0.")
     return None if UNUSED.search(key) else key.replace("_codebook.weight", "_codebook")
+
+
+def is_model_free(draft: str | None) -> bool:
+    """Whether the named draft is suffix lookup or a drafting head; None stands for the embedded draft.
+
+    Raises ModelError for a head with an invalid configuration.
+    """
+    return draft == LOOKUP or (draft is not None and head_shape(draft) is not None)
+
+
+def require_whole_draft(user: str, target: str | None, draft: str | None) -> None:
+    """Raises ConfigError unless the draft is a whole model, which the option or method `user` needs."""
+    require_model(user, target, draft)
+    if draft is not None and (head := head_shape(draft)):
+        raise ConfigError(
+            f"{user} needs a whole model as draft, but {display_name(draft)} is a drafting head ({head.kind}); name a "
+            "model with --draft"
+        )

@@ -26,10 +26,9 @@ from decoder.errors import DeviceError, ModelError, first_line, shortened
 from decoder.forward import hf
 from decoder.models.adapters import adapter_of
 from decoder.models.checkpoint_files import config_fault, weight_files, weight_shapes, weights_fault
-from decoder.models.hub import folder_with
+from decoder.models.hub import folder_with, tokenizer_fault
 from decoder.models.load_progress import Share, Tell
 from decoder.models.quantisation import device_map, quantisation_of, settings_on
-from decoder.models.tokenizer_files import tokenizer_fault
 from decoder.system.deferred import imported
 
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")

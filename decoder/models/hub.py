@@ -1,10 +1,4 @@
-"""Files of models on the Hugging Face hub.
-
-A model's name is `owner/model` or `owner/model@revision`; a revision is a branch, a tag or a whole commit hash. Files
-in the local cache are used without a request; the hub is asked once for a model, with a short time limit, and only
-where a file is missing or a branch or tag was named, which may have moved. Loaders of other libraries get folders,
-never hub ids, since they would ask the hub for every file and retry for minutes.
-"""
+"""Files of models on the Hugging Face hub, and why a tokenizer's files cannot be read."""
 
 import errno
 import math
@@ -14,14 +8,42 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from decoder.errors import ModelError, first_line, shortened
 from decoder.models.load_progress import Tell
 from decoder.models.names import repository, revision
-from decoder.models.tokenizer_files import TOKENIZER_FILES
 from decoder.system.quiet import quiet
+
+INSTALL = "pip install 'dynatui[sentencepiece]'"
+_SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
+_OTHERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "tiktoken.model")
+"""The first alone is sufficient for all of them."""
+TOKENIZER_FILES = (*_OTHERS, *_SENTENCEPIECE)
+"""Files of which a tokenizer needs one."""
+_PACKAGES = ("sentencepiece", "google.protobuf")
+"""With which transformers reads a SentencePiece model."""
+
+
+def tokenizer_fault(folder: Path) -> str:
+    """Reason and remedy, if a folder has no tokenizer, or a SentencePiece model that cannot be read; else empty."""
+    if any((folder / part).is_file() for part in _OTHERS):
+        return ""
+    model = next((part for part in _SENTENCEPIECE if (folder / part).is_file()), None)
+    if model is None:
+        return f"there is neither {_OTHERS[0]} nor {_SENTENCEPIECE[0]} beside it; copy the tokenizer's files there"
+    if missing := [module.rpartition(".")[2] for module in _PACKAGES if not _installed(module)]:
+        packages = f"the package {missing[0]}" if len(missing) == 1 else f"the packages {' and '.join(missing)}"
+        return f"its only file is {model}, and reading it takes {packages}; {INSTALL}"
+    return f"{model} cannot be read as a SentencePiece model; download it again"
+
+
+def _installed(module: str) -> bool:
+    package, _, part = module.partition(".")
+    return find_spec(package) is not None and (not part or find_spec(module) is not None)
+
 
 PATIENCE_S = 5.0
 """Longest wait for an answer."""

@@ -23,7 +23,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, embedded_traits, model_of
 from decoder.models.embedded import architecture_in
 from decoder.models.load_progress import Tell
-from decoder.models.memory import memory_of
+from decoder.models.quantisation import memory_of
 from decoder.system.deferred import imported
 from decoder.system.device import free_bytes
 

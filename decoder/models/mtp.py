@@ -19,7 +19,7 @@ from decoder.errors import ConfigError, require
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import Tappable
 from decoder.forward.windows import FULL
-from decoder.heads.protocol import GuidedHead
+from decoder.heads.parts import GuidedHead
 from decoder.models.checkpoint_files import weight_files, weight_names
 from decoder.models.checkpoints import display_name
 from decoder.models.head_weights import weights_in

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from decoder.errors import ConfigError
 from decoder.forward.language_model import LanguageModel
-from decoder.heads.protocol import StatesReader
+from decoder.heads.parts import StatesReader
 from decoder.models.names import LOOKUP
 from decoder.models.tokenizer import TextTokenizer
 

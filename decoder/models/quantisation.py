@@ -1,19 +1,19 @@
-"""Quantised checkpoints in Hugging Face's layout: what the configuration says, and whether this machine loads them.
-
-For each method of quantisation, transformers needs other packages. The weights stay quantised, or are converted to the
-model's dtype if the device cannot compute with quantised weights. Reads only configurations; imports transformers only
-for the configuration of a quantised model.
-"""
+"""Quantised checkpoints in Hugging Face's layout, and the memory that a model takes, from configurations alone."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from decoder.errors import ConfigError, first_line, quoted
+from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.registry import weight_bytes
+from decoder.forward.windows import cache_bytes, longest_text, windows_of
+from decoder.system.deferred import imported
 
 REMEDY = "name the unquantised model"
 _BITS = ("bits", "w_bit", "nbits", "num_bits")
@@ -191,3 +191,55 @@ def _installed(package: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
+
+
+@dataclass(frozen=True)
+class Memory:
+    weights_bytes: int
+    token_bytes: int
+    """Keys and values of one token, in all layers."""
+    context: int
+    """In tokens."""
+    windows: tuple[int, ...] = ()
+    """Attention windows that are shorter than the context, ascending."""
+    ring_bytes: int = 0
+    """Of the KV cache of a text as long as the context, if layers with windows kept only the rows in them."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of the KV cache of a text as long as the context."""
+        return self.token_bytes * self.context
+
+
+def memory_of(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> Memory:
+    """Memory of a model; reads no weights. The scales of weights that stay quantised are not counted."""
+    hf = None if isinstance(config, Architecture) else imported("decoder.forward.hf")
+    known = hf.architecture_of(config) if hf else config
+    packed_bits = quantised.bits if quantised and quantised.packed else None
+    if isinstance(known, Architecture) and packed_bits is None:
+        weights = weight_bytes(known, dtype)
+    else:
+        assert hf is not None, "a quantised or unknown model needs a configuration of transformers"  # noqa: S101 - for mypy
+        weights = _weights_bytes(hf.skeleton(config, dtype), dtype, packed_bits)
+    text = config if isinstance(config, Architecture) else config.get_text_config()
+    context = longest_text(text)
+    _, ring_bytes = cache_bytes(text, context, dtype.itemsize)
+    token_bytes, _ = cache_bytes(text, 1, dtype.itemsize)
+    windows = tuple(sorted(set(windows_of(text).sizes.values())))
+    return Memory(weights, token_bytes, context, windows, ring_bytes)
+
+
+def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
+    width = bits_per_number(module, dtype, bits)
+    return sum(weight.numel() * width(weight) // 8 for weight in module.parameters())
+
+
+def bits_per_number(module: Any, dtype: torch.dtype, bits: int | None) -> Callable[[Tensor], int]:
+    """Number of bits of a number in a weight: those of `dtype`, or `bits`, if given, in matrices other than embedding
+    and head.
+    """
+    if bits is None:
+        return lambda _: 8 * dtype.itemsize
+    ends = [part.weight for part in (module.get_input_embeddings(), module.get_output_embeddings()) if part is not None]
+    whole = {id(weight) for weight in (*ends, *(weight for weight in module.parameters() if weight.dim() < 2))}
+    return lambda weight: 8 * dtype.itemsize if id(weight) in whole else bits

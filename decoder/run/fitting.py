@@ -4,9 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from decoder.errors import PromptError
-from decoder.models.chat import fed_text
 from decoder.models.pair import Pair
-from decoder.models.text import encode_prompt, repeated_start, require_known
+from decoder.models.text import encode_prompt, fed_text, repeated_start, require_known
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 

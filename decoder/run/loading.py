@@ -13,7 +13,7 @@ from decoder.engine import Engine
 from decoder.errors import ModelError, about, quoted, require
 from decoder.forward.batch_invariant.pass_sizes import refuse_float64
 from decoder.forward.language_model import LanguageModel
-from decoder.heads.protocol import StatesReader
+from decoder.heads.parts import StatesReader
 from decoder.methods import chosen, require_model_free, require_shared_tokens
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
@@ -369,7 +369,7 @@ def try_rounds(engine: Engine, report: Report) -> None:
     slots = engine.slots
     if slots is None or slots.refused:
         return
-    from decoder.session.cuda_graph.kept_verdicts import verdicts_folder
+    from decoder.session.cuda_graph.operators import verdicts_folder
     from decoder.session.cuda_graph.self_test import prepare_rounds
 
     report("testing rounds on the device")

@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from decoder.sampling.device_truncation import DeviceTruncation, Truncating, Truncation
 from decoder.sampling.gumbel_noise import SHARPNESS
 from decoder.sampling.noise import gumbel_of, signed, streams
 from decoder.sampling.settings import Schedule
+from decoder.sampling.truncation import DeviceTruncation, Truncating, Truncation
 
 
 class DeviceSampling:

@@ -1,7 +1,10 @@
-"""Truncation on the host: which tokens top-k and top-p keep."""
+"""Truncation by top-k and top-p, on the host and of many rows in a CUDA graph, and the sampling distributions of
+rows.
+"""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -9,8 +12,52 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.settings import Sampling
+
+
+class Truncation(Protocol):
+    """What `decoder.sampling.truncation.truncation_mask` keeps, for rows under known settings."""
+
+    def row(self, index: int) -> "Truncation":
+        """Truncation by the settings of one row."""
+
+    def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
+        """Mask of the excluded tokens; of equally probable ones, those with higher ids first."""
+
+
+Truncating: TypeAlias = Callable[[Float[Tensor, "N 3"], int], Truncation]
+"""(settings, vocabulary) -> truncation of one row or of as many rows as the logits. The columns are `temperature`,
+`ranks` and `share` of a `Sampling`, in float64.
+"""
+
+
+@dataclass(frozen=True)
+class DeviceTruncation:
+    """Sorts the logits. All tensors have one row, or as many rows as the logits."""
+
+    temperature: Float[Tensor, "N 1"]
+    outside: Float[Tensor, "N V"]
+    """By rank, from 0: 0 within top-k, else minus infinity."""
+    limits: Float[Tensor, "N V-1"]
+    """By rank, from 1: a token is excluded if the tokens before it have this probability or more."""
+
+    @classmethod
+    def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "DeviceTruncation":
+        temperature, ranks, share = settings[:, :, None].unbind(1)
+        outside = torch.arange(vocabulary, device=settings.device) >= ranks
+        no_bias = torch.zeros_like(temperature)
+        return cls(temperature, no_bias.masked_fill(outside, -torch.inf), share.masked_fill(outside[:, 1:], -1.0))
+
+    def row(self, index: int) -> "DeviceTruncation":
+        one = slice(index, index + 1)
+        return DeviceTruncation(self.temperature[one], self.outside[one], self.limits[one])
+
+    def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
+        ranked, order = logits.sort(dim=-1, descending=True, stable=True)
+        upto = torch.addcdiv(self.outside, ranked, self.temperature).softmax(-1).cumsum(-1)
+        mask = torch.zeros_like(logits, dtype=torch.bool)
+        return mask.scatter_(-1, order[:, 1:], upto[:, :-1] >= self.limits)
+
 
 TRUNCATION_PENALTY = 96.0
 """Subtracted from the draft's scores of truncated tokens, so that they rank after all kept ones but remain possible:
@@ -69,3 +116,24 @@ def best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling
         if in_top_k and in_top_p:
             return best
         scores[best] = -np.inf
+
+
+LEAST_TEMPERATURE = 1e-3
+"""Least temperature by which float32 logits are divided; below it, decoding is greedy."""
+
+
+def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:
+    """Of rows of logits under each row's settings, in float32."""
+    if len(set(settings)) > 1:
+        parts = zip(logits.split(1), settings, strict=True)
+        return torch.cat([_probabilities(row, sampling) for row, sampling in parts])
+    return _probabilities(logits, settings[0])
+
+
+def _probabilities(logits: Float[Tensor, "N V"], sampling: Sampling) -> Float[Tensor, "N V"]:
+    rows = logits.float()
+    if sampling.temperature < LEAST_TEMPERATURE:
+        return torch.zeros_like(rows).scatter_(-1, rows.argmax(-1, keepdim=True), 1.0)
+    if sampling.truncates:
+        rows = rows.masked_fill(~truncation_mask(rows, sampling), -torch.inf)
+    return (rows / sampling.temperature).softmax(-1)

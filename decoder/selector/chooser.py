@@ -17,11 +17,11 @@ from decoder.draft.drawn_drafter import ShapeChoice
 from decoder.errors import ConfigError
 from decoder.models.checkpoints import EMBEDDED
 from decoder.models.pair import Pair
-from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
+from decoder.sampling.truncation import probabilities
 from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.features import LOOKED_BACK, Root, scalars
-from decoder.selector.one_root import OneRoot
+from decoder.selector.policy import OneRoot
 from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info, require_fits
 
 SHIPPED = EMBEDDED / "selectors"

@@ -14,8 +14,7 @@ from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
-from decoder.sampling.draft_probabilities import DraftProbabilities
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.gumbel_noise import DraftProbabilities, GumbelNoise
 from decoder.session.host import HostRounds
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome

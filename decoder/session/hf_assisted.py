@@ -18,8 +18,7 @@ from transformers.generation.streamers import BaseStreamer
 
 from decoder.errors import ModelError, first_line
 from decoder.forward.finite_logits import require_choices
-from decoder.forward.fitted import fit
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.language_model import LanguageModel, fit
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on
@@ -69,8 +68,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module with the `width` token ids of the target, as in `decoder.forward.fitted`. If the widths of two
-    models differ, transformers assumes that they have different tokenizers.
+    """The draft's module with the `width` token ids of the target. If the widths of two models differ, transformers
+    assumes that they have different tokenizers.
     """
     conversion = fit(draft, width)
     if conversion is None:

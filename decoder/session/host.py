@@ -17,26 +17,25 @@ from torch import Tensor
 from decoder.draft.auto_drafter import AutoDrafter
 from decoder.draft.block_passes import BlockPasses
 from decoder.draft.draft_passes import DraftPasses, Passes
-from decoder.draft.eagle3_passes import Eagle3Passes
-from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.draft.head_passes import Eagle3Passes, ParallelPasses
+from decoder.draft.lookup import LookupDrafter
 from decoder.draft.model_drafter import LevelDrafter, ModelDrafter
-from decoder.draft.parallel_passes import ParallelPasses
 from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
-from decoder.heads.protocol import GuidedHead, StatesReader
+from decoder.heads.parts import GuidedHead, StatesReader
 from decoder.models.pair import Pair
-from decoder.sampling.draft_probabilities import DraftProbabilities
+from decoder.sampling.gumbel_noise import DraftProbabilities
 from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
 from decoder.session.steering import Turn
 from decoder.system.device import Stopwatch
 from decoder.system.waiting import MOST_WAITED, waited_here_s
 from decoder.tree import TokenTree
-from decoder.verify.verifier import Verifier
+from decoder.verify.coupled import Verifier
 
 
 def with_drafter(

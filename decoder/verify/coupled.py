@@ -1,14 +1,11 @@
-"""Coupled verification: a drafted token is accepted if the target, with the noise of the token's position, chooses the
-same token.
+"""Verification rules that choose the target's token at each position, greedily or with the noise of its position."""
 
-At temperature 0 there is no noise, so verification is greedy. Above temperature 0, the text has the target's
-distribution if the seed is random. This holds for every draft, since no choice of the target depends on the draft.
-Siblings have different tokens, so at most one path is accepted.
-"""
-
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -17,13 +14,118 @@ from decoder.events import Verification
 from decoder.forward.finite_logits import choices, require_choices
 from decoder.sampling.gumbel_noise import SHARPNESS, GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
-from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Schedule
-from decoder.sampling.truncation import TRUNCATION_PENALTY
+from decoder.sampling.truncation import TRUNCATION_PENALTY, probabilities
 from decoder.tree import TokenTree
-from decoder.verify.greedy import GreedyVerifier, accept
-from decoder.verify.statistics import token_statistics
-from decoder.verify.verifier import DeviceVerifier, Probabilities, Verifier
+
+Probabilities: TypeAlias = Callable[[Float[Tensor, "W V"], int], Float[Tensor, "W V"]]
+"""(draft's logits after nodes of one depth, this depth) -> logits whose softmax estimates the probability that the
+target chooses each token.
+"""
+
+
+class Verifier(ABC):
+    """A verification rule on the host, for example greedy verification."""
+
+    @abstractmethod
+    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
+        """Accepted nodes below the root, in path order, and the token after the last accepted node.
+
+        The root is the text's last token. `logits` are the target's logits after each node. `first` is the position,
+        from 0, of the token after the root.
+
+        Raises:
+            LogitsError: The logits after a node leave no choice. All nodes are checked, since NaN of one reaches those
+                that mask it.
+        """
+
+    def statistics(
+        self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
+    ) -> Verification | None:
+        """Statistics of a verified round; None if no token of the round was sampled, or if a logit divided by a low
+        temperature overflows. `committed` are the tokens of the accepted path and one more.
+        """
+        del tree, logits, first, path, committed
+        return None
+
+
+class DeviceVerifier(ABC):
+    """A verification rule within CUDA graphs. Equal rules share captured graphs, so they must have equal hashes."""
+
+    @abstractmethod
+    def choose(
+        self,
+        logits: Float[Tensor, "N V"],
+        sampling: DeviceSampling,
+        positions: Int[Tensor, "D"],
+        levels: Int[Tensor, "N"],
+    ) -> Int[Tensor, "N"]:
+        """The token that the target chooses after the node of each row. All operations can be captured in a CUDA graph.
+
+        `positions[d]` is the position of the token after a node of depth d. `levels` is a node's depth + 1, and 0 for a
+        padding row. The results of padding rows are undefined.
+        """
+
+    def probabilities(
+        self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
+    ) -> Probabilities | None:
+        """Estimates the target's choice from the draft's logits; None if these are used unchanged."""
+        del sampling, positions, vocabulary
+        return None
+
+
+_LEAST = 1e-30
+"""The surprise of an impossible token would be infinite."""
+
+
+def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
+    """From the target's distribution at each token's position."""
+    rows = target_probs.double().cpu().numpy()
+    logs = np.log(np.maximum(rows, _LEAST))
+    entropies = -(rows * logs).sum(-1)
+    places = np.arange(len(tokens))
+    best = rows.max(-1)
+    return Verification(
+        surprise=float((-logs[places, list(tokens)] - entropies).sum()),
+        surprise_variance=float((rows * logs**2).sum() - (entropies**2).sum()),
+        top1=float((rows.argmax(-1) == np.array(tokens)).sum() - best.sum()),
+        top1_variance=float((best * (1 - best)).sum()),
+    )
+
+
+@dataclass(frozen=True)
+class GreedyVerifier(Verifier, DeviceVerifier):
+    """Chooses the most probable token; of equally probable ones, the one with the lowest id."""
+
+    def choose(
+        self,
+        logits: Float[Tensor, "N V"],
+        sampling: DeviceSampling,
+        positions: Int[Tensor, "D"],
+        levels: Int[Tensor, "N"],
+    ) -> Int[Tensor, "N"]:
+        del sampling, positions, levels
+        return logits.argmax(-1)
+
+    def verify(self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int) -> tuple[list[int], int]:
+        """Computes in float32, as transformers' generate does."""
+        del first
+        return accept(tree, choices(logits).__getitem__)
+
+
+def accept(tree: TokenTree, choice: Callable[[int], int]) -> tuple[list[int], int]:
+    """Accepted nodes below the root, in path order, and the bonus token; `choice(node)` is the target's token after a
+    node.
+    """
+    children: dict[tuple[int, int], int] = {
+        (parent, token): node for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True))
+    }
+    path: list[int] = []
+    node, token = 0, choice(0)
+    while (child := children.get((node, token))) is not None:
+        path.append(child)
+        node, token = child, choice(child)
+    return path, token
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,7 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Drafts whose tokens are almost all rejected, as `dynatui.attach.waste` defines it."""
+    """Drafts whose tokens are almost all rejected, as `dynatui.attach.figures` defines it."""
 
     since: Seconds
     """Time from which the counts and figures below count."""

@@ -1,29 +1,106 @@
-"""Defines every figure of a server, computed from the increase of its counters or read from its gauges.
-
-    tokens_per_round         L-bar: 1 + accepted / drafts; if all tokens are generated in rounds, generated / drafts
-    acceptance_rate          accepted / drafted
-    acceptance_by_position   accepted at the position / drafted at the position, which not every draft reaches; if the
-                             server does not count the latter, / drafts
-    ..._per_second           the count / seconds
-
-Acceptance length, acceptance rate and speed are read from the server's own gauges if there are such gauges, because
-counters grow only when a request is complete. If a server counts neither drafted nor accepted tokens, the two counts
-are derived from the server's rounds:
-
-    drafted    rounds x drafted tokens per round, if that number is constant
-    accepted   generated - rounds, if all tokens are generated in rounds
-
-A figure that is unknown is None.
+"""Figures of a server from the increase of its counters or from its gauges, and whether its drafts are wasted; knows
+neither network nor clock.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from itertools import zip_longest
+from typing import Any
 
-from dynatui.attach.counters import Counts
-from dynatui.attach.events import LARGEST, Drafting, Figures
+from dynatui.attach.events import LARGEST, MOST_POSITIONS, Drafting, Figures, Wasted
 from dynatui.attach.exposition import LARGEST as MOST_COUNTED
 from dynatui.attach.exposition import Labels, Page, Series
-from dynatui.attach.servers import Kind
+from dynatui.attach.servers import Kind, Names
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of an interval; None for a count that the server does not report."""
+
+    drafts: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    generated: int | None = None
+    accepted_at: tuple[int, ...] = ()
+    """Counts by draft position; empty if not reported."""
+    drafted_at: tuple[int, ...] = ()
+
+    def plus(self, other: "Counts") -> "Counts":
+        """A count that is None in one interval is the other interval's."""
+        return Counts(*map(_sum, astuple(self), astuple(other)))
+
+
+def restarted(kind: Kind, before: Page, after: Page) -> bool:
+    """Whether any counter fell."""
+    pairs = ((before.get(name, {}), after.get(name, {})) for name in kind.counters)
+    return any(value < earlier[labels] for earlier, now in pairs for labels, value in now.items() if labels in earlier)
+
+
+def counted(kind: Kind, before: Page, after: Page) -> Counts:
+    def grown(names: Names) -> int | None:
+        if not names or any(name not in after for name in names):
+            return None
+        return _count(sum(increase(before.get(name, {}), after[name]) for name in names))
+
+    drafted_at = by_position(kind.drafted_at, kind.position, before, after)
+    return Counts(
+        drafts=grown(kind.drafts) if kind.drafts else next(iter(drafted_at), None),
+        drafted=grown(kind.drafted),
+        accepted=grown(kind.accepted),
+        generated=grown(kind.generated),
+        accepted_at=by_position(kind.accepted_at, kind.position, before, after),
+        drafted_at=drafted_at,
+    )
+
+
+def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
+    earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
+    return tuple(
+        _count(increase(earlier.get(place, {}), later.get(place, {}))) for place in range(max(later, default=-1) + 1)
+    )
+
+
+def remembered(before: Page, after: Page) -> Page:
+    """Latest value of every series; one missing from `after`, as of a replica, keeps its value.
+
+    When a metric has a new series, all its missing series are dropped, so that the memory stays bounded.
+    """
+    return {name: _latest_series(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
+
+
+def _latest_series(before: Series, after: Series) -> Series:
+    return after if after.keys() - before.keys() else {**before, **after}
+
+
+def increase(before: Series, after: Series) -> float:
+    """New series are taken to continue the series that disappeared, so that the two sums are compared."""
+    stayed = sum(_step(before[labels], value) for labels, value in after.items() if labels in before)
+    removed = sum(value for labels, value in before.items() if labels not in after)
+    added = sum(value for labels, value in after.items() if labels not in before)
+    return stayed + _step(removed, added)
+
+
+def _step(before: float, after: float) -> float:
+    return after - before if after >= before else after
+
+
+def _split(series: Series, label: str) -> Mapping[int, Series]:
+    places = dict[int, dict[Labels, float]]()
+    for labels, value in series.items():
+        text = dict(labels).get(label, "")
+        if text.isdecimal() and len(text) <= len(str(MOST_POSITIONS)) and int(text) < MOST_POSITIONS:
+            places.setdefault(int(text), {})[labels] = value
+    return places
+
+
+def _sum(one: Any, other: Any) -> Any:
+    if isinstance(one, tuple):
+        return tuple(_count(a + b) for a, b in zip_longest(one, other, fillvalue=0))
+    return other if one is None else one if other is None else _count(one + other)
+
+
+def _count(number: float) -> int:
+    return min(round(number), MOST_COUNTED)
 
 
 @dataclass(frozen=True)
@@ -143,3 +220,62 @@ def _mean(values: list[float]) -> float | None:
 
 def _first_known(first: float | None, second: float | None) -> float | None:
     return second if first is None else first
+
+
+ROUNDS, SECONDS = 100, 10.0
+"""A batch is judged once it has so many rounds and seconds."""
+WASTED_BELOW, PAYING_FROM = 1.1, 1.2
+"""Tokens per round below which drafts become wasted, and from which they can stop being so. A round takes at least a
+pass of plain decoding and its drafting, so the speed-up is below the tokens per round."""
+REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
+"""Acceptance rates of a second criterion, which also asks for tokens per round below `LONG_BELOW` or `LONG_FROM`."""
+LONG_BELOW, LONG_FROM = 1.35, 1.5
+"""At a rate below `REJECTED_BELOW`, a round reaches `LONG_BELOW` only with more than seven drafted tokens; below
+`ACCEPTED_FROM`, it reaches `LONG_FROM` only with more than eight."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    lot: Counts = field(default_factory=Counts)
+    """Counts of the incomplete batch."""
+    begun: float | None = None
+    """Start of the incomplete batch; None while it is empty."""
+    wasted: Counts | None = None
+    """Counts since drafts became wasted; None if they are not."""
+    since: float = 0.0
+
+
+def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
+    """The verdict after an interval from `begun` to `t`; one without drafts, or with unknown counts, leaves it."""
+    if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
+        return before
+    lot = before.lot.plus(counts)
+    begun = begun if before.begun is None else before.begun
+    length = round_length(kind, lot)
+    if (lot.drafts or 0) < ROUNDS or t - begun < SECONDS or length is None:
+        return replace(before, lot=lot, begun=begun)
+    if not _is_wasted(length, share(lot.accepted, lot.drafted) or 0.0, already=before.wasted is not None):
+        return Judgement()
+    if before.wasted is None:
+        return Judgement(wasted=lot, since=begun)
+    return Judgement(wasted=before.wasted.plus(lot), since=before.since)
+
+
+def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
+    if already:
+        return length < PAYING_FROM or (acceptance < ACCEPTED_FROM and length < LONG_FROM)
+    return length < WASTED_BELOW or (acceptance < REJECTED_BELOW and length < LONG_BELOW)
+
+
+def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:
+    wasted = judgement.wasted
+    if wasted is None:
+        return None
+    return Wasted(
+        since=judgement.since,
+        drafts=wasted.drafts or 0,
+        drafted=wasted.drafted or 0,
+        accepted=wasted.accepted or 0,
+        tokens_per_round=round_length(kind, wasted) or 1.0,
+        acceptance_rate=share(wasted.accepted, wasted.drafted) or 0.0,
+    )

@@ -20,7 +20,7 @@ from dynatui.session import View
 from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, remark
 from dynatui.terminal import streams
-from dynatui.terminal.signals import stoppable
+from dynatui.terminal.shutdown import stoppable
 
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05

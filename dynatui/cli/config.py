@@ -12,8 +12,7 @@ from decoder.run.config import RunConfig
 from dynatui.cli import request, settings
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.presets import PRESET
-from dynatui.cli.settings import KEYS, key_of, kinds, options_of
-from dynatui.cli.toml_file import KINDS, Setting, toml
+from dynatui.cli.settings import KEYS, KINDS, Setting, key_of, kinds, options_of, toml
 from dynatui.keymap import KEYMAP
 from dynatui.terminal import streams
 

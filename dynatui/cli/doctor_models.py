@@ -24,10 +24,9 @@ from decoder.models.gguf.words import gguf_words
 from decoder.models.head_weights import sizes_of
 from decoder.models.heads import head_shape
 from decoder.models.inflated import Inflated, inflated_pair, made
-from decoder.models.memory import memory_of
 from decoder.models.mtp import mtp_layout
 from decoder.models.names import LOOKUP, MTP
-from decoder.models.quantisation import Quantisation, quantisation_of
+from decoder.models.quantisation import Quantisation, memory_of, quantisation_of
 from decoder.run import decoding_path as paths
 from decoder.run.expected import speed_of, work_of_config
 from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers

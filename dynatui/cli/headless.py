@@ -12,7 +12,7 @@ from dynatui.prometheus.exporter import Exporter, exporting
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
-from dynatui.terminal.signals import stoppable
+from dynatui.terminal.shutdown import stoppable
 from dynatui.terminal.streams import OutputError, results_only
 
 if TYPE_CHECKING:

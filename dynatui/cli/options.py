@@ -11,7 +11,7 @@ from typer.core import TyperOption
 from decoder.errors import ConfigError, quoted
 from decoder.methods import METHODS, chosen, options_of, racing
 from decoder.methods.option import Option as MethodOption
-from decoder.prompts.fields import FIELDS
+from decoder.prompts.prompt import FIELDS
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui.cli.parameters import argument, in_panel, option, switch

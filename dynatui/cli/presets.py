@@ -19,7 +19,7 @@ from decoder.methods.option import Option
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.cli import settings
-from dynatui.cli.toml_file import LARGEST_FILE, Setting, checked, table, toml
+from dynatui.cli.settings import LARGEST_FILE, Setting, checked, table, toml
 from dynatui.files import opened, text_of
 
 PRESET = "preset"

@@ -13,7 +13,7 @@ from decoder.errors import ConfigError, DecoderError, not_importable
 from decoder.tensor_parallel.ranks import ranks_here
 from dynatui.session import Models
 from dynatui.terminal import streams
-from dynatui.terminal.signals import STOP_SIGNALS
+from dynatui.terminal.shutdown import STOP_SIGNALS
 
 _FAULT = 1
 _SOON_S = 1.0

@@ -36,8 +36,13 @@ def report(source: Path, output: Path | None, run: int | None, *, force: bool) -
     The page replays text, tree, curves and race, with keys for control, and contains the recording's
     prompts and texts. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
-    from dynatui.report.inputs import page_name, page_of, require_other_file  # noqa: PLC0415 - not needed for --help
-    from dynatui.report.output import require_free, write  # noqa: PLC0415
+    from dynatui.report.inputs import (  # noqa: PLC0415 - not needed for --help  # noqa: PLC0415
+        page_name,
+        page_of,
+        require_free,
+        require_other_file,
+        write,
+    )
     from dynatui.report.page import written  # noqa: PLC0415
 
     place = output or page_name(source)

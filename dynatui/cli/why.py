@@ -1,21 +1,154 @@
-"""`dynatui why`: prints the bottleneck of each method in recorded runs, from the runs' figures. Loads no models."""
+"""`dynatui why`: the bottleneck of each method in recorded runs, then each finding once; loads no models."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
+from textwrap import shorten, wrap
 from typing import Any, TextIO
 
 import msgspec
 
-from decoder.analysis.bottleneck import explained, of_method
-from decoder.analysis.findings import Case, cases
+from decoder.analysis.bottleneck import FEWEST_ROUNDS, Span, explained, of_method
+from decoder.analysis.findings import Case, Cases, Finding, cases, findings, grouped
 from decoder.analysis.metrics import Race, fold
+from decoder.analysis.speedup import WARM_UP_TOKENS
+from decoder.events import Reason
+from decoder.methods import METHODS
 from dynatui.clean import clean_line
 from dynatui.cli import options
 from dynatui.cli.parameters import Declared, switch
-from dynatui.cli.why_report import heading, item, report, silence
 from dynatui.record.reader import Runs
 from dynatui.terminal import streams
+
+WIDTH = 80
+_MANY = 3
+"""Number of differing texts up to which the first differing token of each is listed."""
+
+
+def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
+    """A case is a method in a run, and each run has one prompt."""
+    runs = len(prompts)
+    yield from _speeds(cases, runs)
+    yield ""
+    for finding in findings(cases):
+        yield from _finding(finding, runs)
+    for reason, group in grouped(
+        (case, silence(case.method, case.reason)) for case in cases if _is_silent(case)
+    ).items():
+        yield from item(f"{places(group, runs)}: {reason}.")
+    if runs > 1:
+        yield ""
+        for number, prompt in enumerate(prompts, 1):
+            yield heading(number, prompt)
+
+
+def heading(number: int, prompt: str) -> str:
+    return shorten(f"prompt {number}: {prompt}", WIDTH, placeholder=" ...")
+
+
+def item(text: str) -> Iterator[str]:
+    yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
+def silence(method: str, reason: Reason | None = None) -> str:
+    """Why no bottleneck of a method is known."""
+    if method in METHODS and METHODS[method].by_module:
+        return "does not show its draft, so only the method's time is known"
+    if method in METHODS and METHODS[method].rules is None:
+        return "guesses nothing: the other methods are compared with it"
+    if reason == "machine busy":
+        return "cannot be judged: the machine was busy, so times do not measure the method"
+    return f"has drafted nothing, or ran for fewer than {FEWEST_ROUNDS} rounds"
+
+
+def places(cases: Cases, runs: int) -> str:
+    """Such as "dynatree, auto on prompts 1, 3-5; linear on prompt 2"."""
+    by_method = grouped((case, case.method) for case in cases)
+    by_runs = dict[tuple[int, ...], list[str]]()
+    for method, group in by_method.items():
+        by_runs.setdefault(tuple(case.run for case in group), []).append(method)
+    return "; ".join(f"{', '.join(methods)}{_on(numbers, runs)}" for numbers, methods in by_runs.items())
+
+
+def _on(numbers: Sequence[int], runs: int) -> str:
+    if runs == 1:
+        return ""
+    every = "both" if runs == 2 else f"all {runs}"
+    return f" on {every} prompts" if len(numbers) == runs else f" on {_prompts(numbers)}"
+
+
+def _prompts(numbers: Sequence[int]) -> str:
+    breaks = [number for before, number in pairwise(numbers) if number != before + 1]
+    begins = [numbers[0], *breaks]
+    ends = [*(before for before, number in pairwise(numbers) if number in breaks), numbers[-1]]
+    spans = (f"{begin}-{end}" if end > begin else f"{begin}" for begin, end in zip(begins, ends, strict=True))
+    return f"prompt{'s' if len(numbers) > 1 else ''} {', '.join(spans)}"
+
+
+def _is_silent(case: Case) -> bool:
+    return case.bottleneck is None and case.method != "ar"
+
+
+def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
+    how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
+    yield from wrap(f"Speed-up over plain decoding (ar){how}", WIDTH)
+    methods = grouped((case, case.method) for case in cases if case.method != "ar")
+    room = max((len(method) for method in methods), default=0)
+    speeds = {method: [case.speedup for case in group if case.speedup] for method, group in methods.items()}
+    for method in sorted(methods, key=lambda method: -median(speeds[method] or [0.0])):
+        parts = [_speed(methods[method], speeds[method]), *_text(methods[method], runs)]
+        yield from item(f"{method:<{room}}  {'; '.join(parts)}")
+
+
+def _speed(group: Cases, speeds: Sequence[float]) -> str:
+    if speeds:
+        known = f" ({Span(speeds):.2f})" if len(speeds) > 1 else ""
+        return f"{median(speeds):.2f}{known}"
+    committed = [case.bottleneck.tokens_per_round for case in group if case.bottleneck]
+    rounds = f"{Span(committed):.2f} tokens a round; " if committed else ""
+    whys = ", ".join(dict.fromkeys(_WHY[case.reason] for case in group))
+    return f"   - {rounds}the speed-up is unknown: {whys}"
+
+
+_WHY: Mapping[Reason | None, str] = {
+    None: "ar did not run beside it",
+    "machine busy": "the machine was busy",
+    "warming up": f"it or ar wrote fewer than {WARM_UP_TOKENS} tokens",
+    "too few rounds": "too few rounds for an interval",
+}
+
+
+def _text(group: Cases, runs: int) -> Iterator[str]:
+    compared = [case for case in group if case.compared]
+    if not compared:
+        return
+    others = {case.run: case.difference for case in compared if case.difference is not None}
+    if not others:
+        yield "same text as ar"
+        return
+    how = " by design" if all(case.by_design for case in compared if case.difference is not None) else ""
+    yield f"its text differs from that of ar{how}{_on(tuple(others), runs)}, first at {_tokens(others)}"
+
+
+def _tokens(differences: Mapping[int, int]) -> str:
+    first = list(differences.values())
+    if len(first) > _MANY:
+        return f"token {min(first)} or later"
+    return f"token{'s' if len(first) > 1 else ''} {', '.join(map(str, first))}"
+
+
+def _finding(finding: Finding, runs: int) -> Iterator[str]:
+    alike = len(finding.then) == 1 and finding.then[0][1] == finding.cases
+    helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
+    remedy = f" What would help: {helps}." if finding.helps else ""
+    yield from item(f"{places(finding.cases, runs)}: {finding.claim}.{remedy}")
+    for further, group in () if alike else finding.then:
+        yield from wrap(
+            f"Then, for {places(group, runs)}: {further}.", WIDTH, initial_indent="    ", subsequent_indent="    "
+        )
+
 
 PARAMETERS: Declared = (
     options.RECORDING,

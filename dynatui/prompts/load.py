@@ -14,9 +14,8 @@ from itertools import chain
 from pathlib import Path
 
 from decoder.errors import PromptError, shortened
-from decoder.prompts.fields import FieldError, has_prompt, prompt_in
 from decoder.prompts.json_objects import LONGEST, MalformedError, Window, objects, value_at
-from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt, plainest, templated
+from decoder.prompts.prompt import AnyPrompt, FieldError, Prompt, as_prompt, has_prompt, plainest, prompt_in, templated
 from decoder.prompts.text_chunks import text_chunks
 from dynatui.files import opened
 

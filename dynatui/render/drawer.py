@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 from decoder.knobs import KnobInfo, KnobName, TunableParameters
 from dynatui.knobs import choices, info, rules_in_force, sampling_in_force
-from dynatui.render.ink import Ink, Row, Rows, best, column, fit, frame, inside, shortened
+from dynatui.render.ink import Ink, Row, Rows, best, column, fit, frame, inside, shortened, wrapped
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import Track, knobs_title, notes
 from dynatui.render.words import written
-from dynatui.render.wrap import wrapped
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState
 

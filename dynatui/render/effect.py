@@ -11,8 +11,7 @@ from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, fitting, joined, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import written
-from dynatui.state.ab_comparison import LABELS, Difference, signed
-from dynatui.state.consequence import ROUNDS, Consequence, consequence
+from dynatui.state.ab_comparison import LABELS, ROUNDS, Consequence, Difference, consequence, signed
 from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 

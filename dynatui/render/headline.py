@@ -1,12 +1,15 @@
-"""One sentence on the run: speed relative to plain decoding, number of passes, and whether the text is the same.
-
-Knows neither panels nor widths: the caller chooses a wording.
+"""Sentences on a run and its machine: speed, passes, least times, GPUs; the caller chooses a wording, so widths are
+not known here.
 """
 
+from collections.abc import Mapping
+
 from decoder.analysis.metrics import differs_by_design
+from decoder.analysis.roofline import SIZES, round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
-from decoder.events import Figures
-from dynatui.number_format import short
+from decoder.events import Expected, Figures
+from dynatui.gpu import GpuLoad
+from dynatui.number_format import percent, short
 from dynatui.render.ink import DOT, Ink, Row, joined
 from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
 from dynatui.state.run_state import RunState
@@ -81,3 +84,70 @@ def _difference(figures: Figures) -> tuple[Row, ...]:
 
 def _inked(ink: Ink, *wordings: str) -> tuple[Row, ...]:
     return tuple(((words, ink),) for words in wordings)
+
+
+def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, str]:
+    """All values of one GPU, or load and memory of each of several; then the load alone, of several as a range."""
+    loads = sorted(gpu.load for gpu in gpus.values() if gpu.load is not None)
+    ends = [percent(load) for load in dict.fromkeys((*loads[:1], *loads[-1:]))]
+    span = f" {ends[0].removesuffix('%')}-{ends[-1]}" if len(set(ends)) > 1 else "".join(f" {end}" for end in ends[:1])
+    if len(gpus) == 1:
+        (gpu,) = gpus.values()
+        power = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
+        heat = [] if gpu.temperature_c is None else [f"{gpu.temperature_c} C"]
+        return " ".join(["GPU", *_load_and_memory(gpu), *power, *heat]), f"GPU{span}"
+    each = (" ".join([f"{number}:", *(_load_and_memory(gpu) or "-")]) for number, gpu in gpus.items())
+    return f"GPU {', '.join(each)}", f"{len(gpus)} GPUs{span}"
+
+
+def _load_and_memory(gpu: GpuLoad) -> list[str]:
+    load = [] if gpu.load is None else [percent(gpu.load)]
+    total = "" if gpu.total_bytes is None else f"/{gpu.total_bytes / 1e9:.0f}"
+    return load if gpu.used_bytes is None else [*load, f"{gpu.used_bytes / 1e9:.1f}{total} GB"]
+
+
+_FAST = 0.6
+"""A round is near its least time if the least time is at least this share of it."""
+
+
+def expected_words(state: RunState) -> tuple[str, ...]:
+    """Wordings, the longest first; empty if unknown, and once a round is decoded."""
+    run, entry = state.run, state.figures().get(state.watched)
+    if run is None or not run.expected or entry is None or entry.committed:
+        return ()
+    levels, rows = SIZES[-1]
+    rate = 1 / step_s(run.expected)
+    plain = f"at most {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
+    least = _ms(round_s(run.expected, levels, rows))
+    return f"{plain}, a round of {rows} rows at least {least} ms", plain
+
+
+def overhead_words(state: RunState) -> tuple[str, ...]:
+    """A sentence; empty if unknown."""
+    run, entry = state.run, state.figures().get(state.watched)
+    times = _round_times(run.expected, entry) if run and run.expected and entry else None
+    if times is None or not is_warm(state, state.watched):
+        return ()
+    measured, least = times
+    if least < _FAST * measured:
+        return (
+            f"A round takes {_ms(measured)} ms, of which memory and arithmetic of this machine need {_ms(least)}; the "
+            "rest is overhead, which is a smaller share with larger models.",
+        )
+    return (
+        f"A round takes {_ms(measured)} ms, near the least time on this machine, {_ms(least)} ms: only smaller trees "
+        "or smaller weights shorten it.",
+    )
+
+
+def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | None:
+    """Mean seconds of a round, measured and least; None if the method does not report its work."""
+    rounds = entry.rounds - entry.left_out_rounds
+    if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
+        return None
+    measured = (entry.decode_s - entry.left_out_s) / rounds
+    return measured, round_s(expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
+
+
+def _ms(seconds: float) -> str:
+    return short(1000 * seconds)

@@ -1,14 +1,12 @@
-"""Rows of styled text; every panel is made of such rows.
-
-A row is a tuple of spans; a span is a text and the name of its ink. Rows compare by value, so the screen redraws only
-changed rows, and tests can read rows as text. `dynatui.render.palette` defines the look of each ink.
-"""
+"""Rows of styled text, of which every panel is made: cutting, joining, frames, wrapped text, columns of figures."""
 
 import math
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, groupby
 from operator import itemgetter
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
@@ -137,3 +135,117 @@ def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
 
 def in_ascii(rows: Rows) -> Rows:
     return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    head: str
+    cells: int
+    value: Callable[[T], str]
+    rank: int = 0
+    """A narrow table omits the columns with the largest ranks, of equal ranks the last ones."""
+
+
+class Sheet(Generic[T]):
+    def __init__(self, columns: Sequence[Column[T]], room: int) -> None:
+        ranked = sorted(columns, key=lambda column: column.rank)
+        ends = accumulate(column.cells for column in ranked)
+        fitting = [column for column, end in zip(ranked, ends, strict=True) if end <= room]
+        self.columns = [column for column in columns if column in fitting]
+        self.cells = sum(column.cells for column in fitting)
+        self.heads = "".join(f"{column.head:>{column.cells}}" for column in self.columns)
+
+    def row(self, one: T) -> str:
+        return "".join(f"{column.value(one):>{column.cells}}" for column in self.columns)
+
+
+Tag = TypeVar("Tag")
+Line: TypeAlias = list[tuple[str, Tag]]
+
+_PIECES = re.compile(r"\n| +|[^ \n]+")
+
+
+class Flow(Generic[Tag]):
+    """Only words longer than a line are split. A text of width 0 (empty, a line end, a blank without room) is an empty
+    span.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = max(1, width)
+        self.lines: list[Line[Tag]] = [[]]
+        self._used = 0
+
+    def add(self, text: str, tag: Tag) -> None:
+        for piece in _PIECES.findall(text) or ("",):
+            if piece == "\n":
+                self.lines[-1].append(("", tag))
+                self._close()
+            elif is_gap(piece):
+                self._gap(piece, tag)
+            else:
+                self._word(piece, tag)
+
+    def _gap(self, gap: str, tag: Tag) -> None:
+        while len(gap) > self.width - self._used:
+            room = max(0, self.width - self._used)
+            self.lines[-1].append((gap[:room], tag))
+            self._close()
+            gap = gap[room + 1 :]
+        self._append(gap, tag)
+
+    def _word(self, word: str, tag: Tag) -> None:
+        if self._fitting(word) < len(word):
+            self._move_last_word_down()
+        while (cut := self._fitting(word)) < len(word):
+            if cut == 0 and self._used == 0:
+                cut = 1
+            self._append(word[:cut], tag)
+            self._close()
+            word = word[cut:]
+        self._append(word, tag)
+
+    def _fitting(self, word: str) -> int:
+        """Number of leading characters of a word that still fit in the line."""
+        cells = self._used
+        for place, character in enumerate(word):
+            cells += cell_len(character)
+            if cells > self.width:
+                return place
+        return len(word)
+
+    def _move_last_word_down(self) -> None:
+        line = self.lines[-1]
+        cut = next((i + 1 for i in range(len(line) - 1, -1, -1) if is_gap(line[i][0])), 0)
+        if cut:
+            self.lines[-1], moved = line[:cut], line[cut:]
+            self._close()
+            for text, tag in moved:
+                self._append(text, tag)
+
+    def _append(self, text: str, tag: Tag) -> None:
+        self.lines[-1].append((text, tag))
+        self._used += cell_len(text)
+
+    def _close(self) -> None:
+        self.lines.append([])
+        self._used = 0
+
+
+def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
+    return merged((text, ink_of(text, tag)) for text, tag in line if text)
+
+
+def is_gap(text: str) -> bool:
+    """Gaps are not underlined."""
+    return text.startswith(" ")
+
+
+def wrapped(row: Sequence[Span], width: int, gaps: Ink | None = None) -> Rows:
+    """A long row wrapped to several rows; blanks between words get the ink `gaps`, if given."""
+    flow = Flow[Ink](width)
+    for text, ink in row:
+        flow.add(text, ink)
+    return [inked(line, lambda text, ink: gaps if gaps and is_gap(text) else ink) for line in flow.lines]

@@ -8,8 +8,7 @@ from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
 from dynatui.number_format import nth, percent, short
-from dynatui.render.drawn import shape_sentence
-from dynatui.render.ink import DOT, Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of
+from dynatui.render.ink import DOT, Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of, wrapped
 from dynatui.render.rounds import (
     LEAST_SHOWN,
     draws_after,
@@ -22,8 +21,7 @@ from dynatui.render.rounds import (
     times_drawn,
 )
 from dynatui.render.scene import Scene
-from dynatui.render.words import is_alone, tie_words, written
-from dynatui.render.wrap import wrapped
+from dynatui.render.words import is_alone, shape_sentence, tie_words, written
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 

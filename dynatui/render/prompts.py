@@ -9,9 +9,8 @@ from decoder.events import Figures
 from dynatui.clean import clean_line
 from dynatui.number_format import short
 from dynatui.render.guide import explained
-from dynatui.render.ink import Ink, Row, Rows, Span, best, column, frame, inside, width_of
+from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, best, column, frame, inside, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.sheet import Column, Sheet
 from dynatui.render.words import same_as_ar, speedup_cell
 from dynatui.state.session_log import Result, noted
 

@@ -7,14 +7,12 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
-from dynatui.render.advice import remedy
-from dynatui.render.curves import scale_of
+from dynatui.render.chart import scale_of
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
-from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, column, fit, frame, inside, share, trend
+from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, bar, best, column, fit, frame, inside, share, trend
 from dynatui.render.scene import Scene
-from dynatui.render.sheet import Column, Sheet
-from dynatui.render.words import WHY_ALONE, is_alone, same_as_ar, speedup_cell, tie_words
+from dynatui.render.words import WHY_ALONE, is_alone, remedy, same_as_ar, speedup_cell, tie_words
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 9
 """Of the column with method names, in cells."""

@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from decoder.analysis.losslessness import LEAST_TOKENS, AtDepth, Deviation, Evidence, Light, colour
 from dynatui.knobs import info, turns
 from dynatui.number_format import nth, percent, short
-from dynatui.render.ink import Ink, Row, Rows, best, frame, inside, share, width_of
+from dynatui.render.ink import Ink, Row, Rows, best, frame, inside, share, width_of, wrapped
 from dynatui.render.scene import Scene
-from dynatui.render.wrap import wrapped
 from dynatui.state.run_state import RunState
 
 _AIRY = 10

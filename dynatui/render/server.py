@@ -16,9 +16,8 @@ from dynatui.attach.events import Drafting, Figures, Gap
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
 from dynatui.render.chart import Axis, Line, chart, legend
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, fitting, frame, inside, joined, width_of
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, fitting, frame, inside, joined, width_of, wrapped
 from dynatui.render.server_words import time_text, wasted
-from dynatui.render.wrap import wrapped
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark

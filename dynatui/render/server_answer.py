@@ -7,10 +7,9 @@ from the server is cleaned here by `clean_line`.
 from dynatui.attach.events import Answer
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
-from dynatui.render.ink import Row, Rows, Span, frame, inside, merged, trend
+from dynatui.render.ink import Row, Rows, Span, frame, inside, merged, trend, wrapped
 from dynatui.render.server import Size
 from dynatui.render.server_words import time_text
-from dynatui.render.wrap import wrapped
 from dynatui.state.server_state import ServerState
 
 _TITLE: Row = (

@@ -7,11 +7,10 @@ from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
-from dynatui.render.drawn import drawing_line
 from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.words import limited, moved_back, reason, sign, target, turned, versus, written
+from dynatui.render.words import drawing_line, limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState

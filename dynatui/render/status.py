@@ -12,15 +12,12 @@ from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
-from dynatui.render.drawn import drawing_words
-from dynatui.render.expected import expected_words
-from dynatui.render.gpu_words import gpu_wordings
-from dynatui.render.headline import headline
+from dynatui.render.headline import expected_words, gpu_wordings, headline
 from dynatui.render.ink import Ink, Row, Rows, best_row, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
-from dynatui.render.words import note_within, sampling_words
+from dynatui.render.words import drawing_words, note_within, sampling_words
 
 _GAP: Row = (("  ", "plain"),)
 _ARROWS = str.maketrans({"←": "left", "→": "right", "↑": "up", "↓": "down"})

@@ -13,11 +13,27 @@ from rich.cells import cell_len, set_cell_size
 
 from decoder.append_only import SharedList
 from dynatui.number_format import short
-from dynatui.render.captions import IDEA, caption
-from dynatui.render.ink import DOT, Ink, Row, Rows, Span, best_row, fit, frame, inside, joined, width_of
+from dynatui.render.guide import IDEA, caption
+from dynatui.render.ink import (
+    DOT,
+    Flow,
+    Ink,
+    Line,
+    Row,
+    Rows,
+    Span,
+    best_row,
+    fit,
+    frame,
+    inked,
+    inside,
+    is_gap,
+    joined,
+    width_of,
+    wrapped,
+)
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Heat, Scene
-from dynatui.render.wrap import Flow, Line, inked, is_gap, wrapped
 from dynatui.state.run_state import Failure, RunState
 from dynatui.state.tokens import Origin, Token
 

@@ -1,18 +1,22 @@
-"""The rows of a round's tree: labels in the cells of the layout, and on the right the probability of each row's path.
-
-The root has the first row, which also names the figures of the labels.
+"""The rows of drawn trees: the tree of a round with labels and probabilities, dimmed trees of earlier rounds, their
+titles.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal, NamedTuple, TypeAlias
 
-from decoder.events import Round
+from decoder.analysis.metrics import drafted_nodes
+from decoder.events import LENGTH, Round
+from decoder.session.steering import StageName
+from dynatui.number_format import nth, short
 from dynatui.render import rounds
-from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, fit, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, fit, joined, width_of
+from dynatui.render.rounds import is_drafted
 from dynatui.render.tree_labels import LEAST_CELLS, FigureName, Labels, kept_ink, labels, percent
-from dynatui.render.tree_layout import Arrow, Layout, Line, PlacedRow, Slot, laid_out
-from dynatui.render.tree_levels import Look
+from dynatui.render.tree_layout import LEAST_COLUMNS, Arrow, Layout, Line, Look, PlacedRow, Slot, laid_out
+from dynatui.render.words import shape_written
 from dynatui.state.tokens import repeated_length
 
 Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
@@ -167,3 +171,100 @@ def _aside(tree: _Tree, node: int) -> Row:
     path: Row = ((f"{percent(chance):>{_PATH}}", "dim"),) if tree.tells_path else ()
     bars: Row = (("  ", "plain"), (bar(chance, _BAR - 2), ink)) if tree.layout.look.aside >= _BAR else ()
     return (*path, *bars)
+
+
+def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
+    """Wordings, the longest first, with the lost time if the round stalled."""
+    wordings = _progress(event, stage)
+    if not event.stalled_s:
+        return wordings
+    stalled = f"stalled {short(event.stalled_s)} s"
+    return (*(f"{words}, {stalled}" for words in wordings), stalled)
+
+
+def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
+    drafted, accepted = drafted_nodes(event), len(event.accepted)
+    name = f"round {nth(event.round)}: "
+    if not drafted and event.draft_forwards is not None:
+        text = "no draft" if event.draft_forwards == 0 else "no guess kept"
+        if event.limited_by == LENGTH:
+            text = "the last token"
+        return f"{name}{text}", text
+    if stage == "drafted":
+        return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified"
+    if stage == "verified":
+        text = f"{drafted} drafted, {accepted} accepted, not committed"
+        return f"{name}{text}", f"{name}{accepted} kept, not committed"
+    grown = f"drawn as {shape_written(event.shape)}" if event.shape else "drafted"
+    return f"{name}{drafted} {grown}, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
+
+
+MOST = 15
+_TOGETHER = 3
+"""Number of trees that stand side by side in a wide panel; in a narrow panel, at least their paths are shown first."""
+_GAP, _RULE = "  ", "── "
+_INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
+
+
+def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
+    """In rows of three in a wide panel; empty if no tree fits or no round has a draft."""
+    if not any(map(drafted_nodes, events)):
+        return []
+    cells = (width - (_TOGETHER - 1) * len(_GAP)) // _TOGETHER
+    if cells < LEAST_COLUMNS:
+        return [row for tree in _below(events, width, height) for row in tree]
+    rows: Rows = []
+    for place in range(0, len(events), _TOGETHER):
+        abreast = _abreast(events[place : place + _TOGETHER], cells, height - len(rows))
+        rows += abreast
+        if not abreast:
+            break
+    return rows
+
+
+def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
+    trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height) for event in events))]
+    rows = max(map(len, trees), default=0)
+    padded = [[fit(row, cells) for row in [*tree, *[()] * (rows - len(tree))]] for tree in trees]
+    return [joined(beside, ((_GAP, "plain"),)) for beside in zip(*padded, strict=True)]
+
+
+def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
+    pictures = _stacked(events[:_TOGETHER], width, height)
+    free = height - sum(map(len, pictures))
+    for event in events[len(pictures) :]:
+        tree = _headed(event, drawn_tree(event, width, free), width)
+        if not 0 < len(tree) <= free:
+            break
+        pictures.append(tree)
+        free -= len(tree)
+    return pictures
+
+
+def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
+    """Accepted paths of as many rounds as fit; if rows remain, the first rounds get whole trees."""
+    pictures, free = list[Rows](), height
+    for event in events:
+        path = _headed(event, drawn_path(event, width, free), width)
+        if not 0 < len(path) <= free:
+            break
+        pictures.append(path)
+        free -= len(path)
+    for place, path in enumerate(pictures):
+        room = free + len(path)
+        tree = _headed(events[place], drawn_tree(events[place], width, room), width)
+        if not 0 < len(tree) <= room:
+            break
+        pictures[place], free = tree, room - len(tree)
+    return pictures
+
+
+def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
+    """A heading replaces the root, which is already text; empty if nodes were omitted."""
+    if drawing.left_out:
+        return []
+    name = f"round {nth(event.round)}"
+    title = best(width - len(_RULE), *(words for words in titles(event) if words.startswith(name)), name)
+    heading: Row = ((_RULE, "frame"), (title, "plain"), (f" {'─' * width}", "frame"))
+    rows = drawing.rows if is_drafted(event, 0) else drawing.rows[1:]
+    return [fit(heading, width), *(tuple((text, _INKS.get(ink, "dim")) for text, ink in row) for row in rows)]

@@ -8,10 +8,9 @@ from itertools import zip_longest
 from decoder.analysis.what_if import ALIKE, Cell, Grid, WhatIf
 from dynatui.knobs import info
 from dynatui.number_format import percent, short
-from dynatui.render.advice import faster_knobs, remedy
-from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of
+from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of, wrapped
 from dynatui.render.scene import Scene
-from dynatui.render.wrap import wrapped
+from dynatui.render.words import faster_knobs, remedy
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
 _LABEL = 6

@@ -9,11 +9,10 @@ from itertools import zip_longest
 from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
 from dynatui.number_format import percent, short
-from dynatui.render.advice import remedy
-from dynatui.render.expected import overhead_words
-from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend
+from dynatui.render.headline import overhead_words
+from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend, wrapped
 from dynatui.render.scene import Scene
-from dynatui.render.wrap import wrapped
+from dynatui.render.words import remedy
 from dynatui.state.run_state import RunState
 from dynatui.state.tokens import Token
 

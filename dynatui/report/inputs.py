@@ -1,10 +1,11 @@
-"""Makes the page of a recording; refuses other files by their content. A recording starts with a `run` event; the JSON
-of `bench speed` has the field `setup`, and the `report.json` of `bench paper` the field `begun`. Knows no HTML.
-"""
+"""Files of a page: the recording that is read, and the page that is written."""
 
 import os
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import msgspec
 
@@ -99,3 +100,39 @@ def _require_recording(path: Path) -> None:
         tables = "bench speed prints" if bytes(opening.setup) else "the report.md beside it has"
         raise InputError(f"{shortened(path)} is a benchmark, which has no page; {tables} its tables")
     raise InputError(f"{shortened(path)} is {'empty' if not line else 'no recording'}; {_REMEDY}")
+
+
+def require_free(path: Path, *, force: bool) -> None:
+    if not os.path.lexists(path):  # if the check itself fails, `write` reports the error
+        return
+    if not path.is_file():
+        raise ConfigError(f"{shortened(path)} is not a file that a page could replace; set --output to a file")
+    if not force:
+        raise ConfigError(
+            f"{shortened(path)} exists already and is not overwritten; set --output to another file, or add --force"
+        )
+
+
+def write(text: str, path: Path, *, force: bool) -> None:
+    """Writes atomically, readable by everyone who could read the replaced file. Raises a ConfigError if nothing was
+    written.
+    """
+    require_free(path, force=force)
+    place = path.resolve()
+    try:
+        with NamedTemporaryFile("wb", dir=place.parent, prefix=".dynatui-", suffix=".html", delete=False) as file:
+            try:
+                file.write(text.encode())
+                file.flush()
+                os.fsync(file.fileno())
+                if place.exists():
+                    Path(file.name).chmod(stat.S_IMODE(place.stat().st_mode))
+                Path(file.name).replace(place)
+            except BaseException:
+                with suppress(OSError):
+                    Path(file.name).unlink()
+                raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write {shortened(path)}: {error.strerror}; set --output to a file in a folder with free space"
+        ) from None

@@ -1,21 +1,63 @@
-"""A page as one HTML file: inline style and script, data as JSON, and a security policy that allows nothing else.
-
-The policy allows this style and script by their hashes, so a browser runs no other script and loads no other file. The
-JSON is escaped, so that no text in the JSON can end the HTML element around it. Knows neither recordings nor
-benchmarks.
-"""
+"""HTML of a page: escaped markup, style, scripts and data under a strict content policy."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from html import escape
 from importlib.resources import files
 from string import Template
 
 import msgspec
 
 from decoder.version import VERSION
-from dynatui.report.markup import Markup, element
+from dynatui.clean import clean
+
+
+class Markup(str):
+    __slots__ = ()
+
+
+def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
+    """A child that is not markup is escaped. An attribute's final `_` is dropped, its other `_` become `-`; None omits
+    it.
+    """
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    opening = f"<{name}{written}>"
+    return Markup(opening if name in _VOID else f"{opening}{joined(children)}</{name}>")
+
+
+def joined(parts: Iterable[str]) -> Markup:
+    return Markup("".join(part if isinstance(part, Markup) else _escaped(part) for part in parts))
+
+
+def table(caption: str, head: Iterable[str], rows: Iterable[Iterable[str]]) -> Markup:
+    """The first cell of each row is its header."""
+    top = element("tr", *(element("th", cell, scope="col") for cell in head))
+    body = [
+        element("tr", element("th", first, scope="row"), *(element("td", cell) for cell in cells))
+        for first, *cells in rows
+    ]
+    title = element("caption", element("span", caption))
+    whole = element("table", title, element("thead", top), element("tbody", *body))
+    return element("div", whole, class_="scrolls", tabindex=0, role="region", aria_label=caption)
+
+
+def details(entries: Iterable[tuple[str, str]]) -> Markup:
+    pairs = (element("div", element("dt", name), element("dd", value)) for name, value in entries)
+    return element("dl", *pairs)
+
+
+_VOID = frozenset(("img", "input", "br", "meta"))
+
+
+def _escaped(text: str) -> str:
+    return escape(clean(text))
+
 
 _ASSETS = files("dynatui.report") / "assets"
 _AS_JSON: Mapping[int, str] = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}

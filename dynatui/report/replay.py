@@ -9,8 +9,7 @@ from decoder.analysis.metrics import FIGURES, Figure, differs_by_design, missing
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Event, Figures, Run
 from dynatui.number_format import memory_by_rank
-from dynatui.report.markup import Markup, details, element, joined, table
-from dynatui.report.page import Page, asset
+from dynatui.report.page import Markup, Page, asset, details, element, joined, table
 from dynatui.report.replay_data import label_of, replay_data
 from dynatui.state.run_state import RunState, apply
 

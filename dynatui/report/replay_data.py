@@ -1,8 +1,4 @@
-"""Data of a run for the replay script: columns of numbers, and each distinct text once.
-
-All data comes from the same state that the screen shows, so texts are clean, and no figure is computed here. Knows no
-HTML and no files.
-"""
+"""Data of a run for the replay script, from the state that the screen shows; knows no HTML and no files."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -16,9 +12,38 @@ from decoder.events import Round
 from decoder.methods import METHODS, root_is_drafted
 from dynatui.clean import clean, clean_line
 from dynatui.knobs import info, limit_name
-from dynatui.report.keys import KEYS, Key
 from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
+
+
+class Key(msgspec.Struct, frozen=True):
+    caps: str
+    names: tuple[str, ...]
+    """The keys' names in browsers. For a key pressed with Shift, `Shift+` precedes the name, unless the name is one
+    character."""
+    action: str
+    """Name of the action in the script; empty if the browser handles the key."""
+    help: str
+
+
+KEYS = (
+    Key("←", ("ArrowLeft",), "back", "one round back"),
+    Key("→", ("ArrowRight",), "on", "one round on"),
+    Key("Shift ←, Page Up", ("Shift+ArrowLeft", "PageUp"), "back_ten", "ten rounds back"),
+    Key("Shift →, Page Down", ("Shift+ArrowRight", "PageDown"), "on_ten", "ten rounds on"),
+    Key("Home", ("Home",), "first", "the first round"),
+    Key("End", ("End",), "last", "the last round"),
+    Key("Space", (" ",), "play", "play or pause; after the last round, play again"),
+    Key("<", ("<", ","), "slower", "play slower"),
+    Key(">", (">", "."), "faster", "play faster"),
+    Key("1 to 9", tuple("123456789"), "method", "show the method with this number"),
+    Key("w", ("w",), "next_method", "show the next method"),
+    Key("n", ("n",), "next_run", "the next prompt"),
+    Key("N", ("N",), "previous_run", "the prompt before"),
+    Key("Tab, Enter", (), "", "move to a control, press it"),
+    Key("?", ("?",), "help", "show or hide these keys"),
+)
+
 
 Text: TypeAlias = int
 """Index of a text in the page's list of texts."""

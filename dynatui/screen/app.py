@@ -34,14 +34,13 @@ from dynatui.render import (  # fmt: skip
 from dynatui.render.layout import LAYOUTS, Layout, arranged, layout, shared_place
 from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
-from dynatui.screen.aside import Aside
 from dynatui.screen.commands import view
-from dynatui.screen.event_reader import EventReader
 from dynatui.screen.film import Screenplay
+from dynatui.screen.pages.page import ThemeScreen
 from dynatui.screen.pages.palette import KeyCommands, Palette
-from dynatui.screen.pages.themes import ThemeScreen
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
-from dynatui.screen.scene_builder import SceneBuilder
+from dynatui.screen.protocol import Aside
+from dynatui.screen.scene_builder import EventReader, SceneBuilder
 from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View

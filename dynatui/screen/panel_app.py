@@ -1,14 +1,10 @@
-"""Base class of the three apps (monitor, comparison of recordings, watched server): canvases, ticks, keys, exit.
-
-A subclass composes its canvases, reads new events (`advance`), hides the canvases that do not fit (`arrange`) and gives
-each canvas its scene (`draw`). Canvases that no page covers are patched without Textual's compositor; the compositor
-draws the covered canvases. Knows no panel by name.
-"""
+"""Base class of the three apps: canvases, ticks at an adaptive frame rate, keys, exit; knows no panel by name."""
 
 import asyncio
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -24,14 +20,89 @@ from decoder.errors import quoted, require
 from dynatui.keymap import KEYMAP, Mode
 from dynatui.render.ink import Ink
 from dynatui.render.palette import THEME, palette
-from dynatui.render.scene import Scene
-from dynatui.screen.frame_rate import FrameRate
+from dynatui.render.scene import Meters, Scene
 from dynatui.screen.widgets.canvas import Canvas, uncovered
 from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
 from dynatui.session import View
 from dynatui.terminal.driver import TerminalDriver, bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
+
+_MOST_SKIPPED = 16
+_LATE_FRAMES = 2
+"""Successive late frames after which the rate is halved."""
+_RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
+"""Seconds without a late frame after which the rate is doubled; halving the rate doubles the value up to the maximum.
+"""
+_WINDOW_S = 5.0
+_NEWS_S = 1.0
+"""Least seconds between updates of the meters, since drawing them has a cost."""
+
+
+class FrameRate:
+    def __init__(self, fps: float) -> None:
+        self._tick_s = 1 / fps
+        self._skip = 1
+        """Ticks per frame."""
+        self._late = 0
+        self._waiting = False
+        self._drawn_at = float("-inf")
+        self._kept_up_since: float | None = None
+        self._recovery_s = _RECOVERY_S
+        self._readings: deque[tuple[float, float, int]] = deque()
+        """Time, CPU seconds of the thread, bytes sent."""
+        self._meters = Meters(fps)
+        self._metered_at = float("-inf")
+
+    def due(self, now: float, *, busy: bool) -> bool:
+        """Whether to draw a frame at this tick; `busy` says whether the last frame is still being sent."""
+        if self._kept_up_since is None:
+            self._kept_up_since = now
+        if now - self._drawn_at < (self._skip - 0.5) * self._tick_s:
+            return False
+        if busy:
+            self._wait(now)
+            return False
+        self._late = self._late if self._waiting else 0
+        self._waiting = False
+        self._speed_up(now)
+        self._drawn_at = now
+        return True
+
+    def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
+        """Mean cost of the screen over the last seconds; `cpu_s` and `sent_bytes` are totals since the start."""
+        readings = self._readings
+        readings.append((now, cpu_s, sent_bytes))
+        while now - readings[0][0] > _WINDOW_S:
+            readings.popleft()
+        if now - self._metered_at >= _NEWS_S:
+            self._metered_at = now
+            first_s, first_cpu_s, first_bytes = readings[0]
+            passed_s = now - first_s
+            costs = ((cpu_s - first_cpu_s) / passed_s, (sent_bytes - first_bytes) / passed_s) if passed_s > 0 else ()
+            self._meters = Meters(1 / (self._tick_s * self._skip), self._skip > 1, *costs)
+        return self._meters
+
+    def _wait(self, now: float) -> None:
+        self._kept_up_since = now
+        if self._waiting:
+            return
+        self._waiting = True
+        self._late += 1
+        if self._late >= _LATE_FRAMES and self._skip < _MOST_SKIPPED:
+            self._skip *= 2
+            self._late = 0
+            self._recovery_s = min(_LONGEST_RECOVERY_S, 2 * self._recovery_s)
+
+    def _speed_up(self, now: float) -> None:
+        if self._kept_up_since is None or now - self._kept_up_since < self._recovery_s:
+            return
+        self._kept_up_since = now
+        if self._skip > 1:
+            self._skip //= 2
+        else:
+            self._recovery_s = _RECOVERY_S
+
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3

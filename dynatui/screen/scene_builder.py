@@ -1,25 +1,78 @@
-"""Builds the scene of the panels: state, viewpoint, knobs, pause, estimates.
-
-The load of GPUs and the what-if estimate are expensive, so they are cached for a second or less. Knows no widget.
-"""
+"""Folds a source's records and builds the scene of the panels; expensive parts are cached. Knows no widget."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from decoder.analysis.bottleneck import plain_pass_s
 from decoder.analysis.what_if import WhatIf, what_if
+from decoder.events import Knob, Round, Run
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.steering import Stage
+from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad, open_meters
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
-from dynatui.screen.event_reader import EventReader
+from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Controls, Source
-from dynatui.state.run_state import RunState
-from dynatui.state.session_log import opening_of
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.run_state import Failure, Prompt, RunState
+from dynatui.state.session_log import SessionLog, opening_of
+from dynatui.state.timeline import Viewpoint
 from dynatui.state.tokens import hits
+
+_FORESEEN = 200
+"""Largest number of events that one call of `read` reads ahead of a playback, so that a frame takes a short time."""
+
+
+@dataclass(frozen=True)
+class News:
+    """Kinds of newly read records."""
+
+    failed: bool = False
+    any: bool = False
+    important: bool = False
+    """Records other than rounds and turns of knobs."""
+
+
+class EventReader:
+    def __init__(self, source: Source) -> None:
+        self.viewpoint = Viewpoint()
+        self.knob_editor = KnobEditor(source.controls) if source.controls else None
+        self.session_log = SessionLog()
+        self.pins: dict[str, Pin] = {}
+        """Side A of the A/B comparison, by method."""
+        self._source = source
+        self._cursor = 0
+
+    def read(self) -> News:
+        records, any_new, failed, important = self._source.records, False, False, False
+        while self._cursor < len(records):
+            record = records[self._cursor]
+            self._cursor += 1
+            any_new = True
+            important |= not isinstance(record, Round | Knob)
+            failed = isinstance(record, Failure) or (failed and not isinstance(record, Run))
+            if isinstance(record, Run):
+                del records[: self._cursor - 1]
+                self._cursor = 1
+            elif isinstance(record, Knob) and record.source == "user":
+                self._pin(clean_line(record.method))
+            self.viewpoint.take(record)
+            self.session_log = self.session_log.apply(record, self.viewpoint.work.state)
+            if self.knob_editor:
+                self.knob_editor.take(record)
+        if playback := self._source.playback:
+            self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
+        return News(failed, any_new, important)
+
+    def _pin(self, method: str) -> None:
+        """Pins the settings before a turn of a knob as side A; side B begins with the turn."""
+        before = self.viewpoint.work.state
+        pin = self.pins.get(method)
+        self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)
+
 
 _GPU_S, _WHATIF_S, ADVICE_S = 1.0, 1.0, 5.0
 """Seconds between readings of the GPUs, what-if estimates, and what-if estimates for advice only."""

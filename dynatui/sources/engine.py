@@ -22,8 +22,7 @@ from dynatui.gpu import memory_bytes_per_s
 from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
-from dynatui.sources.breakpoints import Conditions, met
-from dynatui.sources.source import REST_S, bounded_speed, readable_speed
+from dynatui.sources.source import REST_S, Conditions, bounded_speed, met, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.timeline import run_so_far
 

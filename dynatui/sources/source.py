@@ -1,20 +1,129 @@
-"""The protocol of the sources of records, and the initial playback speed.
-
-A source appends to one list, and the screen drops only what it has read, so that neither waits. Commands go back.
+"""The protocol of the sources of records, and the conditions at which decoding pauses; knows neither threads nor the
+screen.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias, get_args
 
+from decoder.analysis.metrics import compared_until, drafted_nodes, first_difference
 from decoder.errors import DecoderError
-from decoder.events import Event
+from decoder.events import Event, Round
 from decoder.knobs import KnobName, RulesName
+from decoder.methods.adaptive import AdaptiveTree
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Turn
+from decoder.tree_rules import used_depth
+from dynatui.number_format import nth
 from dynatui.session import Session
-from dynatui.sources.breakpoints import Conditions
-from dynatui.state.run_state import Record
+from dynatui.state.lane import LaneState, is_sane
+from dynatui.state.run_state import Record, RunState
+
+Break: TypeAlias = Literal["rejected", "full", "bound", "under", "difference"]
+
+BREAKS: tuple[Break, ...] = get_args(Break)
+LABELS: Mapping[Break, str] = {
+    "rejected": "nothing accepted",
+    "full": "tree full",
+    "bound": "D0 at a bound",
+    "under": "depth acceptance under x in the last rounds",
+    "difference": "first difference from ar",
+}
+EXPLANATIONS: Mapping[Break, str] = {
+    "rejected": "a round drafted tokens, and the target accepted none of them",
+    "full": "the tree reached N_max nodes, so drafting stopped; method auto has no N_max",
+    "bound": "the base depth in use reaches 1 or D_max - 1, the bounds of the history rule",
+    "under": "the mean depth acceptance of the last rounds with drafts (one window) falls below x",
+    "difference": "the watched text differs from the text of ar for the first time",
+}
+LIMIT = 0.3
+"""The x in the label of "under"."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    on: frozenset[Break] = frozenset()
+    limit: float = LIMIT
+    """Threshold of "under", a depth acceptance from 0 to 1."""
+
+    def toggled(self, name: Break) -> "Conditions":
+        return replace(self, on=self.on ^ {name})
+
+    def moved(self, distance: float) -> "Conditions":
+        return replace(self, limit=min(1.0, max(0.0, round(self.limit + distance, 2))))
+
+    def label(self, name: Break) -> str:
+        return LABELS[name].replace("x", f"{self.limit:.2f}") if name == "under" else LABELS[name]
+
+
+def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
+    """The reason to pause after an event, from the states around it."""
+    if not conditions.on or not isinstance(event, Round):
+        return None
+    reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
+    joined = "; ".join(reason for reason in reasons if reason)
+    method_words = "" if event.method == after.watched else f" of {event.method}"
+    return f"{joined}, round {nth(event.round)}{method_words}" if joined else None
+
+
+def _reason(name: Break, conditions: Conditions, before: RunState, after: RunState, event: Round) -> str | None:
+    if name == "difference":
+        index = _difference(after) if event.method in (after.watched, "ar") else None
+        return (
+            None
+            if index is None or _difference(before) is not None
+            else f"{after.watched} differs from ar at token {index}"
+        )
+    if event.method != after.watched:
+        return None
+    drafted = drafted_nodes(event)
+    match name:
+        case "rejected":
+            return f"all {drafted} drafted tokens rejected" if drafted and not event.accepted else None
+        case "full":
+            n_max = int(after.lane.settings.get("n_max", 0))
+            return f"the tree is full with {drafted} nodes" if n_max and drafted >= n_max else None
+        case "bound":
+            was, now = _bound(before.lane), _bound(after.lane)
+            return f"D0 reached its bound {now}" if before.rounds and now is not None and now != was else None
+        case "under":
+            mean, earlier = _mean_share(after.lane), _mean_share(before.lane)
+            fell = mean is not None and mean < conditions.limit and (earlier is None or earlier >= conditions.limit)
+            words = f"the mean of {_window(after.lane)} rounds, is under {conditions.limit:g}"
+            return f"depth acceptance {mean:.2f}, {words}" if fell else None
+
+
+def _difference(state: RunState) -> int | None:
+    """First token at which the watched text differs from that of `ar` where they should be equal."""
+    run, tallies = state.run, state.race.tallies
+    if run is None or "ar" not in tallies:
+        return None
+    until = compared_until(run, state.watched, sampled=state.race.sampled)
+    index = first_difference(tallies[state.watched].tokens, tallies["ar"].tokens)
+    return index if index is not None and until is not None and index < until else None
+
+
+def _bound(lane: LaneState) -> int | None:
+    """The base depth in use in the newest round, if it is a bound of the history rule."""
+    knobs, d_max = lane.newest.knobs if lane.newest else None, lane.settings.get("d_max")
+    if knobs is None or d_max is None or not is_sane(knobs.d0):
+        return None
+    depth = used_depth(knobs.d0)
+    return depth if depth in (1, int(d_max) - 1) else None
+
+
+def _window(lane: LaneState) -> int:
+    """The history rule's window in rounds; the default for methods without the rule."""
+    return lane.window if lane.history is not None else AdaptiveTree.window
+
+
+def _mean_share(lane: LaneState) -> float | None:
+    """None until the window is full."""
+    window = _window(lane)
+    return math.fsum(lane.shares[-window:]) / window if len(lane.shares) >= window else None
+
 
 SHOWN_PER_SECOND = 15.0
 """Tokens per second at which a user can read the text and follow the history rule."""

@@ -1,23 +1,21 @@
-"""A/B comparison of a method's rounds: side A ran under the pinned settings, side B after the last turn of a knob.
-
-Rounds are autocorrelated, since the history rule depends on earlier rounds. Therefore variances are computed by
-overlapping batch means (the moving-block bootstrap in closed form), with a block length of about the square root of
-the number of rounds, and intervals by Student's t. Assumption: each side is a stationary series whose autocorrelation
-is shorter than a block. The intervals do not account for the difference between the texts of A and B.
+"""Comparison of rounds under two settings, pinned or before and after a turn of knobs, with intervals for correlated
+rounds.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import fmean
 from typing import Literal, TypeAlias
 
 import numpy as np
 
 from decoder.analysis.interval import students_t, variance_of_mean
 from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
-from decoder.events import Knobs
+from decoder.events import Knobs, Round
 from dynatui.number_format import short
-from dynatui.state.lane import Change, Curves, LaneState, Sample
+from dynatui.state.lane import IN_A_ROW, Change, Curves, LaneState, Sample
 from dynatui.state.run_state import RunState
 
 Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
@@ -204,3 +202,65 @@ def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | N
     ratio = float(above.sum() / below.sum())
     variance, freedom = variance_of_mean((above - ratio * below) / below.mean())
     return ratio, variance, freedom
+
+
+ROUNDS = IN_A_ROW
+"""Number of rounds that are compared before and after a turn; turns that are fewer rounds apart are joined."""
+_compared = lru_cache(maxsize=8)(compared)
+
+
+@dataclass(frozen=True)
+class Consequence:
+    marks: tuple[Change, ...]
+    """One turn per knob whose value has changed, from the old to the new value."""
+    before: Samples
+    after: Samples
+    rounds: tuple[Round, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all `ROUNDS` rounds after the turn are decoded."""
+        return len(self.after) == ROUNDS
+
+    @property
+    def nodes(self) -> tuple[float, float] | None:
+        """Mean drafted nodes per round, before and after the turn."""
+        if not self.after:
+            return None
+        before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
+        return before, after
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """After minus before; empty while a side has fewer rounds than `ROUNDS`."""
+        return _compared(self.before, self.after, ROUNDS) or ()
+
+
+def consequence(lane: LaneState) -> Consequence | None:
+    """The effect of the last turn; None if there is no turn or no round before it, or if the turn was undone."""
+    turns = [change for change in lane.changes if change.by_user]
+    if not turns:
+        return None
+    first = _first_in_a_row(turns)
+    marks, began, last = _joined(turns[first:]), turns[first].round, turns[-1].round
+    before = samples_of(lane, since=max(0, began - ROUNDS), until=began)
+    if not marks or not before:
+        return None
+    after = samples_of(lane, since=last, until=last + ROUNDS)
+    return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
+
+
+def _first_in_a_row(turns: Sequence[Change]) -> int:
+    first = len(turns) - 1
+    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
+        first -= 1
+    return first
+
+
+def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
+    """The turns joined into one per knob, except the history switch and knobs that are back at their first value."""
+    marks = dict[str, Change]()
+    for turn in turns:
+        begun = marks.get(turn.name, replace(turn, presses=0))
+        marks[turn.name] = replace(turn, old=begun.old, first=begun.first, presses=begun.presses + turn.presses)
+    return tuple(mark for mark in marks.values() if mark.old != mark.new and mark.name != "history")

@@ -14,8 +14,7 @@ from rich.console import COLOR_SYSTEMS
 from decoder.errors import ConfigError, quoted, require, shortened
 from dynatui.files import to_append
 from dynatui.terminal.driver import LARGEST
-from dynatui.terminal.foreground import wait_for_foreground
-from dynatui.terminal.output import Output
+from dynatui.terminal.output import Output, wait_for_foreground
 from dynatui.terminal.streams import read_keyboard
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2

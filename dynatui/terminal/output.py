@@ -1,11 +1,17 @@
-"""The output stream to the terminal; raises no errors, since one would end Textual's writing thread."""
+"""The output stream to the terminal, and the wait until the shell gives it to this process; raises no errors, since
+an error would end Textual's writing thread.
+"""
 
+import errno
 import os
 import select
+import signal
 import termios
 import time
 from contextlib import suppress
 from typing import Any
+
+from decoder.errors import ConfigError
 
 _WRITE_TIMEOUT_S = 1.0
 """Longest time by which a blocked terminal delays the end of the program."""
@@ -116,3 +122,31 @@ def _reopened(terminal: int) -> int:
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.dup(terminal)
+
+
+def wait_for_foreground(terminal: int) -> None:
+    """Returns once this process may set the modes of the terminal; until then, the system stops it.
+
+    For the main thread. Raises ConfigError if no shell is left that could put the process into the foreground.
+    """
+    before = signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    try:
+        while not _drained(terminal):
+            pass
+    finally:
+        signal.signal(signal.SIGTTOU, before)
+
+
+def _drained(terminal: int) -> bool:
+    """Waits for output, which stops a background process but changes no mode; False if a signal's handler ended it."""
+    try:
+        termios.tcdrain(terminal)
+    except termios.error as error:
+        if error.args[0] == errno.EINTR:
+            return False
+        if error.args[0] == errno.EIO:
+            raise ConfigError(
+                "the terminal belongs to another job, and no shell can hand it over; start dynatui in the foreground, "
+                "or use --headless"
+            ) from None
+    return True

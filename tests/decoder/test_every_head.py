@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from decoder import DynaTree
-from decoder.draft.eagle3_passes import Eagle3Passes
+from decoder.draft.head_passes import Eagle3Passes
 from decoder.draft.model_drafter import ModelDrafter
 from dynatui.main import main
 from tests import dflash_checkpoints as dflash

@@ -19,7 +19,7 @@ from decoder.events import Run
 from decoder.heads.eagle3 import Head
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
-from decoder.models.drafts import is_model_free
+from decoder.models.heads import is_model_free
 from decoder.run.decoding_path import decoding_path
 from decoder.selector.stored import fingerprint
 from decoder.verify.names import Drafting

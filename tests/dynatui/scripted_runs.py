@@ -18,7 +18,7 @@ from decoder.session.steering import Stage, Turn
 from dynatui.render.ink import Row
 from dynatui.render.scene import Scene
 from dynatui.session import Models, Session
-from dynatui.sources.breakpoints import Conditions
+from dynatui.sources.source import Conditions
 from dynatui.state.run_state import Prompt, Record, RunState, apply
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x1b[2J\x9b31m[bold]x[/bold]\u202e\r\x7f"

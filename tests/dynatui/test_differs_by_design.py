@@ -16,8 +16,8 @@ from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
 from dynatui.report.replay import figures_table
-from dynatui.screen.exit_summary import lines as exit_lines
-from dynatui.sources.breakpoints import Conditions, met
+from dynatui.screen.run import lines as exit_lines
+from dynatui.sources.source import Conditions, met
 from dynatui.state.run_state import Prompt, RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import lines, plain_round, run, state_of

@@ -19,7 +19,7 @@ from dynatui.render.prompts import prompts
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.report.replay import replay_page
-from dynatui.screen.exit_summary import lines as summary_lines
+from dynatui.screen.run import lines as summary_lines
 from dynatui.state.run_state import Prompt, RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import lines, plain_round, raced, run, text_of, tree_round

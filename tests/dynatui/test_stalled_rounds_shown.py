@@ -22,7 +22,7 @@ from dynatui.render.tree import tree
 from dynatui.render.versus import table
 from dynatui.render.work import times
 from dynatui.report.replay import replay_page
-from dynatui.screen.exit_summary import lines as summary_lines
+from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.source import readable_speed

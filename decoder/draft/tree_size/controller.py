@@ -11,9 +11,17 @@ from typing import Literal, TypeAlias
 from decoder.draft.suffix_automaton import SuffixAutomaton
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import HIGHEST_ROWS, Costs
-from decoder.draft.tree_size.drafted_round import DraftedRound, LookupChildren, ModelGuesses, most_worth
+from decoder.draft.tree_size.drafted_round import (
+    DraftedRound,
+    LookupChildren,
+    LookupGuess,
+    ModelGuesses,
+    acceptance_of_lookups,
+    chain_gain,
+    draft_adds,
+    most_worth,
+)
 from decoder.draft.tree_size.following_rounds import MOST_FOLLOWING, TIMED, FollowingRounds, path_limits
-from decoder.draft.tree_size.lookup_guess import LookupGuess, acceptance_of_lookups, chain_gain, draft_adds
 from decoder.draft.tree_size.lookup_pauses import LookupPauses
 from decoder.draft.tree_size.loss_limit import CREDIT_OF_LOOKUPS, LONGEST_CHAIN, LossLimit
 from decoder.tree_rules import TreeRule

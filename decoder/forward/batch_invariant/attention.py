@@ -16,8 +16,7 @@ from transformers import AttentionInterface
 from decoder.errors import PairError
 from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.forward.protocol import Wrapped
+from decoder.forward.kv_cache import Ints, KvCache, Mask, Wrapped
 from decoder.forward.taps import LayerStates
 
 NAME = "dynatui_float64"

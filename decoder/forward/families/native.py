@@ -20,8 +20,7 @@ from decoder.forward.families.model import (
     Turning,
 )
 from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.forward.linear import Linear
-from decoder.forward.output_head import product
+from decoder.forward.linear import Linear, product
 from decoder.forward.taps import Native, Note
 from decoder.forward.windows import FULL, LIMITS, Windows
 

@@ -22,7 +22,6 @@ from transformers.cache_utils import Cache
 
 from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.kv_cache import Ints, KvCache, Mask
-from decoder.forward.layer_kinds import MASKED
 from decoder.forward.recurrent.owners import (
     TRIED,
     Chunks,
@@ -35,7 +34,7 @@ from decoder.forward.recurrent.owners import (
 )
 from decoder.forward.recurrent.states import Drafted, State, StateCache, States, path_batch, with_parents
 from decoder.forward.taps import LayerStates
-from decoder.forward.windows import FULL, attention_types
+from decoder.forward.windows import FULL, MASKED, attention_types
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
 INDEXED_AXES = 3

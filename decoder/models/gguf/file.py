@@ -1,8 +1,5 @@
-"""Reads the metadata of a GGUF file, without its weights and without llama.cpp; refuses broken files.
-
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, versions 2 and 3. The metadata is read here first,
-because tokenizer and limits of a model must be known before llama.cpp loads gigabytes of weights. llama.cpp then reads
-the metadata again.
+"""Reads the metadata of a GGUF file without llama.cpp, and refuses files that are broken or that the engine cannot
+run.
 """
 
 import functools
@@ -12,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from decoder.errors import ConfigError, shortened
+from decoder.errors import ConfigError, quoted, shortened
 from decoder.models.git_lfs import is_pointer
 
 SUFFIX = ".gguf"
@@ -181,3 +178,59 @@ class _Reader:
         if kind == ARRAY:
             raise _BrokenError("has a list of lists, which is not supported")
         return [self._value(kind) for _ in range(count)]
+
+
+LARGEST = {
+    "block_count": 1024,
+    "embedding_length": 2**18,
+    "context_length": 2**31,
+}
+"""Several times the sizes of the largest models."""
+LIMIT = "choose a decoder-only model"
+EMBEDDING = "token_embd.weight"
+LONG_FACTORS = "rope_factors_long.weight"
+
+
+def check_gguf(name: str, file: GgufFile) -> None:
+    """Raises ConfigError for a file that llama.cpp cannot load, or with which the engine cannot decode."""
+    _check_whole(name, file)
+    _check_tokenizer(name, file)
+    _check_layers(name, file)
+
+
+def _check_whole(name: str, file: GgufFile) -> None:
+    if not file.architecture:
+        raise ConfigError(f"{name} does not name its architecture; {AGAIN}")
+    parts = file.values.get("split.count", 0)
+    if isinstance(parts, int) and parts > 1:
+        raise ConfigError(f"{name} is one of {parts} parts of a model; merge all parts with llama-gguf-split --merge")
+    for key, most in LARGEST.items():
+        if not 1 <= (size := file.size(key) or 0) <= most:
+            raise ConfigError(f"{name} says that {key} is {quoted(size)}, but it must be 1 to {most}; {AGAIN}")
+
+
+def _check_tokenizer(name: str, file: GgufFile) -> None:
+    if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
+        raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
+    if len(set(file.tokens)) < len(file.tokens):  # such a file would make llama.cpp end the process
+        raise ConfigError(f"{name} has a tokenizer that names a token twice; {AGAIN}")
+
+
+def _check_layers(name: str, file: GgufFile) -> None:
+    if not (_heads(file) or file.keeps_states):
+        raise ConfigError(f"{name} has no attention heads; {LIMIT}")
+    if EMBEDDING not in file.tensors:
+        raise ConfigError(f"{name} has no weights of a language model; {AGAIN}")
+    if file.values.get(f"{file.architecture}.attention.causal") is False:
+        raise ConfigError(f"{name} is an encoder ({file.architecture}), which writes no text; {LIMIT}")
+    if LONG_FACTORS in file.tensors:
+        raise ConfigError(
+            f"{name} has different rotary frequencies for long texts (longrope), so the text would depend on the size "
+            "of the cache; choose a model without longrope"
+        )
+
+
+def _heads(file: GgufFile) -> bool:
+    """The file gives one number for all layers, or one number per layer."""
+    heads = file.values.get(f"{file.architecture}.attention.head_count")
+    return all(heads) and bool(heads) if isinstance(heads, Sequence) else bool(heads)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from decoder.forward.llama_cpp.drafted import STATES
-from decoder.models.gguf.file import BY_PATHS, GgufFile, gguf_file
-from decoder.models.gguf.limits import check_gguf
+from decoder.models.gguf.file import BY_PATHS, GgufFile, check_gguf, gguf_file
 
 MIB = 1 << 20
 FLOAT32_BYTES, FLOAT16_BYTES = 4, 2

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.finite_logits import require_finite
-from decoder.sampling.device_truncation import DeviceTruncation, Truncating
 from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.truncation import DeviceTruncation, Truncating
 from decoder.session.cuda_graph.static_shapes import DEEPEST, HEAD_ROWS, MOST_NODES, WINDOW
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, History, TreeRule

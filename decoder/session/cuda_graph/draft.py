@@ -15,14 +15,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.forward.fitted import Fit, fit
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.language_model import Fit, LanguageModel, fit
 from decoder.forward.static.static_forward import StaticForward
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, MOST_NODES, Shape
 from decoder.tree_rules import Growth, breadth, least_probability
-from decoder.verify.verifier import DeviceVerifier, Probabilities
+from decoder.verify.coupled import DeviceVerifier, Probabilities
 
 PLACES = MOST_NODES - 1
 WHOLE, PART = 8000, 128

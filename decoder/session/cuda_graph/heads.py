@@ -2,7 +2,7 @@
 
 The states are stored by the target's cache slots, and the commit moves those of the accepted path with the path's keys
 and values. A head's row for the token at position p has the position and the cache slot p - 1, as on the host
-(`decoder.draft.head_text`). Knows neither growth rules nor acceptance.
+(`decoder.draft.head_passes`). Knows neither growth rules nor acceptance.
 """
 
 from functools import partial

@@ -17,16 +17,14 @@ from torch import Tensor
 
 from decoder.errors import first_line
 from decoder.forward.families.native import NativeModel
-from decoder.forward.output_head import has_wide_product
+from decoder.forward.linear import has_wide_product
 from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
 from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
-from decoder.session.cuda_graph.kept_verdicts import KeptVerdict
-from decoder.session.cuda_graph.operators import PLAIN, Operators, part_of
-from decoder.session.cuda_graph.pass_comparison import LONG_TEXT, TEXT, compared
-from decoder.session.cuda_graph.relative_time import Share, relative_time
+from decoder.session.cuda_graph.operators import PLAIN, KeptVerdict, Operators, part_of
+from decoder.session.cuda_graph.pass_comparison import LONG_TEXT, TEXT, Share, compared, relative_time
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
@@ -44,7 +42,7 @@ from decoder.session.cuda_graph.static_shapes import (
 from decoder.session.cuda_graph.verify import VerificationOperators, verify
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules, TreeRule, tree_rule
-from decoder.verify.greedy import GreedyVerifier
+from decoder.verify.coupled import GreedyVerifier
 
 FAR = 1e-4
 """Largest difference of log-probabilities: sums of float32 numbers in another order."""

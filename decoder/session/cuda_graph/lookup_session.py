@@ -8,7 +8,7 @@ device applies the history rule to the same values. This module knows nothing of
 import time
 from functools import cached_property
 
-from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.draft.lookup import LookupDrafter
 from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.session.cuda_graph.device_state import LEVEL, node_lines

@@ -1,17 +1,88 @@
-"""Time and logits of passes of one static forward form, compared with those of another form of the same model."""
+"""Time and logits of passes of one static form compared with those of another form, by times with a confidence
+interval.
+"""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from statistics import median
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.static.static_forward import StaticForward
-from decoder.session.cuda_graph.relative_time import Share, relative_time
-from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, causal_bias, new_store
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work, causal_bias, new_store
 from decoder.session.cuda_graph.static_shapes import slots
-from decoder.system.device import without_gradients
+from decoder.system.device import Mark, without_gradients
+
+PAYS = 0.97
+"""Another form is used if it takes less than this share of the plain form's time."""
+LEAST, MOST, AT_ONCE = 12, 60, 4
+"""Least and largest number of repeats, and repeats between two looks at the interval."""
+DOUBT = 0.01
+"""Probability that the interval does not contain the true median."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Median time of some work as a share of other work's, and its interval."""
+
+    low: float
+    median: float
+    high: float
+
+    @property
+    def pays(self) -> bool:
+        return self.high < PAYS
+
+    @property
+    def costs(self) -> bool:
+        return self.low > 1 / PAYS
+
+    @property
+    def decided(self) -> bool:
+        """More repeats would hardly change whether the work pays, costs, or takes about as long."""
+        return self.pays or self.costs or (self.low >= PAYS and self.high <= 1 / PAYS)
+
+
+def relative_time(work: Work, plain: Work, device: torch.device) -> Share:
+    ratios: list[float] = []
+    while True:
+        plain_s, work_s = _seconds(plain, device), _seconds(work, device)
+        ratios.append(work_s / plain_s)
+        if len(ratios) < LEAST or len(ratios) % AT_ONCE:
+            continue
+        share = interval(ratios)
+        if share.decided or len(ratios) >= MOST:
+            return share
+
+
+def interval(ratios: list[float]) -> Share:
+    """By order statistics, for which no law of the times is assumed."""
+    ordered, rank = sorted(ratios), _rank(len(ratios))
+    return Share(ordered[rank], median(ordered), ordered[-1 - rank])
+
+
+@cache
+def _rank(count: int) -> int:
+    """Index of the interval's lower end: the number of ratios below the true median has a binomial law."""
+    outside = 0.0
+    for rank in range(count):
+        outside += 2 * math.comb(count, rank) / 2**count
+        if outside > DOUBT:
+            return rank - 1
+    return 0
+
+
+def _seconds(work: Work, device: torch.device) -> float:
+    begun = Mark(device)
+    work()
+    end = Mark(device)
+    end.wait()
+    return end.seconds_since(begun)
+
 
 TEXT, LONG_TEXT = 100, 1900
 """Lengths of a short and of a long text before the timed passes, in tokens."""

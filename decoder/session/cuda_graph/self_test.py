@@ -21,8 +21,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import LostDeviceError, first_line
-from decoder.forward.fitted import fitted
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.language_model import LanguageModel, fitted
 from decoder.forward.linear import HALF
 from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
@@ -30,10 +29,9 @@ from decoder.models.pair import Pair
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import side_of
-from decoder.session.cuda_graph.kept_verdicts import VerdictFile, releases, source_digest
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, untried, with_layer_kernels
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
-from decoder.session.cuda_graph.operators import PLAIN
+from decoder.session.cuda_graph.operators import PLAIN, VerdictFile, releases, source_digest
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
@@ -41,8 +39,7 @@ from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
 from decoder.system.device import device_name, release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
-from decoder.verify.coupled import CoupledVerifier
-from decoder.verify.greedy import GreedyVerifier
+from decoder.verify.coupled import CoupledVerifier, GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """If a text differs from the reference at a near tie, the text of the next prompt is compared."""

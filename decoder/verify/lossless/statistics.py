@@ -1,14 +1,22 @@
-"""Expected and actual acceptance of a sampled tree, for display only."""
+"""Expected and actual acceptance of a sampled tree, and its upper bound, for display only."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from decoder.events import Draws
-from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.drawn_tree import DrawnTree
-from decoder.verify.lossless.rows import Rows
+from decoder.verify.lossless.rows import Row, Rows
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
+
+
+def acceptance_bound(target_probs: Row, draft_probs: Row, draws: int) -> float:
+    """Minimum of p(A) + 1 - q(A)^k over token sets A, which a set of the tokens with the smallest p / q attains."""
+    unlikely = np.divide(target_probs, draft_probs, out=np.full_like(target_probs, np.inf), where=draft_probs > 0)
+    order = np.argsort(unlikely, kind="stable")
+    target_mass, draft_mass = np.cumsum(target_probs[order]), np.cumsum(draft_probs[order])
+    return min(1.0, float((target_mass + 1 - draft_mass**draws).min()))
+
 
 MOST_NUMBERS = 1 << 20
 """With more nodes times tokens of the vocabulary, statistics of all nodes would take too long."""

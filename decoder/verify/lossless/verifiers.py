@@ -11,7 +11,7 @@ from decoder.verify.lossless import block, bottom_up, khisti, top_down, traversa
 from decoder.verify.lossless.batched import bottom_up as batched_bottom_up
 from decoder.verify.lossless.batched import plans
 from decoder.verify.lossless.batched import top_down as batched_top_down
-from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
+from decoder.verify.lossless.batched.plans import VerifyOnDevice
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.naive import NAIVE

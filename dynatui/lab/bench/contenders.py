@@ -1,28 +1,177 @@
-"""Contenders of a benchmark: each has a name and a function that decodes and times one text.
-
-Methods of this project run in the same sessions as in the terminal app and in the library. This module does not depend
-on prompts or statistics.
+"""Contenders of a benchmark: each decodes and times one text; on a CPU, time and work of each forward call are
+counted.
 """
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import torch
+from torch import nn
 
 from decoder.analysis.metrics import Tally, tally_round
+from decoder.draft.auto_drafter import AutoDrafter
+from decoder.draft.drawn_drafter import DrawnDrafter
+from decoder.draft.model_drafter import ModelDrafter
+from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.engine import Engine
 from decoder.errors import LogitsError
 from decoder.events import Round
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.language_model import LanguageModel
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.run.config import RunConfig
-from decoder.session.protocol import Outcome
+from decoder.session.host import HostSession
+from decoder.session.protocol import Outcome, Session
 from decoder.system.device import Stopwatch
-from dynatui.lab.bench.instrumented import InstrumentedEngine, Seen, kv_bytes, waits
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Work of some forward passes of one model."""
+
+    calls: int = 0
+    rows: int = 0
+    looks: int = 0
+    """Number of attended keys, summed over rows."""
+    scored: int = 0
+    """Number of rows whose logits were computed."""
+
+    def since(self, before: "Work") -> "Work":
+        earlier = msgspec.structs.astuple(before)
+        return Work(*(now - then for now, then in zip(msgspec.structs.astuple(self), earlier, strict=True)))
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Multiply-adds of one model for each kind of work."""
+
+    matrices: int
+    """Of one row in all weight matrices except the head; in a mixture of experts, all experts count."""
+    head: int
+    """Of one row of logits."""
+    attention: int
+    """Of one row and one key in all layers and heads: score and weighted sum."""
+
+    def multiply_adds(self, work: Work) -> int:
+        return work.rows * self.matrices + work.scored * self.head + work.looks * self.attention
+
+
+class Arithmetic(msgspec.Struct, frozen=True):
+    """Multiply-adds of target and draft for each kind of work."""
+
+    target: Shape
+    draft: Shape
+
+    def multiply_adds(self, target: Work, draft: Work) -> int:
+        return self.target.multiply_adds(target) + self.draft.multiply_adds(draft)
+
+
+def shape(module: Any) -> Shape:
+    """Multiply-adds of a Hugging Face model for each kind of work, from the shapes of its weights."""
+    config = module.config.get_text_config()
+    head = module.get_output_embeddings().weight
+    tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
+    inner = [weight for weight in module.parameters() if id(weight) not in tables and weight is not head]
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return Shape(
+        matrices=sum(weight.numel() for weight in inner if weight.dim() > 1),
+        head=head.numel(),
+        attention=2 * config.num_hidden_layers * config.num_attention_heads * width,
+    )
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Time and work of both models so far."""
+
+    models_s: float
+    target: Work
+    draft: Work
+
+    def since(self, before: "Seen") -> "Seen":
+        return Seen(self.models_s - before.models_s, self.target.since(before.target), self.draft.since(before.draft))
+
+
+class _InstrumentedModel:
+    """Wrapper that times and counts the calls of a model; all other attributes are those of the model.
+
+    The time of a call includes the time for counting, so that counting does not lengthen the rest of the round.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        self.seconds = 0.0
+        self.calls = self.rows = self.looks = self.scored = 0
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def streaming(self, sinks: int, window: int) -> "_InstrumentedModel":
+        self._model = self._model.streaming(sinks, window)
+        return self
+
+    @property
+    def work(self) -> Work:
+        return Work(self.calls, self.rows, self.looks, self.scored)
+
+    def forward(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
+        start = time.perf_counter()
+        logits = self._model.forward(cache, tokens, *given)
+        self._count(cache, len(tokens), scored=len(tokens))
+        self.seconds += time.perf_counter() - start
+        return logits
+
+    def read(self, cache: KvCache, tokens: Any, *given: Any) -> Any:
+        start = time.perf_counter()
+        logits = self._model.read(cache, tokens, *given)
+        self._count(cache, len(tokens), scored=1)
+        self.seconds += time.perf_counter() - start
+        return logits
+
+    def _count(self, cache: KvCache, rows: int, scored: int) -> None:
+        self.calls += 1
+        self.rows += rows
+        self.looks += rows * cache.rows
+        self.scored += scored
+
+
+class InstrumentedEngine:
+    """Engine whose models are instrumented on a CPU and unchanged on an accelerator."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._models: dict[str, _InstrumentedModel] = {}
+        self.engine, pair = engine, engine.pair
+        if pair.target.device.type == "cpu":
+            self._models = {role: _InstrumentedModel(model) for role, model in pair.models.items()}
+            self.engine = replace(engine, pair=replace(pair, **cast("dict[str, Any]", self._models)))
+
+    def seen(self) -> Seen | None:
+        if not self._models:
+            return None
+        work = {role: model.work for role, model in self._models.items()}
+        return Seen(sum(model.seconds for model in self._models.values()), work["target"], work.get("draft", Work()))
+
+
+def kv_bytes(session: Session) -> int | None:
+    """Allocated bytes of a session's KV caches, unused rows included; None if unknown."""
+    if isinstance(session, HostSession):
+        proposer = session.proposer
+        model = proposer.model if isinstance(proposer, AutoDrafter) else proposer
+        drafting = [model.passes.cache] if isinstance(model, ModelDrafter | TranslatedDrafter | DrawnDrafter) else []
+        return sum(cache.nbytes for cache in [session.target_cache, *drafting])
+    told: int | None = getattr(session, "kv_bytes", None)
+    return told
+
+
+def waits(session: Session) -> int | None:
+    """Number of times that the host has waited for the device in rounds so far; None if not counted."""
+    counted: int | None = getattr(session, "waits", None)
+    return counted
+
 
 PromptRead = Callable[[torch.device], None]
 """Callback that is called between prefill and first round, outside all timed sections; its argument is the device."""

@@ -13,10 +13,10 @@ from decoder.engine import Engine
 from decoder.errors import require
 from decoder.knobs import TunableParameters
 from decoder.methods import chosen, require_model_free, require_shared_tokens
-from decoder.models.chat import encode_prompts
-from decoder.models.drafts import is_model_free
 from decoder.models.gguf.file import gguf_file
+from decoder.models.heads import is_model_free
 from decoder.models.pair import Pair
+from decoder.models.text import encode_prompts
 from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
@@ -25,17 +25,14 @@ from decoder.session.cuda_graph.static_shapes import passes
 from decoder.tensor_parallel.check import require_partial_target
 from decoder.tensor_parallel.ranks import ranks_here
 from decoder.tree_rules import tree_rule
-from dynatui.lab.bench import report, sizes
-from dynatui.lab.bench.baselines import baselines
+from dynatui.lab.bench import report, shapes
+from dynatui.lab.bench.baselines import baselines, llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.contenders import Contender, inexact, sweep
-from dynatui.lab.bench.llama_cpp_baseline import llama_cpp_baselines, require_measurable, require_vocabulary
 from dynatui.lab.bench.machine import examined
-from dynatui.lab.bench.on_pair import Note, OnPair
-from dynatui.lab.bench.progress import Done, Show, interrupted
+from dynatui.lab.bench.on_pair import Done, Note, OnPair, Show, interrupted
 from dynatui.lab.bench.protocol import Experiment, Sample, endless, longest_first, measured_into, mixed, warmed_up
 from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.shapes import loaded_pair, random_prompt
-from dynatui.lab.bench.sizes import Size
+from dynatui.lab.bench.shapes import Size, loaded_pair, random_prompt
 
 
 @dataclass(frozen=True)
@@ -112,8 +109,8 @@ def measure_texts(job: OnTexts, note: Note, show: Show = iter) -> Done[report.Re
 
 def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.RoundsReport]:
     """Measures rounds; `show` displays the progress."""
-    contenders = sizes.contenders(job.config, job.sizes)
-    loaded = job.load(passes=sizes.passes(job.config, job.sizes), report=note)
+    contenders = shapes.contenders(job.config, job.sizes)
+    loaded = job.load(passes=shapes.passes(job.config, job.sizes), report=note)
     engine = endless(loaded).sampled(job.config.seed, Schedule(job.config.sampling))
     pair = engine.pair
     in_torch = not any(model.computed_by for model in pair.models.values())
@@ -121,7 +118,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
         in_torch,
         "rounds after random tokens need models in torch, but one model is a GGUF file; measure texts instead",
     )
-    sizes.refuse_wider(job.sizes, pair.vocabulary)
+    shapes.refuse_wider(job.sizes, pair.vocabulary)
     more = job.config.max_new_tokens + max((size.depth for size in job.sizes), default=0)
     prompts = [random_prompt(pair, length, more) for length in job.contexts]
     plan = Experiment(contenders, prompts, longest_first(prompts), job.repeats, job.config.seed, order=mixed)

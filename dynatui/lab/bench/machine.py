@@ -16,7 +16,7 @@ import torch
 import transformers
 
 from decoder.forward.language_model import LanguageModel
-from decoder.run.pass_work import read_weights
+from decoder.run.expected import read_weights
 from decoder.system.device import Stopwatch, device_name, peak_bytes, release_memory, restart_peak
 from decoder.version import VERSION
 

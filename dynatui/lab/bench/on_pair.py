@@ -1,16 +1,14 @@
-"""Options and names of the measured pair, and the type of functions that receive progress lines.
+"""Options, names and progress that all measurements have; does not import torch."""
 
-This module does not import torch.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
 if TYPE_CHECKING:
     from decoder.models.pair import Pair
+
 
 Note: TypeAlias = Callable[[str], None]
 """Function that receives one progress line."""
@@ -59,3 +57,33 @@ def pair_names(pair: "Pair | None") -> dict[str, str]:
         "dtype": pair.dtype if pair else "",
         "draft_dtype": pair.draft_dtype if pair else "",
     }
+
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Progress:
+    line: str
+    share: float
+    """Of the work that is done, in [0, 1]."""
+
+
+Show: TypeAlias = Callable[[Iterator[Progress]], Iterable[Progress]]
+"""Displays the progress after each step, and then yields it."""
+
+
+@dataclass(frozen=True)
+class Done(Generic[R]):
+    report: R
+    interrupted: bool
+
+
+def interrupted(steps: Iterable[Progress]) -> bool:
+    """Runs all steps of a measurement; returns whether an interrupt ended it before the last step."""
+    try:
+        for _ in steps:
+            pass
+    except KeyboardInterrupt:
+        return True
+    return False

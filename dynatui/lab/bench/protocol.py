@@ -1,13 +1,10 @@
-"""Runner of every benchmark: contenders decode the same prompts in turns, and each turn yields a sample.
-
-A machine's speed drifts over minutes, so only turns that closely follow one another are compared: all contenders decode
-one prompt before any contender decodes the next prompt. The order of the contenders is random and new for each prompt,
-so that no contender always follows the same other contender. Warm-up turns, which are not counted, come first. A turn
-that other processes disturbed is repeated.
+"""Runner of every benchmark: contenders decode the same prompts in turns, and each turn yields a sample, with exact
+totals at shorter lengths.
 """
 
 import gc
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
@@ -21,12 +18,53 @@ from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE, same_until
 from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
-from dynatui.lab.bench.contenders import Contender, Trial
-from dynatui.lab.bench.cuts import totals_at
-from dynatui.lab.bench.instrumented import Seen
+from decoder.tree import share_of_depth
+from dynatui.lab.bench.contenders import Contender, Seen, Trial
 from dynatui.lab.bench.machine import peak_during
-from dynatui.lab.bench.on_pair import Note
-from dynatui.lab.bench.progress import Progress
+from dynatui.lab.bench.on_pair import Note, Progress
+
+
+def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
+    """Totals of a trial at each of these lengths. The peak memory of the whole trial is only in the last totals."""
+    cuts = [cut(trial.after, length) for length in lengths]
+    if cuts:
+        cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
+    return tuple(cuts)
+
+
+def cut(after: Sequence[Tally], length: int) -> Tally:
+    """Totals after `length` new tokens (at least 1); what the last round had beyond that length is removed.
+
+    A text with fewer tokens is not cut. `after` has the totals after each round, at least one.
+    """
+    number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
+    if number == len(after):
+        return after[-1]
+    reached, before = after[number], after[number - 1] if number else Tally()
+    if len(reached.tokens) == length:
+        return reached
+    kept = reached.tokens[len(before.tokens) : length]
+    timed = len(kept) if reached.timed_tokens > before.timed_tokens else 0
+    return structs.replace(
+        _accepting(before, reached, len(kept) - 1),
+        log=before.log.plus(kept),
+        timed_tokens=before.timed_tokens + timed,
+    )
+
+
+def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
+    """Totals `reached` after a round, with the round's accepted path cut to at most `most` nodes."""
+    whole, levels = reached.accepted - before.accepted, reached.levels - before.levels
+    path = range(min(whole, most))
+    return structs.replace(
+        reached,
+        accepted=before.accepted + len(path),
+        depth_shares=before.depth_shares + share_of_depth(path, levels),
+        by_depth=tuple(
+            (drafted, used - (len(path) <= level < whole)) for level, (drafted, used) in enumerate(reached.by_depth)
+        ),
+    )
+
 
 DISTURBED = 0.03
 """Largest share of a turn's time in which threads may wait for a processor; a turn with a larger share is repeated."""

@@ -13,14 +13,12 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
-from dynatui.lab.bench.arithmetic import Arithmetic, Work, shape
-from dynatui.lab.bench.contenders import BASELINE
+from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Work, shape
 from dynatui.lab.bench.machine import Machine, load, read_bytes, utc_now
 from dynatui.lab.bench.protocol import Experiment
 from dynatui.lab.bench.rounds import Growth, Rounds, growth, rounds
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.samples import Bandwidth, Samples
 from dynatui.lab.bench.summary import Comparison, Difference, Row, comparisons, differences, near_tie_judge, rows
-from dynatui.lab.bench.turn_frame import Bandwidth
 
 SCHEMA = 1
 

@@ -10,10 +10,8 @@ from collections.abc import Sequence
 import msgspec
 import pandas as pd
 
-from dynatui.lab.bench.arithmetic import Arithmetic
-from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.statistics import estimate
-from dynatui.lab.bench.turn_frame import Bandwidth, known, turn_frame
+from dynatui.lab.bench.contenders import Arithmetic
+from dynatui.lab.bench.samples import Bandwidth, Samples, estimate, known, turn_frame
 from dynatui.lab.frame import Median
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)

@@ -1,19 +1,39 @@
-"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and which is fastest.
-
-A text is right if it equals the text of `ar` in every token that must be equal; a contender has a speed on a prompt on
-which all its texts are right. This module does not depend on reports.
+"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and a frame of all
+turns.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import pandas as pd
 
 from decoder.analysis.metrics import figures
 from decoder.events import Figures
 from decoder.sampling.settings import Sampling
-from dynatui.lab.bench.contenders import BASELINE, Contender
+from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Contender
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.statistics import Groups, estimate, ratios
-from dynatui.lab.frame import Median
+from dynatui.lab.frame import Median, median
+
+Groups: TypeAlias = Sequence[Sequence[float | None]]
+"""Values by prompt and repeat; None if unknown."""
+
+
+def estimate(groups: Groups, seed: int) -> Median | None:
+    """Median of the medians of all groups, with a bootstrap interval; None if there is no value."""
+    known = [(prompt, value) for prompt, group in enumerate(groups) for value in group if value is not None]
+    prompts, values = zip(*known, strict=True) if known else ((), ())
+    return median(pd.Series(values, pd.Index(prompts, name="prompt"), "float64"), seed)
+
+
+def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
+    """Quotients of values that were measured side by side, without those of which a value is unknown."""
+    return [
+        [over / under for over, under in zip(above, below, strict=False) if over is not None and under is not None]
+        for above, below in zip(numerators, denominators, strict=True)
+    ]
+
 
 Measure = Callable[[Figures], float | None]
 
@@ -91,3 +111,71 @@ class Samples:
 
 def tokens_per_second(text_figures: Figures) -> float | None:
     return text_figures.tokens_per_second
+
+
+PER_ROUND = {"round_s": "decode_s"} | {
+    key: key for key in ("draft_s", "verify_s", "commit_s", "host_s", "target_forwards", "draft_forwards", "drafted")
+}
+"""Columns that are a figure divided by the number of rounds."""
+AS_THEY_ARE = ("tokens_per_second", "tokens_per_round", "acceptance_rate", "rounds", "peak_bytes")
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Bytes of weights that a pass of each model reads, and the device's copy bandwidth."""
+
+    target_bytes: int
+    draft_bytes: int
+    copy_bytes_per_s: float
+
+    def share(self, figures: Figures) -> float | None:
+        """Share of the memory bandwidth that a run reached; None if its forward passes are unknown."""
+        if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
+            return None
+        read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes
+        return read / figures.decode_s / self.copy_bytes_per_s
+
+
+def turn_frame(samples: Samples, bandwidth: Bandwidth | None, arithmetic: Arithmetic | None = None) -> pd.DataFrame:
+    """Turns of all complete blocks, in the order of repeats; `has_speed` is true where all texts of the contender on
+    the prompt are right.
+    """
+    has_speed = {name: samples.same(name) for name in samples.groups}
+    rows = [
+        {
+            "contender": turn.contender,
+            "prompt": turn.prompt,
+            "repeat": turn.repeat,
+            "has_speed": turn.prompt in has_speed[turn.contender],
+            **_figures(turn, bandwidth, arithmetic),
+        }
+        for turn in samples.all()
+    ]
+    keys = ["contender", "prompt", "repeat", "has_speed"]
+    frame = pd.DataFrame(rows).sort_values("repeat", kind="stable", ignore_index=True)
+    return frame.astype(dict.fromkeys(frame.columns.drop(keys), "float64"))
+
+
+def known(value: float) -> float | None:
+    """A value of a frame; None instead of NaN."""
+    return None if pd.isna(value) else float(value)
+
+
+def _figures(turn: Sample, bandwidth: Bandwidth | None, arithmetic: Arithmetic | None) -> dict[str, float | None]:
+    whole, seen = figures(turn.tally, None), turn.seen
+    work = arithmetic.multiply_adds(seen.target, seen.draft) if arithmetic and seen else None
+    known = whole.host_s is not None and whole.commit_s is not None and whole.decode_s
+    return {
+        **{column: getattr(whole, column) for column in AS_THEY_ARE},
+        **{column: _over(getattr(whole, key), whole.rounds) for column, key in PER_ROUND.items()},
+        "host_share": ((whole.host_s or 0) + (whole.commit_s or 0)) / whole.decode_s if known else None,
+        "rest_share": 1 - seen.models_s / turn.tally.decode_s if seen else None,
+        "bandwidth_share": bandwidth.share(whole) if bandwidth else None,
+        "waits": _over(turn.waits, whole.rounds),
+        "multiply_adds": _over(work, whole.rounds),
+        "kv_bytes": turn.kv_bytes,
+    }
+
+
+def _over(value: float | None, count: float) -> float | None:
+    return None if value is None or not count else value / count

@@ -16,9 +16,7 @@ from decoder.forward import near_tie
 from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 from dynatui.lab.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, is_adaptive
-from dynatui.lab.bench.samples import Samples, tokens_per_second
-from dynatui.lab.bench.statistics import estimate, ratios
-from dynatui.lab.bench.turn_frame import Bandwidth, known, turn_frame
+from dynatui.lab.bench.samples import Bandwidth, Samples, estimate, known, ratios, tokens_per_second, turn_frame
 from dynatui.lab.frame import Median
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]

@@ -10,8 +10,22 @@ from dynatui.lab.bench.protocol import disturbed
 from dynatui.lab.bench.report import Common, Report, RoundsReport, Setup
 from dynatui.lab.bench.rounds import LENGTHS, Growth, Rounds
 from dynatui.lab.bench.summary import Comparison, Difference, Row
-from dynatui.lab.tables.data import UNKNOWN, Cell, Column, Spec, Table, number, of_rows, percent
-from dynatui.lab.tables.text import WIDTH, counted, cut, interval, short, text
+from dynatui.lab.tables.data import (
+    UNKNOWN,
+    WIDTH,
+    Cell,
+    Column,
+    Spec,
+    Table,
+    counted,
+    cut,
+    interval,
+    number,
+    of_rows,
+    percent,
+    short,
+    text,
+)
 
 NAME = 16
 _LABELS = {figure.key: figure.label for figure in FIGURES}

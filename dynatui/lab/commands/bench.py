@@ -21,8 +21,7 @@ from dynatui.cli import options, parameters, ranks, request, settings
 from dynatui.cli.parameters import CONTEXT, Given
 from dynatui.lab.commands import bench_options as own
 from dynatui.lab.commands import bench_paper, bench_sampling, bench_sweep
-from dynatui.lab.commands.bench_result import Measured, run_and_report
-from dynatui.lab.commands.time_left import say_line, shown
+from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.session import Models
 
 ONLY_TEXTS = ("methods", "baselines", "llama_cpp", "hostile")
@@ -151,8 +150,11 @@ def _on_rounds(
     **given: Any,
 ) -> Measured:
     from dynatui.lab.bench import job, table  # noqa: PLC0415 - imports torch
-    from dynatui.lab.bench.shapes import loaded_pair, random_pair  # noqa: PLC0415
-    from dynatui.lab.bench.sizes import Size  # noqa: PLC0415
+    from dynatui.lab.bench.shapes import (  # noqa: PLC0415
+        Size,
+        loaded_pair,
+        random_pair,
+    )
 
     pair = partial(loaded_pair, models.target, models.draft, inflate=models.inflate)
     made = partial(random_pair, *shapes) if shapes else pair
@@ -197,7 +199,7 @@ def _settings(runs: Mapping[str, RunConfig], sweeps: Given) -> dict[str, dict[st
 
 def _with_draft(methods: tuple[str, ...], draft: str | None) -> tuple[str, ...]:
     """The given methods that can decode with this draft."""
-    from decoder.models.drafts import is_model_free  # noqa: PLC0415 - imports torch
+    from decoder.models.heads import is_model_free  # noqa: PLC0415 - imports torch
 
     model_free = bool(draft) and is_model_free(draft)
     return tuple(name for name in methods if not (model_free and METHODS[name].needs_model))

@@ -10,8 +10,7 @@ from decoder.methods import METHODS
 from dynatui.cli import options, request
 from dynatui.cli.options import MEASUREMENT
 from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option, switch
-from dynatui.lab.commands.number_lists import number_lists
-from dynatui.lab.commands.pair import json_file, repeats
+from dynatui.lab.commands.number_lists import json_file, number_lists, repeats
 
 TEXT_REPEATS, ROUND_REPEATS = 3, 9
 CONTEXT_LENGTH = 256

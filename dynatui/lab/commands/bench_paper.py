@@ -12,10 +12,8 @@ from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
 from dynatui.cli.parameters import Declared, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.commands.bench_files import parts, write_all
-from dynatui.lab.commands.bench_result import Measured, run_and_report
-from dynatui.lab.commands.number_lists import names
-from dynatui.lab.commands.pair import PAIR
-from dynatui.lab.commands.time_left import say_line, shown
+from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
+from dynatui.lab.commands.number_lists import PAIR, names
 
 if TYPE_CHECKING:
     from dynatui.lab.bench.paper.experiments import Extent
@@ -140,7 +138,7 @@ def paper(
     folder = output or Path(QUICK_FOLDER if quick else FOLDER)
 
     def measure() -> Measured:
-        from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - imports torch
+        from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
         from dynatui.lab.bench.paper import job  # noqa: PLC0415 - imports torch
         from dynatui.lab.bench.paper.experiments import require_names  # noqa: PLC0415
 

@@ -1,13 +1,14 @@
-"""Prints the result of a measurement and appends it to a file, even if the measurement is interrupted.
+"""Progress of a measurement on standard error, and its result, printed and kept even after an interrupt."""
 
-A measurement takes minutes, so its results must survive a signal, a full disk and a closed pipe.
-"""
-
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import get_terminal_size
 from types import FrameType
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -15,7 +16,7 @@ from decoder.errors import ConfigError, shortened
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.files import to_append
 from dynatui.terminal import streams
-from dynatui.terminal.signals import INTERRUPTING, handled
+from dynatui.terminal.shutdown import INTERRUPTING, handled
 
 
 @dataclass(frozen=True)
@@ -88,3 +89,70 @@ def _append(path: Path, content: bytes) -> None:
                 raise
     except OSError as error:
         raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; set --json to another file") from None
+
+
+SELDOM_S = 30.0
+"""Minimum time in seconds between two progress lines if there is no terminal."""
+_OVER = "\r\x1b[K"
+_BAR = 20
+"""Width in characters; the bar is ASCII, since the terminal's font is unknown."""
+
+
+class Step(Protocol):
+    """The state of a long task: the progress in words, and the completed share of the work, in [0, 1]."""
+
+    @property
+    def line(self) -> str: ...
+
+    @property
+    def share(self) -> float: ...
+
+
+S = TypeVar("S", bound=Step)
+
+
+def words(seconds: float) -> str:
+    """A duration in a suitable unit, such as 40 s, 3 min or 2.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def left_s(first: float, share: float, elapsed_s: float) -> float | None:
+    """Seconds until the share is 1, at the average pace since it was `first`; None if the share has not grown."""
+    return elapsed_s * (1 - share) / (share - first) if share > first else None
+
+
+def bar(share: float) -> str:
+    full = round(_BAR * share)
+    return f"[{'#' * full}{'.' * (_BAR - full)}] {share:.0%}"
+
+
+def say_line(line: str) -> None:
+    """Prints a line that later progress does not overwrite."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        sys.stderr.write(_OVER)
+    streams.say(line)
+
+
+def shown(steps: Iterable[S]) -> Iterator[S]:
+    began, printed_at, first = time.monotonic(), -SELDOM_S, None
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    try:
+        for step in steps:
+            now = time.monotonic()
+            first = step.share if first is None else first
+            left = left_s(first, step.share, now - began)
+            line = step.line if left is None or step.share >= 1 else f"{words(left)} left, {step.line}"
+            if on_terminal:
+                # A line wider than the terminal would wrap, and only its last part would be overwritten.
+                whole = f"dynatui: {bar(step.share)} {line}"
+                sys.stderr.write(_OVER + whole[: get_terminal_size().columns - 1])
+                sys.stderr.flush()
+            elif now - printed_at >= SELDOM_S or step.share >= 1:
+                printed_at = now
+                streams.say(line)
+            yield step
+    finally:
+        if on_terminal:
+            sys.stderr.write("\n")

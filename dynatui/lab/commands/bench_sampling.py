@@ -11,10 +11,8 @@ from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
 from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option
 from dynatui.lab.bench.on_pair import OnPair, pair_names
-from dynatui.lab.commands.bench_result import Measured, run_and_report
-from dynatui.lab.commands.number_lists import names, numbers
-from dynatui.lab.commands.pair import PAIR, json_file, repeats
-from dynatui.lab.commands.time_left import say_line, shown
+from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
+from dynatui.lab.commands.number_lists import PAIR, json_file, names, numbers, repeats
 
 TASKS = "writing,coding,translation,math_reasoning,math"
 BESIDE_PROMPTS = ("data", "tasks", "prompts")
@@ -129,7 +127,7 @@ def sampling(
 
     def measure() -> Measured:
         from dynatui.lab.bench.sampling import job, table  # noqa: PLC0415 - imports torch
-        from dynatui.lab.bench.sampling import tasks as tasks_of  # noqa: PLC0415
+        from dynatui.lab.bench.sampling import request as tasks_of  # noqa: PLC0415
         from dynatui.lab.bench.sampling.request import SamplingRequest, samplings  # noqa: PLC0415
 
         chosen = (

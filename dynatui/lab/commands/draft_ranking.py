@@ -5,8 +5,7 @@ from textwrap import wrap
 
 from decoder.analysis.bottleneck import verdict
 from dynatui.clean import clean_line
-from dynatui.lab.tables.data import Column, Spec, Table, of_rows
-from dynatui.lab.tables.text import WIDTH, hundredths, interval, text
+from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, hundredths, interval, of_rows, text
 from dynatui.lab.tuning.ranking import METHODS, Draft, Ranking
 
 NAME = 22

@@ -1,12 +1,17 @@
-"""Parses option values that are comma-separated lists of names or numbers, such as 0.5,1 or 1x2,2x4.
-
-Knows nothing of the meaning of a list.
-"""
+"""Options that measurements share, and values that are lists of names or numbers."""
 
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from typer.core import TyperOption
 
 from decoder.errors import ConfigError, quoted, require
+from dynatui.cli import options
+from dynatui.cli.options import MEASUREMENT
+from dynatui.cli.parameters import Group, option
+from dynatui.lab.bench.on_pair import OnPair
 
 LARGEST = 1 << 20
 """Larger than every model's context."""
@@ -33,3 +38,16 @@ def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ..
             require(max(map(max, groups)) <= LARGEST, f"{option} is {quoted(text)}; give no number above {LARGEST}")
             return groups
     raise ConfigError(f"{option} is {quoted(text)}; give values such as {example}, with commas between them")
+
+
+PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
+
+
+def repeats(explained: str, **further: Any) -> TyperOption:
+    return option("--repeats R", explained, int, least=1, most=1000, panel=MEASUREMENT, **further)
+
+
+def json_file(content: str) -> TyperOption:
+    return option(
+        "--json FILE", f"Append to FILE a line of JSON with {content}.", Path, name="json_file", panel=MEASUREMENT
+    )

@@ -17,9 +17,8 @@ from decoder.prompts.prompt import AnyPrompt
 from dynatui.cli import options, parameters, request
 from dynatui.cli.parameters import Declared, option, switch
 from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.commands.number_lists import numbers
-from dynatui.lab.commands.pair import PAIR
-from dynatui.lab.commands.time_left import shown
+from dynatui.lab.commands.bench_result import shown
+from dynatui.lab.commands.number_lists import PAIR, numbers
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -271,7 +270,7 @@ def _decoded(
 
 def _engine(pair: OnPair) -> "Engine":
     from decoder import load_pair  # noqa: PLC0415 - imports torch
-    from decoder.models.drafts import require_whole_draft  # noqa: PLC0415 - imports torch
+    from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
 
     load: Callable[..., Engine] = load_pair
     require_whole_draft("dynatui selector", pair.target, pair.draft)

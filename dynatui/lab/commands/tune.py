@@ -19,7 +19,7 @@ from dynatui.lab.commands.number_lists import names
 from dynatui.lab.commands.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
-from dynatui.terminal.signals import INTERRUPTING, handled, stoppable
+from dynatui.terminal.shutdown import INTERRUPTING, handled, stoppable
 
 if TYPE_CHECKING:
     from dynatui.lab.tuning.job import OnPrompts

@@ -8,7 +8,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.cli import settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.lab.commands.time_left import say_line, shown
+from dynatui.lab.commands.bench_result import say_line, shown
 from dynatui.session import Models
 from dynatui.terminal import streams
 

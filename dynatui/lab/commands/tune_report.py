@@ -11,9 +11,8 @@ from decoder.methods.dynatree import shipped_preset
 from decoder.methods.linear import Linear
 from decoder.version import VERSION
 from dynatui.clean import clean_line
-from dynatui.lab.tables.data import UNKNOWN, Column, Spec, Table, of_rows
-from dynatui.lab.tables.text import WIDTH, counted
-from dynatui.lab.tables.text import text as table_text
+from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, counted, of_rows
+from dynatui.lab.tables.data import text as table_text
 from dynatui.lab.tuning.outcome import Conditions, Tuned
 from dynatui.lab.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN
 from dynatui.record.command_line import rule_options

@@ -16,9 +16,9 @@ from rich.text import Text
 
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
-from dynatui.lab.commands.time_left import SELDOM_S, words
+from dynatui.lab.commands.bench_result import SELDOM_S, words
 from dynatui.lab.commands.tune_report import pair, preset, times
-from dynatui.lab.tables.text import counted
+from dynatui.lab.tables.data import counted
 from dynatui.lab.tuning.outcome import TuneProgress
 from dynatui.lab.tuning.race import ratio
 from dynatui.lab.tuning.search import INITIAL, Leader, Setting

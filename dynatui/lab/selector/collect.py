@@ -19,8 +19,8 @@ from jaxtyping import Float
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.engine import Engine
 from decoder.errors import PromptError, quoted, require
-from decoder.models.chat import encode_prompts
 from decoder.models.pair import Pair
+from decoder.models.text import encode_prompts
 from decoder.prompts.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency

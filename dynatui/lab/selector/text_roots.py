@@ -14,11 +14,11 @@ from torch import Tensor
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.draft_passes import DraftPasses
 from decoder.models.pair import Pair
-from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
+from decoder.sampling.truncation import probabilities
 from decoder.selector.features import LOOKED_BACK, Root
 from decoder.tree import TokenTree
-from decoder.verify.lossless.batched.device_rows import draw
+from decoder.verify.lossless.batched.plans import draw
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Rows
 from dynatui.lab.selector.labels import SharedDraws, expected_tokens

@@ -1,6 +1,8 @@
-"""A table as data, and the text of a cell."""
+"""A table as data, the text of its cells, and its writers in plain text, Markdown and CSV. Knows no particular table."""
 
-from collections.abc import Callable, Iterable, Sequence
+import csv
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import StringIO
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -82,3 +84,125 @@ def percent(share: float | None) -> float | None:
 
 def _interval(low: float | None, high: float | None, digits: int) -> tuple[str, ...]:
     return () if low is None or high is None else (f"{number(low, digits)} to {number(high, digits)}",)
+
+
+def as_csv(table: Table) -> str:
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_heads(table.columns))
+    for row in table.rows:
+        writer.writerow(
+            [part for cell, column in zip(row, table.columns, strict=True) for part in _parts(cell, column)]
+        )
+    return out.getvalue()
+
+
+def _heads(columns: Sequence[Column]) -> Iterator[str]:
+    beside = ""
+    for column in columns:
+        match column.kind:
+            case "measured":
+                yield from (column.title, *(f"{column.title} {part}" for part in ("std", "low", "high")))
+            case "paper":
+                parts = ("", " std", " again", " source", " mark")
+                yield from (f"{beside} paper{part}".strip() for part in parts)
+            case _:
+                yield column.title
+        beside = column.title if column.kind != "paper" else beside
+
+
+def _parts(cell: Cell, column: Column) -> Sequence[str | float | None]:
+    match cell:
+        case Interval(value=value, std=std, low=low, high=high):
+            return value, std, low, high
+        case Printed(value=value, std=spread, again=again, source=source, mark=mark):
+            return value, spread, again, source, mark
+        case _:
+            return cell, *(None for _ in range({"measured": 3, "paper": 4}.get(column.kind, 0)))
+
+
+def section(table: Table) -> Iterator[str]:
+    """Paragraphs: heading, description, table, notes."""
+    yield f"## {escaped(table.title)}"
+    yield escaped(table.what)
+    heads = [escaped(column.title) for column in table.columns]
+    rules = ["---" if column.kind == "words" else "---:" for column in table.columns]
+    rows = [
+        [escaped(", ".join(lines(cell, column.digits))) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    ]
+    if rows:
+        yield "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+    if table.notes:
+        yield "\n".join(f"- {escaped(note)}" for note in table.notes)
+
+
+def escaped(text: str) -> str:
+    """Text on one line. Markdown's special characters are escaped, including those that separate table cells."""
+    shown = "".join(f"\\{letter}" if letter in "\\`*_[]<>|#~" else letter for letter in text)
+    return " ".join(shown.split())
+
+
+WIDTH = 80
+"""Width of a report as text, in characters."""
+
+
+def text(table: Table) -> str:
+    """Lines of a table: its title (if it has one), column names, rows and notes.
+
+    The first column is aligned left, and all other columns are aligned right. If the first cell of a row has several
+    lines, the other cells are printed on the last of these lines.
+    """
+    heads = [column.title for column in table.columns]
+    rows = [
+        [" ".join(lines(cell, column.digits)) for cell, column in zip(row, table.columns, strict=True)]
+        for row in table.rows
+    ]
+    widths = [column.width or 0 for column in table.columns]
+    body = [line for row in (heads, *rows) for line in _aligned(row, widths)]
+    return "\n".join([*filter(None, [table.title]), *body, *table.notes])
+
+
+def interval(estimate: Interval | None, written: Callable[[float], str]) -> str:
+    """A value and the ends of its interval, for example 1.23 1.20-1.26."""
+    if estimate is None:
+        return UNKNOWN
+    ends = "" if estimate.low is None or estimate.high is None else f" {written(estimate.low)}-{written(estimate.high)}"
+    return f"{written(estimate.value)}{ends}"
+
+
+def short(value: float | None) -> str:
+    """A ratio or a rate with few digits, for a narrow column."""
+    return number(value, 2 if value is None or value < 10 else 1)
+
+
+def hundredths(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def counted(count: int, thing: str) -> str:
+    """For example 1 prompt or 2 prompts."""
+    return f"{count} {thing}{'s' * (count != 1)}"
+
+
+def cut(line: str, width: int = WIDTH) -> str:
+    return line if len(line) <= width else f"{line[: width - 3]}..."
+
+
+def wrapped(sentence: str, width: int = WIDTH) -> Iterator[str]:
+    """Lines of a sentence, without leading spaces; a word longer than the width is not broken."""
+    line = ""
+    for word in sentence.split(" "):
+        if line and len(line) + 1 + len(word) > width:
+            yield line
+            line = word
+        else:
+            line = f"{line} {word}" if line else word
+    yield line
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
+    (first, *others), (width, *more) = row, widths
+    *above, last = first.split("\n")
+    yield from above
+    yield (f"{last:<{width}}" + "".join(f"{cell:>{each}}" for cell, each in zip(others, more, strict=True))).rstrip()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from dynatui.lab.tables.text import counted
+from dynatui.lab.tables.data import counted
 from dynatui.lab.training import corpus, measure, recipe
 
 SAMPLE_PROMPT = "The old man put down his lantern and"

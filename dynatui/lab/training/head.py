@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import OFFSETS
-from decoder.models.eagle3_config import shape_of
+from decoder.models.head_config import shape_of
 from dynatui.lab.training.loop import Loss
 from dynatui.lab.training.overlap import overlap_loss
 from dynatui.lab.training.recipe import HeadRecipe

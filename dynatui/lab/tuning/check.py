@@ -11,8 +11,7 @@ from typing import Protocol
 
 from dynatui.lab.bench.contenders import Contender
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.samples import Samples, tokens_per_second
-from dynatui.lab.bench.statistics import estimate
+from dynatui.lab.bench.samples import Samples, estimate, tokens_per_second
 from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import Setting
 from dynatui.lab.tuning.verdict import Checked

@@ -18,22 +18,20 @@ from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import Tally, together
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
-from decoder.forward.fitted import fitted
-from decoder.forward.language_model import LanguageModel
+from decoder.forward.language_model import LanguageModel, fitted
 from decoder.forward.taps import LayerStates
-from decoder.heads.protocol import StatesReader
+from decoder.heads.parts import StatesReader
 from decoder.methods.linear import Linear
-from decoder.models.chat import encode_prompts
 from decoder.models.compatibility import tokenizers_of
-from decoder.models.drafts import is_model_free
+from decoder.models.heads import is_model_free
 from decoder.models.pair import Pair
+from decoder.models.text import encode_prompts
 from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair, with_draft
 from decoder.session.host import passes_of
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
-from dynatui.lab.bench.on_pair import Note
-from dynatui.lab.bench.progress import Show
+from dynatui.lab.bench.on_pair import Note, Show
 from dynatui.lab.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.tuning.ranking import METHODS, Draft, Ranking

@@ -18,7 +18,7 @@ from decoder.engine import Engine
 from decoder.errors import require
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.models.chat import encode_prompts
+from decoder.models.text import encode_prompts
 from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair

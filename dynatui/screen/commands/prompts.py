@@ -3,7 +3,7 @@
 from dynatui.render.prompts import chosen, listed
 from dynatui.screen.commands import view
 from dynatui.screen.commands.time import live
-from dynatui.screen.pages.input import EditScreen
+from dynatui.screen.pages.page import EditScreen
 from dynatui.screen.protocol import Screen
 
 

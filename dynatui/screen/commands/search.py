@@ -6,7 +6,7 @@ from contextlib import suppress
 from decoder.errors import RecordingError
 from dynatui.clean import clean_line
 from dynatui.screen.commands.view import filter_prompts, look_at_token
-from dynatui.screen.pages.input import SearchScreen
+from dynatui.screen.pages.page import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
 from dynatui.state.tokens import hits

@@ -5,7 +5,7 @@ import sys
 from dynatui.keymap import CURSOR
 from dynatui.render import log
 from dynatui.screen.commands import view
-from dynatui.screen.pages.breakpoints import BreakScreen
+from dynatui.screen.pages.page import BreakScreen
 from dynatui.screen.protocol import Screen
 
 

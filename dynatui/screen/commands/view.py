@@ -9,7 +9,7 @@ from dynatui.render.rounds import round_number
 from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
-from dynatui.screen.pages.input import SearchScreen
+from dynatui.screen.pages.page import SearchScreen
 from dynatui.screen.protocol import Screen
 from dynatui.state.tokens import entry_of
 

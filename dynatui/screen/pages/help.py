@@ -18,8 +18,7 @@ from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, Group, Key, Keymap, Mode
 from dynatui.render.guide import GUIDE
 from dynatui.render.status import caps
-from dynatui.screen.pages.input import SearchScreen
-from dynatui.screen.pages.page import Page, holds
+from dynatui.screen.pages.page import Page, SearchScreen, holds
 from dynatui.terminal.driver import cap_of
 
 _KEYS = 15
@@ -83,7 +82,7 @@ def server_help(keys: Keymap) -> Page:
 
 
 def _wasted() -> str:
-    from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
+    from dynatui.attach.figures import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
 
     return (
         f"Drafts count as wasted when at least {ROUNDS} rounds, over at least {SECONDS:g} s, gave fewer than "

@@ -1,9 +1,6 @@
-"""Pages over the main screen: the usual keys close a page; the keys of vim and less also scroll it.
+"""Pages over the main screen: text, prompt editor, search line, themes, break conditions."""
 
-A page uses only these keys of the key map: the key that opened the page, and the keys that quit the program.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
 
 from rich.console import RenderableType
@@ -12,12 +9,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.widgets import Input, OptionList, Static, TextArea
 
 from dynatui.clean import clean
 from dynatui.keymap import Keymap, Mode
+from dynatui.sources.source import BREAKS, EXPLANATIONS, Controls
 from dynatui.terminal.driver import cap_of
 
 _QUITS = "leave"
@@ -90,3 +88,138 @@ class TextPage(Page):
     def __init__(self, keys: Keymap, opened_by: str, title: str, text: str) -> None:
         page = Text.assemble((f"{title}\n\n", "bold"), clean(text), ("\n\nesc goes back", "dim"))
         super().__init__(keys, opened_by, lambda: page)
+
+
+class EditScreen(Modal[str | None]):
+    """Returns the new prompt, without control characters, or None if cancelled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
+        Binding("ctrl+r,ctrl+s,f5", "run", "run it", show=False, priority=True),
+        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
+    ]
+
+    def __init__(self, prompt: str, *, losing: bool = False) -> None:
+        """`losing`: the run in progress would be lost."""
+        super().__init__()
+        self._prompt = prompt
+        self._losing = losing
+        self._clean_prompt = clean(prompt)
+        self._area = TextArea(self._clean_prompt, soft_wrap=True, show_cursor=True)
+        self._area.cursor_blink = False
+
+    def compose(self) -> ComposeResult:
+        loses = " and ends this run, which is not recorded" if self._losing else ""
+        key_help = f"ctrl+r runs the prompt{loses}, esc discards the changes"
+        help_line = Text.assemble(("Edit the prompt   ", "bold"), (key_help, "dim"))
+        with Vertical(classes="page editor"):
+            yield Static(help_line, markup=False)
+            yield self._area
+
+    def on_mount(self) -> None:
+        self._area.move_cursor(self._area.document.end)
+        self._area.focus()
+
+    def action_run(self) -> None:
+        """An unchanged text gives the prompt as it was before cleaning."""
+        text = self._area.text
+        self.dismiss(self._prompt if text == self._clean_prompt else text)
+
+
+class SearchScreen(Modal[str | None]):
+    """Returns the typed words, or None if cancelled."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", "leave it", show=False, priority=True),
+        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
+    ]
+
+    def __init__(self, before: str, placeholder: str) -> None:
+        super().__init__()
+        self._input = Input(before, placeholder=f"{placeholder}, esc goes back", compact=True)
+        self._input.cursor_blink = False
+
+    def compose(self) -> ComposeResult:
+        with Horizontal(id="search"):
+            yield Static("/", markup=False)
+            yield self._input
+
+    def on_mount(self) -> None:
+        self._input.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+
+class ThemeScreen(Modal[str | None]):
+    """Returns the chosen theme's name, or None to restore the previous one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss(None)", "leave it", show=False, priority=True),
+        Binding("ctrl+c", "app.leave", "quit", show=False, priority=True),
+        Binding("j", "move(1)", "down", show=False),
+        Binding("k", "move(-1)", "up", show=False),
+    ]
+
+    def __init__(self, names: Sequence[str], current: str, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._names, self._current, self._show = names, current, show
+        self._list = OptionList(*names, markup=False, compact=True)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="page themes"):
+            yield Static(Text.assemble(("Theme\n", "bold"), ("enter keeps it, esc goes back", "dim")), markup=False)
+            yield self._list
+
+    def on_mount(self) -> None:
+        self._list.highlighted = self._names.index(self._current)
+        self._list.focus()
+
+    def action_move(self, step: int) -> None:
+        if step > 0:
+            self._list.action_cursor_down()
+        else:
+            self._list.action_cursor_up()
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        if self.is_active:
+            self._show(self._names[event.option_index])
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._names[event.option_index])
+
+
+_STEP = 0.05
+
+
+class BreakScreen(Page):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,minus", "limit(-1)", "x down", show=False),
+        Binding("right,equals_sign", "limit(1)", "x up", show=False),
+        *(Binding(str(number), f"switch({number})", "switch", show=False) for number in range(1, len(BREAKS) + 1)),
+    ]
+
+    def __init__(self, keys: Keymap, controls: Controls) -> None:
+        super().__init__(keys, "breaks", self._conditions)
+        self._controls = controls
+
+    def action_switch(self, number: int) -> None:
+        self._controls.break_on(self._controls.conditions.toggled(BREAKS[number - 1]))
+        self.show()
+
+    def action_limit(self, steps: int) -> None:
+        self._controls.break_on(self._controls.conditions.moved(steps * _STEP))
+        self.show()
+
+    def _conditions(self) -> Text:
+        conditions = self._controls.conditions
+        page = Text.assemble(("Pause automatically when …\n\n", "bold"))
+        for number, name in enumerate(BREAKS, 1):
+            on = name in conditions.on
+            page.append(f" {number} ", "bold")
+            page.append("[x] " if on else "[ ] ")
+            page.append(f"{conditions.label(name)}\n", "bold" if on else "")
+            page.append(f"       {EXPLANATIONS[name]}\n", "dim")
+        goes_on = f"{self.keys.cap('pause')} resumes after a pause"
+        page.append(f"\n1 to {len(BREAKS)} switch conditions, ← → change x, esc goes back, {goes_on}", "dim")
+        return page

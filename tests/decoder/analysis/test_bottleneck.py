@@ -5,6 +5,7 @@ from msgspec import structs
 
 from decoder.analysis.bottleneck import (
     FEWEST_ROUNDS,
+    WORDS,
     Bottleneck,
     bottleneck,
     explained,
@@ -12,7 +13,6 @@ from decoder.analysis.bottleneck import (
     of_method,
     verdict,
 )
-from decoder.analysis.limit_words import WORDS
 from decoder.analysis.metrics import Race, Tally
 from decoder.append_only import TokenLog
 from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally

@@ -7,8 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from decoder.draft.lookup import COUNTED, FORESEEN, SHORTEST
-from decoder.draft.lookup_noise import RANKED
+from decoder.draft.lookup import COUNTED, FORESEEN, RANKED, SHORTEST
 from decoder.draft.suffix_automaton import LONGEST
 from tests.reference import Margin, Path, Rules, most_probable
 

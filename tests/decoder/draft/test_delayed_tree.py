@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 import torch
 
-from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree, distinct_shapes
+from decoder.draft.drawn_drafter import draw_tree
 from decoder.errors import ConfigError
 from decoder.tree import TokenTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator

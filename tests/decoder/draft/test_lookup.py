@@ -9,14 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft import lookup
-from decoder.draft.lookup import SuffixIndex
-from decoder.draft.lookup_drafter import LookupDrafter
+from decoder.draft.lookup import LookupDrafter, SuffixIndex
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.sampling.draft_probabilities import DraftProbabilities
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.gumbel_noise import DraftProbabilities, GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from decoder.draft.retokenized import OPEN_CHARACTERS, Following, GrowingTokens, common_prefix
+from decoder.draft.translated_drafter import OPEN_CHARACTERS, Following, GrowingTokens, common_prefix
 from decoder.models.text import encoded, first_tokens
 from decoder.models.tokenizer import TextTokenizer
 from tests.decoder.other_tokenizers import TEXT, TOKENIZERS, byte_level, unigram, word_pieces

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.output_head import has_wide_product, product, widen
+from decoder.forward.linear import has_wide_product, product, widen
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
 from tests.decoder.makers import TinyModels

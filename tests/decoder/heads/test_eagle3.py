@@ -9,7 +9,7 @@ import torch
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.eagle3 import Head, StaticHead, static_head
 from decoder.heads.timed import timed
-from decoder.models.eagle3_config import head_shape
+from decoder.models.head_config import head_shape
 from decoder.models.heads import load_head
 from tests import tiny
 from tests.eagle3_checkpoints import LAYOUTS, WIDTH, save_head, target

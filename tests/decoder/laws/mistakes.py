@@ -15,20 +15,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.draft import delayed as drawing
 from decoder.draft import drawn_drafter
+from decoder.draft import drawn_drafter as drawing
 from decoder.forward.kv_cache import KvCache
 from decoder.methods import delayed as method
-from decoder.sampling.probabilities import probabilities
 from decoder.sampling.settings import Sampling
-from decoder.sampling.truncation import truncation_mask
+from decoder.sampling.truncation import probabilities, truncation_mask
 from decoder.session.host import HostSession
 from decoder.session.protocol import Outcome
 from decoder.tree import TokenTree
 from decoder.verify import independent
 from decoder.verify.independent import IndependentVerifier
 from decoder.verify.lossless import random_generator
-from decoder.verify.lossless.batched.device_rows import draw
+from decoder.verify.lossless.batched.plans import draw
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator, RandomGenerator
 from decoder.verify.lossless.top_down import Accepted

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from decoder.errors import LONGEST_QUOTE, ConfigError, ModelError, PairError
+from decoder.models.checkpoint_files import LARGEST, check_ranges, largest
 from decoder.models.checkpoints import load_config, load_model, load_tokenizer
-from decoder.models.config_ranges import LARGEST, check_ranges, largest
 from decoder.models.gguf.file import gguf_file
 from tests.decoder.makers import TinyModels
 

@@ -12,7 +12,7 @@ from decoder.errors import ModelError, PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.eagle3 import Head, usual_layers
 from decoder.models.checkpoints import EMBEDDED_DRAFT
-from decoder.models.eagle3_config import head_shape
+from decoder.models.head_config import head_shape
 from decoder.models.heads import load_head
 from tests import tiny
 from tests.eagle3_checkpoints import FAVOURITES, LAYOUTS, Layout, configuration, save_head, target, weights

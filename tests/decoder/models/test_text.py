@@ -8,8 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from decoder.errors import PromptError
-from decoder.models.chat import encode_prompts
-from decoder.models.text import Pieces, TextStream, encode_prompt, repeated_start, without_surrogates
+from decoder.models.text import Pieces, TextStream, encode_prompt, encode_prompts, repeated_start, without_surrogates
 from tests.decoder.other_tokenizers import BEGIN, TOKENIZERS
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.models.text import LONGEST_RUN, MOST_TOKENS, Pieces, TextStream
-from decoder.models.token_kinds import decoded
+from decoder.models.tokenizer import decoded
 from tests.decoder.every_decoder import SILENT, TOKENIZERS
 from tests.decoder.property_settings import examples
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ModelError
-from decoder.models import tokenizer_files
+from decoder.models import hub as tokenizer_files
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_tokenizer
 
 

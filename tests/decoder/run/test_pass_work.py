@@ -9,7 +9,7 @@ from transformers import AutoModelForCausalLM
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.hf import skeleton
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
-from decoder.run.pass_work import work_of_architecture, work_of_gguf, work_of_module
+from decoder.run.expected import work_of_architecture, work_of_gguf, work_of_module
 from tests import tiny
 from tests.decoder.run.sparse_models import gguf, mixture
 

@@ -6,7 +6,7 @@ import pytest
 
 from decoder import RunConfig, decode, load_pair
 from decoder.events import Round, Run, decode_line, encode
-from decoder.models.token_kinds import decoded
+from decoder.models.tokenizer import decoded
 from tests import tiny
 from tests.decoder.every_decoder import TOKENIZERS
 

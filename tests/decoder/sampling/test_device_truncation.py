@@ -9,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.settings import Sampling
-from decoder.sampling.truncation import truncation_mask
+from decoder.sampling.truncation import DeviceTruncation, truncation_mask
 from tests.decoder.sampling.truncated_rows import HALF_AND_FLOAT, SETTINGS, kept_by_host, rows, truncation
 
 

@@ -10,8 +10,7 @@ import torch
 from benchmarks.noise import METHODS, share
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.sampling.draft_probabilities import DraftProbabilities
-from decoder.sampling.gumbel_noise import CACHED_ROWS, MADE_AT_ONCE, SHARPNESS, GumbelNoise
+from decoder.sampling.gumbel_noise import CACHED_ROWS, MADE_AT_ONCE, SHARPNESS, DraftProbabilities, GumbelNoise
 from decoder.sampling.noise import BITS, bits_on_host, gumbel, gumbel_on_device, random_bits, signed, streams
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import truncation_mask

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor
 
-from decoder.sampling.device_truncation import Truncating, Truncation
 from decoder.sampling.settings import Sampling
-from decoder.sampling.truncation import truncation_mask
+from decoder.sampling.truncation import Truncating, Truncation, truncation_mask
 
 SETTINGS = [
     Sampling(1.0, top_p=0.95),

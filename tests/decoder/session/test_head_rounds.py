@@ -18,11 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, load_pair
-from decoder.draft import head_text
+from decoder.draft import head_passes as head_text
 from decoder.draft.block_passes import PROBED, BlockPasses
-from decoder.draft.eagle3_passes import Eagle3Passes
+from decoder.draft.head_passes import Eagle3Passes, ParallelPasses
 from decoder.draft.model_drafter import ModelDrafter
-from decoder.draft.parallel_passes import ParallelPasses
 from decoder.engine import Engine
 from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead

@@ -10,7 +10,7 @@ from benchmarks.gguf_files import write
 from decoder import DynaTree, RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import PromptError
-from decoder.forward.fitted import fitted
+from decoder.forward.language_model import fitted
 from decoder.methods.auto import Auto
 from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule

@@ -17,8 +17,7 @@ from decoder.forward.hf import ModuleForward, traits_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.tensor_parallel.channel import Message, Pass
-from decoder.tensor_parallel.passes import Leader, replay_pass
+from decoder.tensor_parallel.target import Leader, Message, Pass, replay_pass
 from tests.decoder.makers import TinyModels
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from decoder.tensor_parallel.channel import PEAK, Channel
+from decoder.tensor_parallel.target import PEAK, Channel
 from decoder.tensor_parallel.ranks import Ranks
 
 def count():

@@ -15,7 +15,7 @@ from decoder.events import End, Event, Round, Run, Summary
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
-from decoder.tensor_parallel.channel import PEAK, Pass
+from decoder.tensor_parallel.target import PEAK, Pass
 from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.makers import TinyModels

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
-from decoder.tensor_parallel.passes import LeaderCache, follow
+from decoder.tensor_parallel.target import LeaderCache, follow
 
 HEADS = 2
 ROUNDS = 60

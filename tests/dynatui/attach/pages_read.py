@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from dynatui.attach.events import Reading, Server
 from dynatui.attach.exposition import lines_of
-from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS, Kind, recognised
+from dynatui.attach.session import History
 
 
 def known(text: str) -> tuple[Kind, Sequence[str]]:

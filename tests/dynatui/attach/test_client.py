@@ -12,9 +12,8 @@ import pytest
 
 from decoder.errors import ConfigError
 from dynatui.attach import client as client_module
-from dynatui.attach.client import Client, token
+from dynatui.attach.client import TOKEN, Client, token
 from dynatui.attach.exposition import NotMetricsError, PageError
-from dynatui.attach.failures import TOKEN
 from tests.dynatui.attach.page_server import Answer, PageServer, by_path, dripping, page, raw, serving, text
 
 SECRET = "sk-very-secret-token"  # noqa: S105 - a fake token

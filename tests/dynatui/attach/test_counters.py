@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dynatui.attach.counters import Counts, counted, increase, remembered, restarted
 from dynatui.attach.events import MOST_POSITIONS
 from dynatui.attach.exposition import LARGEST, Labels, Page, Series
-from dynatui.attach.figures import figures
+from dynatui.attach.figures import Counts, counted, figures, increase, remembered, restarted
 from dynatui.attach.servers import KINDS
 
 VLLM = KINDS["vllm"]

@@ -7,9 +7,8 @@ import pytest
 from dynatui.attach.address import address
 from dynatui.attach.events import Event, Gap, Opening, Reading, Server
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of
-from dynatui.attach.history import History
 from dynatui.attach.servers import KINDS
-from dynatui.attach.session import Plan, watch
+from dynatui.attach.session import History, Plan, watch
 from tests.dynatui.attach.page_server import page
 
 

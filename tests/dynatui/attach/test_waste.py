@@ -2,9 +2,8 @@
 
 import pytest
 
-from dynatui.attach.counters import Counts
+from dynatui.attach.figures import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Counts, Judgement, as_event, judged
 from dynatui.attach.servers import KINDS
-from dynatui.attach.waste import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Judgement, as_event, judged
 from tests.dynatui.attach.page_server import page
 from tests.dynatui.attach.pages_read import readings
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
-from decoder.models.memory import memory_of
+from decoder.models.quantisation import memory_of
 from dynatui.cli import doctor_models
 from dynatui.cli.doctor_machine import Finding
 from dynatui.number_format import size

@@ -24,7 +24,7 @@ from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import Loaded, load_engine
-from dynatui.terminal.signals import INTERRUPTING
+from dynatui.terminal.shutdown import INTERRUPTING
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 from tests.dynatui.fake_engine import FakeEngine, FakeReady, round_, run, story
 

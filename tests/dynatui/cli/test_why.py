@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from decoder.analysis.findings import Case
-from dynatui.cli.why_report import places, report
+from dynatui.cli.why import places, report
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Printed, Refused
 

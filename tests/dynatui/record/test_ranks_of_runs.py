@@ -16,7 +16,7 @@ from dynatui.record.transcript import Transcript
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.report.replay import replay_page
-from dynatui.screen.exit_summary import lines as closing_lines
+from dynatui.screen.run import lines as closing_lines
 from dynatui.state.run_state import RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import HOSTILE, lines, story

@@ -26,7 +26,7 @@ from dynatui.render import (
     work,
 )
 from dynatui.screen.widgets.canvas import DrawPanel
-from dynatui.sources.breakpoints import EXPLANATIONS, LABELS
+from dynatui.sources.source import EXPLANATIONS, LABELS
 from dynatui.state.ab_comparison import Pin
 from tests.dynatui.render.extreme_scenes import extreme_scenes
 from tests.dynatui.render.golden import golden

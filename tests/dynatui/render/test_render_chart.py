@@ -12,8 +12,20 @@ from decoder.append_only import SharedList
 from decoder.events import Knob
 from decoder.methods import all_knobs
 from dynatui.knobs import info
-from dynatui.render.chart import LONGEST_WINDOW, Axis, Flag, Line, Stroke, chart, window
-from dynatui.render.curves import acceptance, depth, looked_at, scale_of, trends
+from dynatui.render.chart import (
+    LONGEST_WINDOW,
+    Axis,
+    Flag,
+    Line,
+    Stroke,
+    acceptance,
+    chart,
+    depth,
+    looked_at,
+    scale_of,
+    trends,
+    window,
+)
 from dynatui.render.scene import Scale, Scene
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols

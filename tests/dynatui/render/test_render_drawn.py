@@ -8,11 +8,11 @@ from msgspec import structs
 
 from decoder.events import Event, Knob, Round, Verification
 from dynatui.render import cards, sliders
-from dynatui.render.drawn import drawing_words, shape_sentence, shape_words
 from dynatui.render.inspect import inspect
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.render.tree import tree
+from dynatui.render.words import drawing_words, shape_sentence, shape_words
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (

@@ -6,7 +6,7 @@ from msgspec import UNSET, structs
 from decoder.analysis.roofline import round_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Event, Expected, Run, decode_line, encode
-from dynatui.render.expected import expected_words, overhead_words
+from dynatui.render.headline import expected_words, overhead_words
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.render.work import work

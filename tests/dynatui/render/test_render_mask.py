@@ -9,9 +9,9 @@ from msgspec import structs
 
 from decoder.events import Round
 from decoder.session.steering import Stage
-from dynatui.render.mask import mask
 from dynatui.render.rounds import path_to
 from dynatui.render.scene import Scene
+from dynatui.render.tree import mask
 from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, run, running, state_of, text_of, tree_round

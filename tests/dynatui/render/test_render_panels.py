@@ -19,11 +19,10 @@ from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
 from dynatui.record.reader import read
 from dynatui.render.cards import cards
-from dynatui.render.curves import acceptance, depth, trends
+from dynatui.render.chart import acceptance, depth, trends
 from dynatui.render.drawer import drawer
-from dynatui.render.gpu_words import gpu_wordings
 from dynatui.render.guide import GUIDE, explained, guide, led_by
-from dynatui.render.headline import compared
+from dynatui.render.headline import compared, gpu_wordings
 from dynatui.render.ink import Ink, Row, in_ascii, width_of
 from dynatui.render.layout import layout
 from dynatui.render.log import log

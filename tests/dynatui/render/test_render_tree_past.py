@@ -17,7 +17,7 @@ from dynatui.render.ink import Rows
 from dynatui.render.scene import Scene
 from dynatui.render.tree import tree
 from dynatui.render.tree_labels import percent
-from dynatui.render.tree_past import past_trees
+from dynatui.render.tree_rows import past_trees
 from tests.dynatui.render.drawn_trees import Picture, name, tree_of, trees
 from tests.dynatui.render.extreme_scenes import is_drawn
 from tests.dynatui.render.golden import golden

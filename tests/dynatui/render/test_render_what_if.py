@@ -7,12 +7,12 @@ from msgspec import structs
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf
 from dynatui.render import palette
-from dynatui.render.advice import remedy
 from dynatui.render.ink import in_ascii
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.text import HOT
 from dynatui.render.what_if import whatif
+from dynatui.render.words import remedy
 from dynatui.render.work import work
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round

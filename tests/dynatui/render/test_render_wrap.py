@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.render.wrap import Flow, inked, wrapped
+from dynatui.render.ink import Flow, inked, wrapped
 from tests.dynatui.scripted_runs import lines
 
 

@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from dynatui.report.markup import Markup, details, element, joined, table
+from dynatui.report.page import Markup, details, element, joined, table
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
 

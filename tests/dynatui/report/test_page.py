@@ -8,8 +8,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from dynatui.report.markup import element
-from dynatui.report.page import Page, as_json, asset, written
+from dynatui.report.page import Page, as_json, asset, element, written
 from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 

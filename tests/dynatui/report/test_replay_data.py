@@ -11,10 +11,9 @@ from msgspec import structs
 from decoder.events import Event, Knob
 from decoder.methods.fixed import Fixed
 from dynatui.record.reader import Runs
-from dynatui.report.keys import KEYS
 from dynatui.report.page import asset, written
 from dynatui.report.replay import replay_page
-from dynatui.report.replay_data import Lane, ReplayData, label_of, replay_data
+from dynatui.report.replay_data import KEYS, Lane, ReplayData, label_of, replay_data
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 

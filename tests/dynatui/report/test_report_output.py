@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.report.output import require_free, write
+from dynatui.report.inputs import require_free, write
 
 
 def refusal(path: Path, *, force: bool = False) -> str:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from dynatui.render.scene import Meters
-from dynatui.screen.frame_rate import FrameRate
+from dynatui.screen.panel_app import FrameRate
 
 FPS = 10.0
 

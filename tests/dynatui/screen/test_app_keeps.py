@@ -12,7 +12,7 @@ from msgspec import json
 from textual.pilot import Pilot
 
 from dynatui.record.reader import Runs, read
-from dynatui.screen import exit_summary
+from dynatui.screen import run as exit_summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
 from dynatui.state.run_state import Prompt

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dynatui.screen.aside import Aside
+from dynatui.screen.protocol import Aside
 
 Done = Callable[[Exception | None], None]
 

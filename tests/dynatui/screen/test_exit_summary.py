@@ -15,7 +15,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.linear import Linear
 from dynatui.record.reader import read
-from dynatui.screen.exit_summary import lines, options
+from dynatui.screen.run import lines, options
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.session_log import FEWEST_ROUNDS, SessionLog, Setting

@@ -12,7 +12,7 @@ from decoder.events import Run
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.screen.app import DynaApp
 from dynatui.screen.pages.help import HelpScreen, help_page
-from dynatui.screen.pages.input import SearchScreen
+from dynatui.screen.pages.page import SearchScreen
 from dynatui.session import View
 from tests.dynatui.screen.shown_app import shown
 from tests.dynatui.scripted_runs import HOSTILE, run

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from dynatui.render.scene import Meters
-from dynatui.screen.frame_rate import FrameRate
+from dynatui.screen.panel_app import FrameRate
 from tests.dynatui.screen.slow_line import FPS, SlowLine
 
 

@@ -1,6 +1,6 @@
 """Time that a line must keep up before it gets more frames: it grows with each failure, and is later reset."""
 
-from dynatui.screen.frame_rate import _RECOVERY_S
+from dynatui.screen.panel_app import _RECOVERY_S
 from tests.dynatui.screen.slow_line import FPS, SlowLine
 
 FAST, SLOW = 1000.0, 1.0

@@ -12,9 +12,8 @@ from textual.pilot import Pilot
 from decoder.events import Event, Knob
 from dynatui.keymap import KEYMAP
 from dynatui.screen.app import DynaApp
-from dynatui.screen.pages.breakpoints import BreakScreen
 from dynatui.screen.pages.help import HelpScreen
-from dynatui.screen.pages.page import Page, TextPage
+from dynatui.screen.pages.page import BreakScreen, Page, TextPage
 from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt

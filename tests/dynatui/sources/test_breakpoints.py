@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from decoder.events import End, Event, Knob, Round, Start
-from dynatui.sources.breakpoints import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, met
+from dynatui.sources.source import BREAKS, EXPLANATIONS, LABELS, Break, Conditions, met
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, tree_round, turned_temperature
 

@@ -21,10 +21,9 @@ from decoder.session.steering import Steering
 from dynatui.record.reader import read
 from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
-from dynatui.sources.breakpoints import Conditions
 from dynatui.sources.engine import EngineSource, Load, Loaded, load_engine, load_with_times
 from dynatui.sources.playback import TraceSource
-from dynatui.sources.source import bounded_speed, readable_speed
+from dynatui.sources.source import Conditions, bounded_speed, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.fake_engine import FakeEngine, FakeReady
 from tests.dynatui.scripted_runs import plain_round, run, runs_of, story, tree_round

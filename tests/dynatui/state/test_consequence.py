@@ -7,7 +7,7 @@ from msgspec import structs
 
 from decoder.events import Event
 from decoder.knobs import KnobName
-from dynatui.state.consequence import ROUNDS, Consequence, consequence
+from dynatui.state.ab_comparison import ROUNDS, Consequence, consequence
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import run, state_of
 from tests.dynatui.turned_runs import rounds, turned

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from textual import events
 from textual.message import Message
 
-from dynatui.terminal.driver import Interpreter
-from dynatui.terminal.keyboard import SEQUENCE_TIMEOUT_S, Keyboard, Pasted
+from dynatui.terminal.driver import SEQUENCE_TIMEOUT_S, Interpreter, Keyboard, Pasted
 
 
 def keys(messages: Iterable[Message]) -> list[str]:

@@ -11,14 +11,14 @@ pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo
 
 
 def test_a_process_in_the_foreground_goes_on(start: Start) -> None:
-    terminal = start("-c", "from dynatui.terminal.foreground import *; wait_for_foreground(0); print('went on')")
+    terminal = start("-c", "from dynatui.terminal.output import *; wait_for_foreground(0); print('went on')")
     terminal.wait_for("went on")
     assert terminal.end() == 0
 
 
 def test_a_job_that_no_shell_can_hand_the_terminal_is_refused(start: Start) -> None:
     """Its shell has ended, so that the system no longer stops it."""
-    waits = "from dynatui.terminal.foreground import *; wait_for_foreground(0)"
+    waits = "from dynatui.terminal.output import *; wait_for_foreground(0)"
     command = f"set -m; {sys.executable} -c '{waits}' & exit"
     terminal = start("-c", f"import subprocess, time; subprocess.run(['sh', '-c', {command!r}]); time.sleep(60)")
     terminal.wait_for("the terminal belongs to another job")

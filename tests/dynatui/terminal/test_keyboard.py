@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 
-from dynatui.terminal.keyboard import ESCAPE_DELAY_S, LONGEST_PASTE, SEQUENCE_TIMEOUT_S, Keyboard, Pasted, Piece
+from dynatui.terminal.driver import ESCAPE_DELAY_S, LONGEST_PASTE, SEQUENCE_TIMEOUT_S, Keyboard, Pasted, Piece
 
 
 def pieces(*chunks: bytes) -> list[Piece]:

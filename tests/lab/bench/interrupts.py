@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import islice
 
-from dynatui.lab.bench.progress import Progress, Show
+from dynatui.lab.bench.on_pair import Progress, Show
 
 
 def interrupted_after(count: int) -> Show:

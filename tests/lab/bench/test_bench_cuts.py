@@ -16,7 +16,7 @@ from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import Contender, Trial, own
-from dynatui.lab.bench.cuts import cut, totals_at
+from dynatui.lab.bench.protocol import cut, totals_at
 from tests.decoder.makers import TinyModels
 
 PROMPT = [5, 9, 17, 40, 3, 8, 61, 22]

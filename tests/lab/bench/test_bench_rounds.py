@@ -17,17 +17,25 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
-from dynatui.lab.bench import protocol, sizes, table
-from dynatui.lab.bench.arithmetic import Arithmetic, Shape, Work, shape
-from dynatui.lab.bench.contenders import Contender, Trial, decoded
-from dynatui.lab.bench.instrumented import InstrumentedEngine, Seen, kv_bytes
+from dynatui.lab.bench import protocol, shapes, table
+from dynatui.lab.bench.contenders import (
+    Arithmetic,
+    Contender,
+    InstrumentedEngine,
+    Seen,
+    Shape,
+    Trial,
+    Work,
+    decoded,
+    kv_bytes,
+    shape,
+)
 from dynatui.lab.bench.job import OnRounds, measure_rounds
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.report import RoundsReport
 from dynatui.lab.bench.rounds import Growth, Rounds, growth
 from dynatui.lab.bench.samples import Samples
-from dynatui.lab.bench.shapes import loaded_pair, random_pair, with_random_draft
-from dynatui.lab.bench.sizes import Size
+from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair, with_random_draft
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
@@ -157,11 +165,11 @@ def test_the_peak_begins_anew_between_the_prompt_and_the_rounds(
 
         return call
 
-    monkeypatch.setattr(sizes, "begin_peak", noted("peak", lambda _: None))
+    monkeypatch.setattr(shapes, "begin_peak", noted("peak", lambda _: None))
     monkeypatch.setattr(HostSession, "prefill", noted("prompt", HostSession.prefill))
     monkeypatch.setattr(HostSession, "step", noted("round", HostSession.step))
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    for contender in sizes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
+    for contender in shapes.contenders(RunConfig(max_new_tokens=1), [Size(2, 4)]):
         contender.run(pair, [1, 2, 3])
     assert happened == ["prompt", "peak", "round"] * 2
 
@@ -367,4 +375,4 @@ def test_a_tree_with_more_siblings_than_tokens_is_refused(load: Loader) -> None:
 @pytest.mark.parametrize(("depth", "rows"), [(0, 4), (4, 4), (2, 1), (1, 1), (-1, 3)])
 def test_trees_that_cannot_be_are_refused(depth: int, rows: int) -> None:
     with pytest.raises(ConfigError, match=f"no tree has {depth} levels in {rows} rows"):
-        sizes.contenders(CONFIG, [Size(depth, rows)])
+        shapes.contenders(CONFIG, [Size(depth, rows)])

@@ -28,7 +28,7 @@ from dynatui.lab.bench import job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
 from dynatui.lab.bench.contenders import PROMPT_LOOKUP, Trial, decoded, own, sweep
 from dynatui.lab.bench.job import OnTexts, measure_texts
-from dynatui.lab.bench.progress import Done
+from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.report import Report
 from dynatui.lab.bench.samples import Samples

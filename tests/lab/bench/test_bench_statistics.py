@@ -1,6 +1,6 @@
 """Medians and ratios of values in lists; `tests/lab/test_frame.py` tests medians on data with known true values."""
 
-from dynatui.lab.bench.statistics import estimate, ratios
+from dynatui.lab.bench.samples import estimate, ratios
 from dynatui.lab.frame import Median
 
 

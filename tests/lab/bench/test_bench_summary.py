@@ -8,14 +8,11 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.forward.near_tie import Verdict
 from decoder.methods import WHOLE
-from dynatui.lab.bench.arithmetic import Work
-from dynatui.lab.bench.contenders import Contender, Trial
-from dynatui.lab.bench.instrumented import Seen
+from dynatui.lab.bench.contenders import Contender, Seen, Trial, Work
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.samples import Bandwidth, Samples
 from dynatui.lab.bench.summary import Row, comparisons, differences, rows
 from dynatui.lab.bench.table import speeds
-from dynatui.lab.bench.turn_frame import Bandwidth
 from dynatui.lab.frame import Median
 
 TEXT = (5, 6, 7, 8)

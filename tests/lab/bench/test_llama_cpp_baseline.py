@@ -13,9 +13,9 @@ from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.models.checkpoints import EMBEDDED_TARGET
+from dynatui.lab.bench.baselines import DRAFTED, NAME, llama_cpp_baselines
 from dynatui.lab.bench.contenders import own
 from dynatui.lab.bench.job import OnTexts, measure_texts
-from dynatui.lab.bench.llama_cpp_baseline import DRAFTED, NAME, llama_cpp_baselines
 from dynatui.lab.bench.shapes import loaded_pair
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from dynatui.lab.commands.time_left import left_s, shown, words
+from dynatui.lab.commands.bench_result import left_s, shown, words
 from dynatui.main import main
 from tests import tiny
 

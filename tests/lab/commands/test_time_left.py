@@ -2,7 +2,7 @@
 
 import pytest
 
-from dynatui.lab.commands.time_left import bar, left_s, words
+from dynatui.lab.commands.bench_result import bar, left_s, words
 
 
 @pytest.mark.parametrize(

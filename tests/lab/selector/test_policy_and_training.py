@@ -11,8 +11,7 @@ from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
 from decoder.selector.features import SCALARS
-from decoder.selector.one_root import OneRoot
-from decoder.selector.policy import Policy, best_static, loss, throughput
+from decoder.selector.policy import OneRoot, Policy, best_static, loss, throughput
 from decoder.selector.stored import SelectorInfo, read, write
 from dynatui.lab.selector.dataset import TEST, round_seconds
 from dynatui.lab.selector.evaluate import predict

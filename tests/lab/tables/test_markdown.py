@@ -1,7 +1,6 @@
 """Tables in Markdown escape foreign text."""
 
-from dynatui.lab.tables.data import Column, Table
-from dynatui.lab.tables.markdown import escaped, section
+from dynatui.lab.tables.data import Column, Table, escaped, section
 
 
 def test_text_is_escaped_for_tables() -> None:

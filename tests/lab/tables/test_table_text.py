@@ -3,8 +3,7 @@
 import msgspec
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.tables.data import Column, Table, of_rows
-from dynatui.lab.tables.text import cut, interval, short, text, wrapped
+from dynatui.lab.tables.data import Column, Table, cut, interval, of_rows, short, text, wrapped
 
 COLUMNS = (Column("name", width=6), Column("rate", "number", 1, 7), Column("x", width=12))
 

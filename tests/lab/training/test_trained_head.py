@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from decoder.draft.eagle3_passes import Eagle3Passes
+from decoder.draft.head_passes import Eagle3Passes
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
-from decoder.models.eagle3_config import head_shape
+from decoder.models.head_config import head_shape
 from decoder.models.heads import load_head
 from decoder.tree import TokenTree
 from dynatui.lab.training import corpus, loop, recipe

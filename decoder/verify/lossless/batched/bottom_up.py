@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.verify.lossless import bottom_up
-from decoder.verify.lossless.batched.device_rows import (
+from decoder.verify.lossless.batched.plans import (
     as_probability,
     draw,
     draw_counts,

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.verify.lossless.batched.device_rows import VerifyOnDevice, draw, to_host, totals
-from decoder.verify.lossless.batched.plans import PlannedSolver
+from decoder.verify.lossless.batched.plans import PlannedSolver, VerifyOnDevice, draw, to_host, totals
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.top_down import Accepted, Solve, descend

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from decoder.errors import PromptError, shortened
-from decoder.prompts.fields import FieldError, prompt_in
 from decoder.prompts.json_objects import MalformedError, Window, objects
-from decoder.prompts.prompt import Prompt
+from decoder.prompts.prompt import FieldError, Prompt, prompt_in
 from decoder.prompts.text_chunks import text_chunks
 
 FILE = Path("spec_bench", "question.jsonl")

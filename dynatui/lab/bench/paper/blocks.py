@@ -1,9 +1,9 @@
-"""Results of all lanes on one prompt, at every text length, compared with plain decoding (`ar`).
-
-If a text differs from the text of `ar`, float32 logits decide whether the first difference is a near tie.
+"""Contenders for an experiment's lanes, and the results of all lanes on one prompt, compared with plain decoding
+(`ar`).
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -12,9 +12,12 @@ from decoder.engine import Engine
 from decoder.events import Figures
 from decoder.forward.near_tie import Judge
 from decoder.methods import METHODS, WHOLE
-from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.paper.records import Turn
-from dynatui.lab.bench.paper.request import Lane, PaperRequest
+from decoder.models.pair import Pair
+from decoder.run.config import RunConfig
+from dynatui.lab.bench.baselines import baselines
+from dynatui.lab.bench.contenders import BASELINE, Contender, own
+from dynatui.lab.bench.paper.experiments import rules
+from dynatui.lab.bench.paper.records import Lane, PaperExperiment, PaperRequest, Turn
 from dynatui.lab.bench.protocol import Sample
 
 
@@ -60,3 +63,25 @@ def _judged(
         else structs.replace(each, near_tie=verdict.near_tie, first_difference_gap=verdict.gap)
         for each in at_lengths
     )
+
+
+def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
+    """Contenders for an experiment's lanes, in the order of the lanes; transformers uses the pair's own modules.
+
+    Raises:
+        ConfigError: A parameter of a lane is out of bounds.
+    """
+    lanes = [request.lane(name) for name in experiment.lanes]
+    config = RunConfig(
+        max_new_tokens=experiment.lengths[-1], seed=request.seed, temperature=request.temperature, top_p=request.top_p
+    )
+    foreign = baselines(pair, config) if any(lane.method not in METHODS for lane in lanes) else []
+
+    def contender(lane: Lane) -> Contender:
+        if lane.method not in METHODS:
+            same = (one for one in foreign if one.group == lane.method and dict(one.settings) == lane.parameters)
+            return replace(next(same), name=lane.name)
+        given = rules(lane)
+        return own(lane.name, lane.family, lane.method, config.with_rules(*given) if given else config)
+
+    return list(map(contender, lanes))

@@ -8,8 +8,7 @@ from decoder.models.pair import Pair
 from dynatui.lab.bench.machine import source_commit
 from dynatui.lab.bench.on_pair import Note
 from dynatui.lab.bench.paper.costs import cost_curve
-from dynatui.lab.bench.paper.records import Header, PaperLog, Resumed, blocks_of
-from dynatui.lab.bench.paper.request import PaperRequest
+from dynatui.lab.bench.paper.records import Header, PaperLog, PaperRequest, Resumed, blocks_of
 from dynatui.lab.bench.record_log import header_now
 
 

@@ -18,17 +18,23 @@ from decoder.system.whole_files import made_folder
 from dynatui.lab.bench.contenders import Contender
 from dynatui.lab.bench.data_sets.text_set import TextSet
 from dynatui.lab.bench.machine import load
-from dynatui.lab.bench.on_pair import Note, OnPair, pair_names
-from dynatui.lab.bench.paper.blocks import turns
-from dynatui.lab.bench.paper.contenders import contenders
+from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
+from dynatui.lab.bench.paper.blocks import contenders, turns
 from dynatui.lab.bench.paper.experiments import Extent, Plan, plan
 from dynatui.lab.bench.paper.header import header
 from dynatui.lab.bench.paper.prompts import encoded, needed
-from dynatui.lab.bench.paper.records import FORMAT, Block, Header, PaperLog, Resumed, blocks_of
+from dynatui.lab.bench.paper.records import (
+    FORMAT,
+    Block,
+    Header,
+    PaperExperiment,
+    PaperLog,
+    PaperRequest,
+    Resumed,
+    blocks_of,
+)
 from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.request import PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.summary import report
-from dynatui.lab.bench.progress import Done, Progress, Show, interrupted
 from dynatui.lab.bench.protocol import Experiment, Sample, can_decode, endless, longest_first, measured
 from dynatui.lab.bench.record_log import opened
 

@@ -9,7 +9,7 @@ from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates
 from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.paper.request import PaperExperiment
+from dynatui.lab.bench.paper.records import PaperExperiment
 
 
 def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:

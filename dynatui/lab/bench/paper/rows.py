@@ -8,8 +8,8 @@ from decoder.analysis.interval import Interval
 from dynatui.lab.bench.data_sets.text_set import TextSet
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.published import PublishedNumber
+from dynatui.lab.bench.paper.records import Lane, PaperExperiment
 from dynatui.lab.bench.paper.report import Cell, PaperReport
-from dynatui.lab.bench.paper.request import Lane, PaperExperiment
 
 
 class Row(NamedTuple):

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from decoder.events import arithmetic
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.request import PaperExperiment, PaperRequest
-from dynatui.lab.tables.data import Cell, Column, Table
-from dynatui.lab.tables.text import counted
+from dynatui.lab.tables.data import Cell, Column, Table, counted
 
 AUTHORS = {
     "target": "Pythia-2.8B",

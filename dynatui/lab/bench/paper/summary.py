@@ -7,10 +7,9 @@ import pandas as pd
 from msgspec import structs
 
 from dynatui.lab.bench.contenders import BASELINE
-from dynatui.lab.bench.paper.lanes import paper_depth
-from dynatui.lab.bench.paper.records import Block, Header, Resumed, has_text_of
+from dynatui.lab.bench.paper.experiments import paper_depth
+from dynatui.lab.bench.paper.records import Block, Header, PaperRequest, Resumed, has_text_of
 from dynatui.lab.bench.paper.report import Cell, PaperReport
-from dynatui.lab.bench.paper.request import PaperRequest
 from dynatui.lab.bench.protocol import disturbed
 from dynatui.lab.frame import frame, means
 

@@ -12,9 +12,7 @@ from dynatui.lab.bench.paper.published import corrections
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.setup_table import setup
 from dynatui.lab.bench.paper.tables import conditions, tables
-from dynatui.lab.tables.csv_text import as_csv
-from dynatui.lab.tables.data import Table
-from dynatui.lab.tables.markdown import escaped, section
+from dynatui.lab.tables.data import Table, as_csv, escaped, section
 
 SCHEMA = 1
 FIGURES, TABLES = "figures", "tables"

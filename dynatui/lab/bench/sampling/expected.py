@@ -14,8 +14,8 @@ from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.selector.chooser import Chooser
 from decoder.selector.features import LOOKED_BACK, Root
-from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.random_generator import PhiloxGenerator
+from decoder.verify.lossless.statistics import acceptance_bound
 from decoder.verify.lossless.verifiers import SOLVERS
 from dynatui.lab.bench.sampling.log import BOUND, Expected
 from dynatui.lab.bench.sampling.request import Place, SamplingRequest

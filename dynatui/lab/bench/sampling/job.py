@@ -15,25 +15,23 @@ from msgspec import structs
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
-from decoder.models.chat import encode_prompts
-from decoder.models.drafts import require_whole_draft
+from decoder.models.heads import require_whole_draft
 from decoder.models.pair import Pair
+from decoder.models.text import encode_prompts
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from decoder.selector.chooser import Chooser, files
-from decoder.selector.one_root import OneRoot
+from decoder.selector.policy import OneRoot
 from decoder.selector.stored import read, read_info
 from dynatui.lab.bench.contenders import BASELINE, decoded
 from dynatui.lab.bench.machine import load
-from dynatui.lab.bench.on_pair import Note, OnPair, pair_names
+from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.pass_costs import repeated_costs
-from dynatui.lab.bench.progress import Done, Progress, Show, interrupted
 from dynatui.lab.bench.record_log import header_now, opened
 from dynatui.lab.bench.sampling.best import chosen
-from dynatui.lab.bench.sampling.costs import round_costs
 from dynatui.lab.bench.sampling.expected import expected
-from dynatui.lab.bench.sampling.log import FORMAT, Expected, Header, Realised, SamplingLog, holds_all
+from dynatui.lab.bench.sampling.log import FORMAT, Expected, Header, Realised, SamplingLog, holds_all, round_costs
 from dynatui.lab.bench.sampling.realised import contenders, realised, seeded
 from dynatui.lab.bench.sampling.report import SamplingReport, report
 from dynatui.lab.bench.sampling.request import Place, SamplingRequest, label

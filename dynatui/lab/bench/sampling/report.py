@@ -15,10 +15,22 @@ from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.protocol import disturbed
 from dynatui.lab.bench.sampling import paper
-from dynatui.lab.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency, chosen, for_speed, for_tokens, tokens_of
 from dynatui.lab.bench.sampling.best import by_sampling as grouped
-from dynatui.lab.bench.sampling.claims import Claim, Ranking, along_depth, of_measure, of_selector, ranking
+from dynatui.lab.bench.sampling.claims import (
+    Claim,
+    Ranking,
+    Values,
+    along_depth,
+    by_sampling,
+    by_task,
+    estimate,
+    mean,
+    of_measure,
+    of_selector,
+    ranking,
+    ratio,
+)
 from dynatui.lab.bench.sampling.log import BOUND, Expected, Header, Realised, SamplingLog, holds_all
 from dynatui.lab.bench.sampling.realised import COUPLED_METHODS, contender_name
 from dynatui.lab.bench.sampling.request import Contest, Place, SamplingRequest, label

@@ -18,9 +18,8 @@ from dynatui.lab.bench.sampling.report import (
     Row,
     SamplingReport,
 )
-from dynatui.lab.bench.sampling.tasks import STAND_INS
-from dynatui.lab.tables.data import Column, Spec, Table, number, of_rows
-from dynatui.lab.tables.text import WIDTH, cut, interval, short, text, wrapped
+from dynatui.lab.bench.sampling.request import STAND_INS
+from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, interval, number, of_rows, short, text, wrapped
 
 NAME = 22
 

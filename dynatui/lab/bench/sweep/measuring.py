@@ -11,22 +11,19 @@ import torch
 from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.knobs import TunableParameters
-from decoder.models.chat import encode_prompts
-from decoder.models.drafts import require_whole_draft
+from decoder.models.heads import require_whole_draft
+from decoder.models.text import encode_prompts
 from decoder.run.loading import load_pair
 from dynatui.lab.bench.contenders import BASELINE, own
 from dynatui.lab.bench.machine import examined, source_commit, utc_now
-from dynatui.lab.bench.on_pair import Note
-from dynatui.lab.bench.progress import Done, Progress, Show, interrupted
+from dynatui.lab.bench.on_pair import Done, Note, Progress, Show, interrupted
 from dynatui.lab.bench.protocol import Experiment, disturbed, endless, measured, warmed_up
 from dynatui.lab.bench.record_log import LogHeader, RecordLog, opened
-from dynatui.lab.bench.samples import Samples
+from dynatui.lab.bench.samples import Samples, known, turn_frame
 from dynatui.lab.bench.summary import Difference, differences, near_tie_judge, rows
-from dynatui.lab.bench.sweep.job import OnSettings, SweepRequest
 from dynatui.lab.bench.sweep.report import FORMAT, Header, Kept, Outcome, SweepReport, read
-from dynatui.lab.bench.sweep.spaces import Setting, Shard, space_named
+from dynatui.lab.bench.sweep.spaces import OnSettings, Setting, Shard, SweepRequest, space_named
 from dynatui.lab.bench.sweep.table import summary
-from dynatui.lab.bench.turn_frame import known, turn_frame
 
 SETTING, REFERENCE = "setting", "reference"
 Measure = Callable[[Setting], Kept]

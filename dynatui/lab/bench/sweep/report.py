@@ -9,8 +9,7 @@ from decoder.errors import ConfigError, first_line, require, shortened
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import differing
 from dynatui.lab.bench.record_log import LogFormat, LogHeader
-from dynatui.lab.bench.sweep.job import SweepRequest
-from dynatui.lab.bench.sweep.spaces import Setting
+from dynatui.lab.bench.sweep.spaces import Setting, SweepRequest
 from dynatui.lab.frame import Median
 
 LOG_SCHEMA = 1

@@ -1,21 +1,24 @@
-"""Named grids of parameter settings to sweep, their shards, and the settings that the DynaTree paper measured.
-
-This module does not depend on models.
-"""
+"""Named grids of settings, their shards, and the request that identifies a sweep; does not import torch."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
 from decoder.errors import ConfigError, quoted, require
 from decoder.knobs import TunableParameters
 from decoder.methods import METHODS
+from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
+from dynatui.lab.bench.on_pair import OnPair, PairRequest, pair_names
+
+if TYPE_CHECKING:
+    from decoder.models.pair import Pair
+
 
 Number: TypeAlias = int | float
 Values: TypeAlias = Mapping[str, Number]
@@ -229,3 +232,57 @@ def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
         raise ConfigError(
             f"the axis {name} is {quoted(text)}, which is invalid; give {kind} with commas between them"
         ) from None
+
+
+class SweepRequest(PairRequest, frozen=True, kw_only=True):
+    """Everything that determines the results of a sweep."""
+
+    space: str
+    axes: Axes
+    reference: dict[str, Any]
+    """Base parameters of the method. The reference uses them unchanged; a setting changes parameters on the axes."""
+    prompts: tuple[AnyPrompt, ...]
+    repeats: int
+
+    def __post_init__(self) -> None:
+        require(self.repeats >= 1, f"--repeats is {self.repeats}; give 1 or more")
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        return space_named(self.space).grid(self.axes)
+
+
+@dataclass(frozen=True)
+class OnSettings(OnPair):
+    """Options of a sweep, before models are loaded; the request adds the names of the loaded pair."""
+
+    space: str
+    axes: Axes
+    prompts: tuple[AnyPrompt, ...]
+    preset: str | None = None
+    """Name of the preset for parameters that the sweep does not vary; None selects the paper's values."""
+    repeats: int = 1
+    seed: int = 0
+
+    @property
+    def base(self) -> TunableParameters:
+        return base_named(space_named(self.space), self.preset)
+
+    def request(self, pair: "Pair | None" = None) -> SweepRequest:
+        """Request of the sweep for a loaded pair; if `pair` is None, the result only serves to validate the options.
+
+        Raises:
+            ConfigError: A parameter value of a setting is out of bounds.
+        """
+        request = SweepRequest(
+            space=self.space,
+            axes=self.axes,
+            reference=msgspec.to_builtins(self.base),
+            **pair_names(pair),
+            prompts=self.prompts,
+            repeats=self.repeats,
+            seed=self.seed,
+        )
+        for setting in request.settings:
+            space_named(self.space).config(self.base, setting)
+        return request

@@ -5,8 +5,7 @@ from itertools import zip_longest
 
 from dynatui.lab.bench.sweep.heat_map import heat_maps, legend
 from dynatui.lab.bench.sweep.report import Kept, Outcome, SweepReport
-from dynatui.lab.tables.data import Column, Spec, of_rows, percent
-from dynatui.lab.tables.text import WIDTH, cut, hundredths, interval, text
+from dynatui.lab.tables.data import WIDTH, Column, Spec, cut, hundredths, interval, of_rows, percent, text
 
 BEST = 10
 REASONS = 5

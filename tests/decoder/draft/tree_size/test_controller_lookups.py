@@ -10,7 +10,7 @@ from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import DraftSource, TreeSizeController
 from decoder.draft.tree_size.cost_model import Costs, Curve
-from decoder.draft.tree_size.lookup_guess import LookupGuess
+from decoder.draft.tree_size.drafted_round import LookupGuess
 from decoder.draft.tree_size.loss_limit import PLAIN_EVERY
 
 VERIFY = {1: 1.0, 2: 1.1, 4: 1.27, 8: 1.5, 16: 1.95, 32: 3.1, 64: 5.5}

@@ -6,7 +6,7 @@ import pytest
 
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.lookup_guess import (
+from decoder.draft.tree_size.drafted_round import (
     DEEPEST,
     LookupGuess,
     acceptance_of_lookups,

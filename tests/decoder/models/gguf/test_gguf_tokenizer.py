@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from decoder.models.chat import fed_text
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_tokenizer
 from decoder.models.compatibility import SAMPLE, tokenizers_of
-from decoder.models.gguf.tokenizer import GgufTokenizer
-from decoder.models.text import TextStream
+from decoder.models.gguf.model import GgufTokenizer
+from decoder.models.text import TextStream, fed_text
 from decoder.models.tokenizer import TextTokenizer
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 from tests.tiny import train_tokenizer

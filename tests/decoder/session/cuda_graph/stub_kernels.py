@@ -8,7 +8,7 @@ import pytest
 from decoder.forward.families.native import NativeModel
 from decoder.session.cuda_graph import kernel_trial, pass_comparison
 from decoder.session.cuda_graph.operators import PLAIN
-from decoder.session.cuda_graph.relative_time import Share
+from decoder.session.cuda_graph.pass_comparison import Share
 from decoder.session.cuda_graph.slots import GraphSlots
 
 LAYERS = ("attention of the target", "attention of the draft")

@@ -19,7 +19,7 @@ from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import compiled as contest
-from decoder.session.cuda_graph import pass_comparison, relative_time
+from decoder.session.cuda_graph import pass_comparison
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch
 from decoder.session.cuda_graph.pass_comparison import compared, example
 from decoder.session.cuda_graph.slots import GraphSlots
@@ -68,7 +68,7 @@ def forms(engine: Engine) -> list[type]:
 @pytest.fixture
 def _pays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compiled passes are kept at any speed, and tested with few rules."""
-    monkeypatch.setattr(relative_time, "PAYS", float("inf"))
+    monkeypatch.setattr(pass_comparison, "PAYS", float("inf"))
     monkeypatch.setattr(matching, "TRIED", (None, RULES))
 
 

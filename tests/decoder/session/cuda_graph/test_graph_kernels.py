@@ -14,17 +14,15 @@ from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
-from decoder.sampling.device_truncation import DeviceTruncation
+from decoder.sampling.truncation import DeviceTruncation
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import Layout, Side, best_tokens, grow
 from decoder.session.cuda_graph.static_shapes import Shape, bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledDeviceVerifier
-from decoder.verify.greedy import GreedyVerifier
-from decoder.verify.verifier import DeviceVerifier
-from dynatui.lab.bench.sizes import Size, run_of
+from decoder.verify.coupled import CoupledDeviceVerifier, DeviceVerifier, GreedyVerifier
+from dynatui.lab.bench.shapes import Size, run_of
 from tests import tiny
 from tests.decoder.family_models import like_llama
 from tests.fake_cuda.recording import record

@@ -33,7 +33,7 @@ from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.knob_state import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, tree_rule
-from decoder.verify.greedy import GreedyVerifier, accept
+from decoder.verify.coupled import GreedyVerifier, accept
 from tests.decoder.session.cuda_graph.laid_out import VOCABULARY, laid_out, some_choices, some_tree
 
 CPU = torch.device("cpu")

@@ -19,9 +19,9 @@ from decoder.run.loading import passes_of
 from decoder.session.cuda_graph import compiled, self_test
 from decoder.session.cuda_graph.static_shapes import Passes, passes
 from decoder.tree_rules import Rules, tree_rule
-from dynatui.lab.bench import job, shapes, sizes
+from dynatui.lab.bench import job, shapes
 from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
-from dynatui.lab.bench.sizes import Size
+from dynatui.lab.bench.shapes import Size
 from tests.decoder.makers import PROMPT, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import Devices, rounds_of
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
@@ -59,18 +59,18 @@ def test_all_passes_of_a_text_s_rounds_are_listed(devices: Devices, name: str, m
 
 
 def test_a_tree_of_sixty_four_rows_has_its_own_widths() -> None:
-    found = sizes.passes(RunConfig(), [Size(8, 64)])
+    found = shapes.passes(RunConfig(), [Size(8, 64)])
     assert found == Passes(draft=(2, 8, 64), target=(1, 64))
 
 
 def test_all_sizes_of_a_measurement_are_listed_once() -> None:
-    found = sizes.passes(RunConfig(), [Size(1, 2), Size(2, 4), Size(4, 16), Size(8, 64)])
+    found = shapes.passes(RunConfig(), [Size(1, 2), Size(2, 4), Size(4, 16), Size(8, 64)])
     assert found.target == (1, 8, 32, 64)
     assert found.draft == (2, 4, 8, 16, 64)
 
 
 def test_a_tree_that_the_device_does_not_hold_is_not_listed() -> None:
-    assert sizes.passes(RunConfig(), [Size(2, 600)]) == Passes((), (1,))
+    assert shapes.passes(RunConfig(), [Size(2, 600)]) == Passes((), (1,))
     assert passes([replace(WIDE, window=64).rule()]) == Passes((), (1,))
 
 
@@ -164,4 +164,4 @@ def test_a_measurement_of_rounds_compiles_for_its_sizes(
     wanted, run = (Size(1, 2), Size(3, 12)), RunConfig(max_new_tokens=4)
     with pytest.raises(LoadedError):
         measure_rounds(OnRounds(load, wanted, (16,), run), lambda _: None)
-    assert asked == [sizes.passes(run, wanted)]
+    assert asked == [shapes.passes(run, wanted)]

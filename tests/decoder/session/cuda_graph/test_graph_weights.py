@@ -30,7 +30,7 @@ from decoder.session.cuda_graph.self_test import Reference, prepare_rounds
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.tree_rules import Rules
 from dynatui.lab.bench import shapes
-from dynatui.lab.bench.arithmetic import shape
+from dynatui.lab.bench.contenders import shape
 from dynatui.lab.bench.machine import read_bytes
 from tests import tiny
 from tests.decoder.live_tensors import Live

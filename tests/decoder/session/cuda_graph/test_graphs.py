@@ -163,7 +163,7 @@ def test_compiled_passes_are_captured_too(
     devices: Devices, monkeypatch: pytest.MonkeyPatch, family: str, dtype: str
 ) -> None:
     """Compiled forms are kept at any speed. In half precision they round differently, so only float64 is compared."""
-    monkeypatch.setattr("decoder.session.cuda_graph.relative_time.PAYS", float("inf"))
+    monkeypatch.setattr("decoder.session.cuda_graph.pass_comparison.PAYS", float("inf"))
     engine, lines = on_gpu(devices.models, family, dtype), list[str]()
     compiled(engine, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
     kept = [line.split(":")[0] for line in lines if "x the time of uncompiled passes, so it is kept" in line]

@@ -14,9 +14,8 @@ import pytest
 from decoder.engine import Engine
 from decoder.forward.families.native import NativeModel
 from decoder.methods.linear import Linear
-from decoder.session.cuda_graph import kept_verdicts, self_test, verify
-from decoder.session.cuda_graph.kept_verdicts import KeptVerdict, VerdictFile
-from decoder.session.cuda_graph.operators import Operators
+from decoder.session.cuda_graph import operators, self_test, verify
+from decoder.session.cuda_graph.operators import KeptVerdict, Operators, VerdictFile
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.stub_kernels import LAYERS, Stubs, by_rows
@@ -201,6 +200,6 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_another_trial(trials:
 
 
 def test_the_sources_are_found() -> None:
-    package = Path(kept_verdicts.__file__).parents[2]
-    assert all(any((package / folder).rglob("*.py")) for folder in kept_verdicts.SOURCES)
+    package = Path(operators.__file__).parents[2]
+    assert all(any((package / folder).rglob("*.py")) for folder in operators.SOURCES)
     assert (package / "session/cuda_graph/verify.py") == Path(verify.__file__)

@@ -15,14 +15,13 @@ from decoder.forward.families.native import NativeModel
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.sampling.device_truncation import DeviceTruncation
+from decoder.sampling.truncation import DeviceTruncation
 from decoder.session.cuda_graph import draft, kernel_trial, pass_comparison, self_test, verify
-from decoder.session.cuda_graph import relative_time as timing
+from decoder.session.cuda_graph import pass_comparison as timing
 from decoder.session.cuda_graph.device_state import PARENT
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, with_layer_kernels
 from decoder.session.cuda_graph.operators import PLAIN, Operators
-from decoder.session.cuda_graph.pass_comparison import LONG_TEXT
-from decoder.session.cuda_graph.relative_time import LEAST, MOST, Share, relative_time
+from decoder.session.cuda_graph.pass_comparison import LEAST, LONG_TEXT, MOST, Share, relative_time
 from tests.decoder.makers import graph_slots
 from tests.decoder.session.cuda_graph.matching import Devices, last, prepared
 from tests.decoder.session.cuda_graph.stub_kernels import by_rows, exactly, times

@@ -15,7 +15,7 @@ from decoder.errors import LostDeviceError
 from decoder.events import Run
 from decoder.methods.linear import Linear
 from decoder.run import loading
-from decoder.session.cuda_graph import kept_verdicts, self_test
+from decoder.session.cuda_graph import operators, self_test
 from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.slots import GraphSlots
 from tests.decoder.makers import Played, graph_slots, play
@@ -68,7 +68,7 @@ def path(played: Played) -> str:
 def loaded(devices: Devices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stubs: Stubs) -> Pending:
     """A pair that is loaded and not started."""
     monkeypatch.setattr(loading, "TRIED", TRIED)
-    monkeypatch.setattr(kept_verdicts, "verdicts_folder", lambda: tmp_path / "kernels")
+    monkeypatch.setattr(operators, "verdicts_folder", lambda: tmp_path / "kernels")
     return Pending(devices.plain(dtype="float32"), tmp_path / "kernels", stubs)
 
 

@@ -15,10 +15,10 @@ from decoder.methods.auto import Auto
 from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair
 from decoder.run import loading
-from decoder.sampling.device_truncation import DeviceTruncation
 from decoder.sampling.gumbel_noise import GumbelNoise
 from decoder.sampling.on_device import DeviceSampling
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.truncation import DeviceTruncation
 from decoder.session.cuda_graph import device_state as state
 from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session

@@ -10,7 +10,7 @@ from decoder.methods import METHODS
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
-from dynatui.lab.bench.sizes import Size, run_of
+from dynatui.lab.bench.shapes import Size, run_of
 from tests.fake_cuda.shapes import HEAD, Made, Steady, engine_of, steady, without_values
 
 pytest.importorskip("triton", reason="Triton is not installed")

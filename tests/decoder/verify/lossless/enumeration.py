@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.drawn_drafter import draw_tree
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree, drawn_tree
 from decoder.verify.lossless.random_generator import RandomGenerator

@@ -8,12 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.draft.delayed import draw_tree
 from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.drawn_drafter import draw_tree
 from decoder.verify.lossless import block, specinfer, spectr, traversal
 from decoder.verify.lossless.batched import bottom_up, plans
-from decoder.verify.lossless.batched.device_rows import draw, race
-from decoder.verify.lossless.batched.plans import NodePlans, PlannedSolver
+from decoder.verify.lossless.batched.plans import NodePlans, PlannedSolver, draw, race
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator

@@ -13,11 +13,11 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import ModelError
 from decoder.tree import TokenTree
 from decoder.verify.lossless import block, khisti, specinfer, spectr, traversal
-from decoder.verify.lossless.acceptance_bound import acceptance_bound
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row, Rows, residual
+from decoder.verify.lossless.statistics import acceptance_bound
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 from decoder.verify.names import VERIFIER_NAMES
 from tests.decoder.verify.lossless.enumeration import KINDS, delayed_trees, emitted, models, outcomes, pair, verified

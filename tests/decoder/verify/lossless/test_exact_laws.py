@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.forward.fitted import Fit
-from decoder.sampling.probabilities import probabilities
+from decoder.forward.language_model import Fit
 from decoder.sampling.settings import Sampling
+from decoder.sampling.truncation import probabilities
 from decoder.tree import TokenTree
-from decoder.verify.lossless.batched.device_rows import VerifyOnDevice
+from decoder.verify.lossless.batched.plans import VerifyOnDevice
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows

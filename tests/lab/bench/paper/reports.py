@@ -9,9 +9,8 @@ from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.paper.records import Block, CostCurve, Turn
+from dynatui.lab.bench.paper.records import Block, CostCurve, Lane, PaperExperiment, PaperRequest, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
-from dynatui.lab.bench.paper.request import Lane, PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.summary import report
 from tests.lab.bench.paper.headers import header as made_header
 

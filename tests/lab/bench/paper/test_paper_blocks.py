@@ -10,11 +10,10 @@ from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.contenders import Trial, decoded
-from dynatui.lab.bench.cuts import totals_at
 from dynatui.lab.bench.paper import blocks
 from dynatui.lab.bench.paper.blocks import turns
-from dynatui.lab.bench.paper.request import Lane, PaperRequest
-from dynatui.lab.bench.protocol import Sample
+from dynatui.lab.bench.paper.records import Lane, PaperRequest
+from dynatui.lab.bench.protocol import Sample, totals_at
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.paper.headers import header
 

@@ -9,7 +9,7 @@ from decoder.errors import ConfigError
 from decoder.methods import METHODS
 from dynatui.lab.bench.data_sets.text_set import TextSet
 from dynatui.lab.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan, require_names
-from dynatui.lab.bench.paper.request import PaperExperiment
+from dynatui.lab.bench.paper.records import PaperExperiment
 
 PROMPTS = tuple(f"text {number}" for number in range(12))
 WIKITEXT = TextSet(name="wikitext", title="W", stands_for="WikiText-2", prompts=PROMPTS)

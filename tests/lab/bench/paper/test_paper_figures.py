@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper.figures.catalogue import FIGURES
-from dynatui.lab.bench.paper.figures.style import SETTINGS
+from dynatui.lab.bench.paper.figures.marks import SETTINGS
+from dynatui.lab.bench.paper.records import Lane
 from dynatui.lab.bench.paper.report import Cell, PaperReport
-from dynatui.lab.bench.paper.request import Lane
 from tests.lab.bench.paper.reports import cell_of, dynatree, paper_report, request
 
 WHOLE = paper_report()

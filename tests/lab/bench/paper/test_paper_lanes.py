@@ -12,9 +12,9 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
-from dynatui.lab.bench.paper import lanes
-from dynatui.lab.bench.paper.lanes import catalogue, fixed_grid, paper_depth, rules, sensitivity
-from dynatui.lab.bench.paper.request import Lane
+from dynatui.lab.bench.paper import experiments as lanes
+from dynatui.lab.bench.paper.experiments import catalogue, fixed_grid, paper_depth, rules, sensitivity
+from dynatui.lab.bench.paper.records import Lane
 from dynatui.lab.bench.sweep import spaces
 
 ROWS = catalogue(sampled=False)

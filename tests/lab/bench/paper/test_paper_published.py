@@ -4,7 +4,7 @@ import csv
 from importlib.resources import files
 
 from dynatui.lab.bench.paper import published
-from dynatui.lab.bench.paper.lanes import fixed_grid, sensitivity
+from dynatui.lab.bench.paper.experiments import fixed_grid, sensitivity
 from dynatui.lab.bench.paper.rows import paper_row
 from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES
 

@@ -8,9 +8,8 @@ import pytest
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.lab.bench.paper.records import Block, Turn
+from dynatui.lab.bench.paper.records import Block, Lane, PaperExperiment, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
-from dynatui.lab.bench.paper.request import Lane, PaperExperiment
 from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES, report
 from tests.lab.bench.paper.headers import header
 from tests.lab.bench.paper.reports import cell_of

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from dynatui.lab.bench.data_sets.text_set import TextSet
 from dynatui.lab.bench.paper import header
-from dynatui.lab.bench.paper.experiments import Extent
+from dynatui.lab.bench.paper.experiments import Extent, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.job import OnPaper, Prepared, measure, prepared
-from dynatui.lab.bench.paper.lanes import fixed_grid, sensitivity
 from dynatui.lab.bench.paper.records import CostCurve
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from typing import Any
 
 from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.verifiers import SOLVERS
-from dynatui.lab.bench.sampling.costs import RoundCosts
-from dynatui.lab.bench.sampling.log import BOUND, SCHEMA, Expected, Header
+from dynatui.lab.bench.sampling.log import BOUND, SCHEMA, Expected, Header, RoundCosts
 from dynatui.lab.bench.sampling.request import Place, SamplingRequest
 from tests.lab.bench.machines import MACHINE
 

@@ -12,7 +12,7 @@ from decoder.errors import ConfigError, PromptError
 from decoder.methods.delayed import SHIPPED
 from decoder.selector.chooser import SHIPPED as FILES
 from dynatui.lab.bench import pass_costs, record_log
-from dynatui.lab.bench.progress import Progress
+from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.bench.record_log import RecordLog, alone
 from dynatui.lab.bench.sampling.expected import expected
 from dynatui.lab.bench.sampling.job import OnSamplings, measure_samplings

@@ -10,9 +10,18 @@ from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
 from dynatui.lab.bench.record_log import RecordLog
 from dynatui.lab.bench.sampling import paper
-from dynatui.lab.bench.sampling.averages import Values, by_sampling, by_task, estimate, mean, ratio
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
-from dynatui.lab.bench.sampling.claims import along_depth, of_measure, ranking
+from dynatui.lab.bench.sampling.claims import (
+    Values,
+    along_depth,
+    by_sampling,
+    by_task,
+    estimate,
+    mean,
+    of_measure,
+    ranking,
+    ratio,
+)
 from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised
 from dynatui.lab.bench.sampling.report import SamplingReport, report
 from dynatui.lab.bench.sampling.request import Contest, Place

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from dynatui.lab.bench.record_log import LogHeader, opened
-from dynatui.lab.bench.sweep.job import SweepRequest
 from dynatui.lab.bench.sweep.report import FORMAT, LOG_SCHEMA, Kept, Outcome, SweepReport, Trial
-from dynatui.lab.bench.sweep.spaces import Shard
+from dynatui.lab.bench.sweep.spaces import Shard, SweepRequest
 from dynatui.lab.frame import Median
 from tests.lab.bench.machines import MACHINE
 

@@ -8,14 +8,13 @@ import pytest
 
 from decoder.errors import ConfigError, DeviceError, PromptError
 from dynatui.lab.bench.contenders import own
-from dynatui.lab.bench.progress import Progress
+from dynatui.lab.bench.on_pair import Progress
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.bench.summary import Difference
 from dynatui.lab.bench.sweep import measuring
-from dynatui.lab.bench.sweep.job import OnSettings
 from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept
-from dynatui.lab.bench.sweep.spaces import SPACES, Shard
+from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.interrupts import interrupted_after
 

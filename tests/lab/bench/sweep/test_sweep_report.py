@@ -11,11 +11,10 @@ import pytest
 from decoder.errors import ConfigError
 from dynatui.lab.bench.on_pair import differing
 from dynatui.lab.bench.sweep.heat_map import cell, heat_maps, legend
-from dynatui.lab.bench.sweep.job import SweepRequest
 from dynatui.lab.bench.sweep.report import SweepReport, Trial, read
-from dynatui.lab.bench.sweep.spaces import Shard
+from dynatui.lab.bench.sweep.spaces import Shard, SweepRequest
 from dynatui.lab.bench.sweep.table import on_sweep
-from dynatui.lab.tables.text import WIDTH
+from dynatui.lab.tables.data import WIDTH
 from tests.lab.bench.machines import MACHINE
 from tests.lab.bench.sweep.sweeps import AXES, SMALL, done, logged, outcome, report, request
 

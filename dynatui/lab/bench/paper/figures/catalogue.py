@@ -7,13 +7,14 @@ from typing import TypeAlias
 from matplotlib import style
 from matplotlib.figure import Figure
 
-from dynatui.lab.bench.paper.figures.ablation import ablation_progression
-from dynatui.lab.bench.paper.figures.across_data_sets import main_results_bars
-from dynatui.lab.bench.paper.figures.fixed_trees import fixed_tree_sweep
-from dynatui.lab.bench.paper.figures.nodes import speed_against_nodes
-from dynatui.lab.bench.paper.figures.over_lengths import length_scaling_fourpanel, prompt_length_sensitivity
-from dynatui.lab.bench.paper.figures.sensitivity import parameter_sensitivity
-from dynatui.lab.bench.paper.figures.style import SETTINGS
+from dynatui.lab.bench.paper.figures.compared import ablation_progression, main_results_bars, speed_against_nodes
+from dynatui.lab.bench.paper.figures.marks import SETTINGS
+from dynatui.lab.bench.paper.figures.sweeps import (
+    fixed_tree_sweep,
+    length_scaling_fourpanel,
+    parameter_sensitivity,
+    prompt_length_sensitivity,
+)
 from dynatui.lab.bench.paper.report import PaperReport
 
 Drawn: TypeAlias = Callable[[PaperReport], Figure | None]

@@ -6,8 +6,8 @@ from typing import Literal, TypeAlias
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper.published import DYNATREE, WIKITEXT
+from dynatui.lab.bench.paper.records import Lane
 from dynatui.lab.bench.paper.report import PaperReport
-from dynatui.lab.bench.paper.request import Lane
 from dynatui.lab.bench.paper.rows import Row, rows
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"

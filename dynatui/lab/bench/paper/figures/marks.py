@@ -1,23 +1,120 @@
-"""Parts of figures: curves, bars and heat maps of means with their intervals.
-
-This module does not depend on reports.
+"""Style and parts of figures: curves, bars and heat maps of means with their intervals, and the caption under a
+figure.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Affine2D, Bbox, Transform
+from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.figures.cells import Points, Table
-from dynatui.lab.bench.paper.figures.style import ACCENT, COLOURS_OF_VALUES, DARK, MIDDLE, Look
+from decoder.errors import shortened
+from dynatui.lab.bench.paper.figures.cells import SPEED, Points, Table, label, lanes_of, without
+from dynatui.lab.bench.paper.records import Lane
+from dynatui.lab.bench.paper.report import PaperReport
+from dynatui.lab.bench.paper.rows import Row
+from dynatui.lab.bench.paper.setup_table import device
+
+FONT = "DejaVu Serif"
+"""Font of all figures; it is part of matplotlib, so that it is always available."""
+SETTINGS: Mapping[str, object] = {
+    "font.family": FONT,
+    "font.size": 9.0,
+    "axes.titlesize": 10.0,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 6.0,
+    "errorbar.capsize": 2.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "savefig.dpi": 150,
+    "text.parse_math": False,  # names of models and data sets may contain $, which must not start a formula
+    "svg.hashsalt": "dynatui",  # without a fixed salt, the ids of SVG elements would be random
+}
+"""Parameters for `matplotlib.style.context`."""
+COLOURS_OF_VALUES = "cividis"
+"""Colour map with monotonically rising lightness, readable for colour-blind readers and in greyscale."""
+DARK, MIDDLE, ACCENT = "#333333", "#777777", "#b5472c"
+DATA_SET_COLOURS = (ACCENT, "#8fb8d8", "#2e6e4e", "#d9c06c", "#6b5b95", "#bbbbbb", "#1f3d6e", "#e8a598")
+"""Colours of data sets, in the order of the bars; WikiText-2 is first, PG-19 second."""
+HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Style of a family of lanes."""
+
+    colour: str
+    mark: str
+    dash: str
+
+
+LOOKS: Mapping[str, Look] = {
+    "ar": Look("#1f3d6e", "o", "--"),
+    "linear": Look("#8fc1e6", "^", "-"),
+    "fixed": Look("#4fa06e", "s", "-."),
+    "dynatree": Look(ACCENT, "D", "-"),
+    "alg1": Look("#8c5a2b", "v", ":"),
+    "bestfirst": Look("#c9a227", "p", "-"),
+    "streaming": Look("#a8a8a8", "X", ":"),
+    "auto": Look("#111111", "*", "-"),
+    "hf": Look("#7a4f9a", "P", "--"),
+}
+OTHER = Look("#666666", "h", ":")
+"""Style of families that `LOOKS` does not have."""
+
+
+def look(family: str) -> Look:
+    return LOOKS.get(family, OTHER)
+
+
+def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, NDArray[np.object_]]:
+    """New figure of `width` x `height` inches, and its axes as an array of shape (rows, columns)."""
+    figure = Figure(figsize=(width, height))
+    figure.set_layout_engine("constrained", wspace=0.05)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, axes
+
+
+def name_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
+    axes.set_title(title, loc="left")
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+
+
+def right_axis(axes: Axes, y: str) -> Axes:
+    """New axes with a second y axis on the right, labelled `y`, and the same x axis."""
+    other = axes.twinx()
+    other.spines["right"].set_visible(True)
+    other.grid(visible=False)
+    other.set_ylabel(y)
+    return other
+
+
+def printable(text: str) -> str:
+    """Text in which characters that the font lacks are replaced by a question mark."""
+    font = get_font(findfont(FONT))
+    return "".join(letter if letter.isprintable() and font.get_char_index(ord(letter)) else "?" for letter in text)
+
 
 LEAST_ROOM = 0.06
 """Minimum distance between two ticks with numbers, as a fraction of the x axis."""
@@ -173,3 +270,63 @@ def _ends(stat: Interval) -> tuple[float, float]:
     low = stat.value if stat.low is None else min(stat.value, stat.low)
     high = stat.value if stat.high is None else max(stat.value, stat.high)
     return low, high
+
+
+SIZE = 7
+LETTERS_PER_INCH = 17
+"""Average number of characters per inch at font size `SIZE`."""
+MOST_NAMES = 5
+
+
+def sign(figure: Figure, report: PaperReport, these: Sequence[Row], *remarks: str) -> Figure:
+    """Writes the caption under a figure that is complete except for it, and returns the figure.
+
+    Args:
+        figure: The figure.
+        report: Report that contains the rows.
+        these: All rows of the figure, including those without a speed.
+        remarks: Remarks of the figure, without a full stop at the end.
+    """
+    width = int(figure.get_figwidth() * LETTERS_PER_INCH)
+    lines = [_machine(report), _texts(these), "; ".join([*_missing(report, these), *remarks])]
+    wrapped = [part for line in lines for part in textwrap.wrap(printable(line), width)]
+    figure.supxlabel("\n".join(wrapped), x=0.01, ha="left", fontsize=SIZE, color=DARK)
+    return figure
+
+
+def _machine(report: PaperReport) -> str:
+    request = report.header.request
+    dtypes = " + ".join(dict.fromkeys((request.dtype, request.draft_dtype)))
+    day = report.header.started_at.partition("T")[0]
+    return f"target {shortened(request.target)}, draft {shortened(request.draft)} · {device(report)}, {dtypes} · {day}"
+
+
+def _texts(these: Sequence[Row]) -> str:
+    titles = ", ".join(dict.fromkeys(row.text_set.title for row in these))
+    lengths, prompts = (_span([getattr(row.cell, name) for row in these]) for name in ("length", "prompts"))
+    whiskers = "whiskers: 95 % intervals of the mean over prompts"
+    intervals = any(stat.low is not None for row in these for stat in row.cell.stats.values())
+    return " · ".join([titles, f"T = {lengths} new tokens", f"prompts: {prompts}", *[whiskers] * intervals])
+
+
+def _missing(report: PaperReport, these: Sequence[Row]) -> Iterator[str]:
+    """Remarks on lanes that have no speed on some or all prompts, and on an incomplete measurement."""
+    absent = without(these, SPEED)
+    differing = {row.lane.name for row in these if row.cell.same < row.cell.prompts}
+    partly = [lane for lane in lanes_of(these) if lane.name in differing and lane not in absent]
+    if absent:
+        yield f"no speed is shown for {listed(absent)}: the text differs from the text of ar"
+    if partly:
+        yield f"the speed of {listed(partly)} includes only prompts on which the text equals the text of ar"
+    if not report.complete:
+        yield "the measurement is not complete"
+
+
+def listed(lanes: Sequence[Lane]) -> str:
+    """Labels separated by commas, or only their number if there are more than `MOST_NAMES`."""
+    return ", ".join(map(label, lanes)) if len(lanes) <= MOST_NAMES else f"{len(lanes)} lanes"
+
+
+def _span(values: Sequence[int]) -> str:
+    low, high = min(values), max(values)
+    return str(low) if low == high else f"{low} to {high}"

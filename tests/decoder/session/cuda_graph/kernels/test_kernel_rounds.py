@@ -12,7 +12,7 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, kernels
 from decoder.session.cuda_graph.operators import PLAIN
-from decoder.session.cuda_graph.relative_time import Share
+from decoder.session.cuda_graph.pass_comparison import Share
 from decoder.tree_rules import Rules
 from tests.decoder.makers import PROMPT, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import last, match, with_slots
