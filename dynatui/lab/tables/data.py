@@ -1,4 +1,4 @@
-"""A table as data, the text of its cells, and its writers in plain text, Markdown and CSV. Knows no particular table."""
+"""A table as data, the text of its cells, and writers in plain text, Markdown and CSV. Knows no particular table."""
 
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
