@@ -13,7 +13,7 @@ from dynatui.number_format import percent, short
 from dynatui.render.chart import deepest, scale_of
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import drawing, limited, no_speedup, shape_of, shape_written
+from dynatui.render.words import drawing, limited, no_speedup, shape_of, shape_written, times_plain
 from dynatui.state.lane import Curve
 
 _ROWS = 3
@@ -72,8 +72,10 @@ def _outcome(scene: Scene) -> list[_Card]:
         titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
     own = no_speedup(figures) or ("own decode time", "own time")
-    factor = f"{short(figures.speedup)}x"
-    gains = (f"{factor} plain decoding", f"{factor} plain", factor) if figures.speedup else own
+    gains: tuple[str, ...] = own
+    if figures.speedup:
+        _, decoding, factor = times_plain(figures.speedup)
+        gains = decoding, f"{factor} plain", factor
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
     distinct, per_round = short(figures.distinct_8grams), short(figures.tokens_per_round)
     depth, newest = f"depth acc. {short(figures.depth_acceptance)}", short(state.lane.acceptance)
