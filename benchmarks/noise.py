@@ -23,7 +23,7 @@ from decoder.events import Round
 from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
 from decoder.run.race import decode
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.noise import GumbelNoise
 from dynatui.lab.bench.samples import estimate
 
 BAR = 0.03

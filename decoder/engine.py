@@ -20,11 +20,11 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Scorer
 from decoder.models.compatibility import probe
 from decoder.models.pair import Pair
-from decoder.sampling.gumbel_noise import DraftProbabilities, GumbelNoise
+from decoder.sampling.noise import DraftProbabilities, GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.session.host import HostSession, with_drafter
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
+from decoder.session.steering import KnobState
 from decoder.system.cpu_threads import choose_threads
 from decoder.verify.coupled import CoupledVerifier
 

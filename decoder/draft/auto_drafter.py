@@ -14,7 +14,7 @@ from decoder.draft.proposer import Children, Proposal, Proposer, grow, may_grow
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.drafted_round import LookupGuess
-from decoder.sampling.gumbel_noise import DraftProbabilities
+from decoder.sampling.noise import DraftProbabilities
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule, breadth
 

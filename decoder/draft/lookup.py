@@ -11,8 +11,7 @@ import numpy as np
 
 from decoder.draft.proposer import Children, Proposal, Proposer, grow
 from decoder.draft.suffix_automaton import LONGEST
-from decoder.sampling.gumbel_noise import DraftProbabilities
-from decoder.sampling.noise import TokenNoise
+from decoder.sampling.noise import DraftProbabilities, TokenNoise
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from decoder.draft.draft_passes import Passes
 from decoder.draft.proposer import Children, Proposal, Proposer, grow
 from decoder.forward.compiled.library import best_tokens, in_rows, library
-from decoder.sampling.gumbel_noise import DraftProbabilities, Estimate
+from decoder.sampling.noise import DraftProbabilities, Estimate
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 

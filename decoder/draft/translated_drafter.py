@@ -14,7 +14,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair, Translation
 from decoder.models.text import TextStream, encoded, first_tokens
 from decoder.models.tokenizer import TextTokenizer
-from decoder.sampling.gumbel_noise import Estimate
+from decoder.sampling.noise import Estimate
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth
 

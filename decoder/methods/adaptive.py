@@ -39,7 +39,7 @@ class AdaptiveTree(Rules):
     sharpness: float = 1.0
     """Exponent on the draft's probabilities in greedy decoding, which then estimate how probably the target chooses a
     token; 1 is the paper's rule. In sampling, the factor is that of the noise,
-    `decoder.sampling.gumbel_noise.SHARPNESS`.
+    `decoder.sampling.noise.SHARPNESS`.
     """
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""

@@ -15,8 +15,7 @@ from decoder.methods.method import Method
 from decoder.methods.option import Option, whole_numbers
 from decoder.selector.actions import MOST
 from decoder.tree_rules import Budget, TreeRule, fixed_growth
-from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, require_lossless
-from decoder.verify.verifier_rules import VerifierRules
+from decoder.verify.names import COUPLED, VERIFIER_NAMES, Drafting, VerifierRules, require_lossless
 
 if TYPE_CHECKING:
     from decoder.engine import Engine
@@ -108,7 +107,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
     from decoder.draft.draft_passes import DraftPasses
     from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
     from decoder.session.host import HostSession
-    from decoder.session.knob_state import KnobState
+    from decoder.session.steering import KnobState
     from decoder.verify.independent import IndependentVerifier
     from decoder.verify.lossless.random_generator import PhiloxGenerator
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from decoder.knobs import HIGHEST_NODES, KnobInfo, RulesName, TunableParameters
 from decoder.methods.option import Option, nearest
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
 
 if TYPE_CHECKING:

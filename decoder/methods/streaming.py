@@ -13,7 +13,7 @@ from decoder.knobs import HIGHEST_DEPTH, KnobInfo
 from decoder.methods.linear import Linear
 from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option, whole_numbers
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules, TreeRule
 
 if TYPE_CHECKING:

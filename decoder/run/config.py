@@ -9,8 +9,7 @@ from decoder.errors import require
 from decoder.knobs import KnobName, RulesName, TunableParameters
 from decoder.methods import defaults, racing
 from decoder.sampling.settings import SAMPLING, Sampling
-from decoder.verify.names import COUPLED, Drafting
-from decoder.verify.verifier_rules import VerifierRules
+from decoder.verify.names import COUPLED, Drafting, VerifierRules
 
 R = TypeVar("R", bound=TunableParameters)
 

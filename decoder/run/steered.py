@@ -12,9 +12,8 @@ from decoder.knobs import KnobName
 from decoder.methods import require_knobs
 from decoder.run.lane import Lane
 from decoder.sampling.settings import SAMPLING, Schedule
-from decoder.session.knob_state import applied
 from decoder.session.protocol import AtStage, Outcome
-from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, hold, takes_step
+from decoder.session.steering import SlowMotion, Stage, StageName, Steering, Turn, applied, hold, takes_step
 
 
 class Pace:

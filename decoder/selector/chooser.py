@@ -20,8 +20,7 @@ from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.selector.actions import ACTIONS, ONE_PATH
-from decoder.selector.features import LOOKED_BACK, Root, scalars
-from decoder.selector.policy import OneRoot
+from decoder.selector.policy import LOOKED_BACK, OneRoot, Root, scalars
 from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info, require_fits
 
 SHIPPED = EMBEDDED / "selectors"

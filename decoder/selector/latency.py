@@ -21,7 +21,7 @@ from decoder.draft.tree_size.cost_model import Costs
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import probabilities
 from decoder.selector.actions import ACTIONS, MOST, MOST_NODES
-from decoder.selector.features import LOOKED_BACK
+from decoder.selector.policy import LOOKED_BACK
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator

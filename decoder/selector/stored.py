@@ -15,8 +15,7 @@ from safetensors.torch import load_file, save
 from decoder.errors import ConfigError, first_line, shortened
 from decoder.models.pair import Pair
 from decoder.selector.actions import ACTIONS
-from decoder.selector.features import SCALARS
-from decoder.selector.policy import Policy
+from decoder.selector.policy import SCALARS, Policy
 from decoder.system.whole_files import write_whole
 
 FORMAT = "dynatui selector 1"

@@ -14,10 +14,10 @@ from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.proposer import Proposal
 from decoder.models.pair import Pair
-from decoder.sampling.gumbel_noise import DraftProbabilities, GumbelNoise
+from decoder.sampling.noise import DraftProbabilities, GumbelNoise
 from decoder.session.host import HostRounds
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
+from decoder.session.steering import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Budget, Rules, TreeRule
 from decoder.verify.coupled import CoupledVerifier

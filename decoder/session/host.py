@@ -15,9 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.auto_drafter import AutoDrafter
-from decoder.draft.block_passes import BlockPasses
 from decoder.draft.draft_passes import DraftPasses, Passes
-from decoder.draft.head_passes import Eagle3Passes, ParallelPasses
+from decoder.draft.head_passes import BlockPasses, Eagle3Passes, ParallelPasses
 from decoder.draft.lookup import LookupDrafter
 from decoder.draft.model_drafter import LevelDrafter, ModelDrafter
 from decoder.draft.proposer import Proposal, Proposer
@@ -28,10 +27,9 @@ from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import GuidedHead, StatesReader
 from decoder.models.pair import Pair
-from decoder.sampling.gumbel_noise import DraftProbabilities
-from decoder.session.knob_state import KnobState
+from decoder.sampling.noise import DraftProbabilities
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from decoder.system.device import Stopwatch
 from decoder.system.waiting import MOST_WAITED, waited_here_s
 from decoder.tree import TokenTree

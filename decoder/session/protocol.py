@@ -7,8 +7,7 @@ from typing import Literal
 
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.events import Knobs, Verification
-from decoder.session.knob_state import KnobState
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from decoder.tree import TokenTree, ruled_part, share_of_depth
 from decoder.tree_rules import Rules
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from decoder.events import Verification
 from decoder.forward.finite_logits import choices, require_choices
-from decoder.sampling.gumbel_noise import SHARPNESS, GumbelNoise
-from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.noise import SHARPNESS, DeviceSampling, GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import TRUNCATION_PENALTY, probabilities
 from decoder.tree import TokenTree

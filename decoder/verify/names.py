@@ -1,14 +1,14 @@
-"""Names of verifiers and of kinds of drafting, and the combinations that are lossless. All other combinations are
-refused.
-
-On a deterministic tree, all verifiers except coupled sampling and `nss` are biased, by up to .7 in total variation (by
-exact enumeration), since they assume that tokens were sampled with the draft's probabilities. This module imports no
-verifier, so that command lines are parsed without importing torch.
+"""Names of verifiers and of kinds of drafting, the combinations that are lossless (all others are refused), and both
+as parameters of a method that samples trees.
 """
 
+from abc import ABC
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from decoder.errors import quoted, require
+from decoder.tree_rules import Rules
 
 COUPLED = "coupled"
 """Coupled sampling, by Gumbel noise that all methods share. All other verifiers use a random generator."""
@@ -68,3 +68,28 @@ def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
         "drafting",
         "k",
     )
+
+
+USUAL_VERIFIER = "traversal"
+
+
+@dataclass(frozen=True)
+class VerifierRules(Rules, ABC):
+    """The verifier and kind of drafting, which apply to all methods of a run."""
+
+    verifier: str = COUPLED
+    drafting: str = Drafting.TREE
+
+    @property
+    def draws(self) -> bool:
+        """Whether trees are sampled from the draft; otherwise they are deterministic."""
+        return self.drafting != Drafting.TREE
+
+    def drawn(self) -> Self:
+        """These parameters if they sample trees; else with drafting `delayed`, and with `USUAL_VERIFIER` in place of
+        `coupled`.
+        """
+        if self.draws:
+            return self
+        verifier = USUAL_VERIFIER if self.verifier == COUPLED else self.verifier
+        return replace(self, verifier=verifier, drafting=Drafting.DELAYED)

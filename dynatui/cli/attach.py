@@ -15,7 +15,7 @@ from dynatui.cli.parameters import Declared, Given, Group, argument, in_panel, o
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
-from dynatui.render.server_words import wasted
+from dynatui.render.server import wasted
 from dynatui.session import View
 from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, remark

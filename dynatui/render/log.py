@@ -17,9 +17,8 @@ from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
 from dynatui.state.ab_comparison import Pin
-from dynatui.state.earlier_runs import Outcome, Side, outcomes
 from dynatui.state.lane import Change, LaneState
-from dynatui.state.run_state import RunState
+from dynatui.state.run_state import Outcome, RunState, Side, outcomes
 from dynatui.state.session_log import OPENING
 from dynatui.state.tokens import entry_of
 

@@ -1,7 +1,5 @@
-"""Panels of a watched server.
-
-A figure that the server does not report is a dash; a time without answers is a gap in every curve. Text from the server
-is cleaned here.
+"""Panels of a watched server and its answer to our request. A figure that it does not report is a dash, a time
+without answers a gap in every curve; its text is cleaned here.
 """
 
 import math
@@ -12,15 +10,63 @@ from statistics import fmean
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
-from dynatui.attach.events import Drafting, Figures, Gap
+from dynatui.attach.events import Answer, Drafting, Figures, Gap, Wasted
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
 from dynatui.render.chart import Axis, Line, chart, legend
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, fitting, frame, inside, joined, width_of, wrapped
-from dynatui.render.server_words import time_text, wasted
+from dynatui.render.ink import (
+    Ink,
+    Row,
+    Rows,
+    Span,
+    bar,
+    best,
+    column,
+    fit,
+    fitting,
+    frame,
+    inside,
+    joined,
+    merged,
+    trend,
+    width_of,
+    wrapped,
+)
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark
+
+
+def wasted(waste: Wasted, t: float) -> tuple[str, str]:
+    """Long and short wording. A round takes at least the time of a plain pass, so L-bar bounds the speed-up."""
+    duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
+    of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
+    bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
+    return (
+        f"drafts wasted for {duration}: {of_drafted}, {bound}; decoding is likely slower",
+        f"drafts wasted for {duration}: {share} accepted, likely slower than without drafts",
+    )
+
+
+def summary(state: ServerState) -> str:
+    if state.reading is None or state.server is None:
+        return ""
+    session, title = state.reading.session, state.kind.title if state.kind else state.server.kind
+    figures = f"L-bar {short(session.tokens_per_round)}, acceptance rate {short(session.acceptance_rate)}"
+    speed = f"{short(session.tokens_per_second, 1)} tokens/s"
+    alarm = f"; {wasted(state.wasted, state.t)[-1]}" if state.wasted else ""
+    return clean_line(f"{title} at {state.server.url}, watched for {time_text(state.t)}: {figures}, {speed}{alarm}")
+
+
+def time_text(seconds: float) -> str:
+    """A duration in its two largest units: 12 s, 3 min 4 s, 5 h 6 min."""
+    whole = int(min(seconds, 1e9))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
 
 WINDOW = 300
 """In polls."""
@@ -260,3 +306,55 @@ def totals(state: ServerState, size: Size) -> Rows:
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"failed polls {state.missed}, gaps {state.gaps}, restarts {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
+
+
+_TITLE: Row = (
+    *(("Our request", "title"), (" ─ ", "dim"), ("█", "accepted"), (" all ", "dim"), ("▄", "bar"), (" some ", "dim")),
+    *(("·", "bar"), (" none accepted in a round", "dim")),
+)
+
+
+def answer(state: ServerState, size: Size) -> Rows:
+    answered, room = state.answer, inside(size)[1]
+    width = max(1, inside(size)[0])
+    if answered is None:
+        return frame(_TITLE[:1], _waiting(state, width), size)
+    if answered.error:
+        return frame(_TITLE[:1], wrapped([(clean_line(answered.error), "warn")], width), size)
+    summary = wrapped([(_summary(answered), "strong")], width)
+    columns = _rounds(answered, width)
+    title, rounds = (_TITLE, columns) if columns else (_TITLE[:1], wrapped([(_reason(state), "dim")], width))
+    text = wrapped([(clean_line(answered.text), "plain")], width)
+    return frame(title, [*summary, *rounds[: max(1, room - len(summary) - 1)], *text][: max(0, room)], size)
+
+
+def _waiting(state: ServerState, width: int) -> Rows:
+    if state.request is None:
+        return []
+    heading = wrapped([(f"sent {time_text(state.t - state.request.t)} ago, no answer yet:", "strong")], width)
+    return [*heading, *wrapped([(clean_line(state.request.prompt), "dim")], width)]
+
+
+def _summary(answered: Answer) -> str:
+    parts = (
+        (answered.rounds, f"{count(answered.rounds)} rounds"),
+        (answered.tokens_per_round, f"L-bar {short(answered.tokens_per_round)}"),
+        (answered.acceptance_rate, f"{percent(answered.acceptance_rate)} accepted"),
+        (answered.seconds, f"{count(answered.generated)} tokens in {short(answered.seconds, 1)} s"),
+    )
+    return ", ".join(text for figure, text in parts if figure is not None)
+
+
+def _reason(state: ServerState) -> str:
+    if state.kind is not None and state.kind.name == "vllm":
+        return "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed"
+    return f"{state.kind.title if state.kind else 'the server'} does not report rounds one by one"
+
+
+def _rounds(answered: Answer, width: int) -> Rows:
+    highest = max((1, *answered.drafted_by_round))
+    cells: list[Span] = [
+        (trend([accepted], 1, 0.0, highest) if accepted else "·", "accepted" if accepted == drafted else "bar")
+        for accepted, drafted in zip(answered.accepted_by_round, answered.drafted_by_round, strict=True)
+    ]
+    return [merged(cells[start : start + width]) for start in range(0, len(cells), width)]

@@ -36,8 +36,7 @@ from dynatui.render.text import TextPanel
 from dynatui.screen import commands, mouse
 from dynatui.screen.commands import view
 from dynatui.screen.film import Screenplay
-from dynatui.screen.pages.page import ThemeScreen
-from dynatui.screen.pages.palette import KeyCommands, Palette
+from dynatui.screen.pages.page import KeyCommands, Palette, ThemeScreen
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.protocol import Aside
 from dynatui.screen.scene_builder import EventReader, SceneBuilder

@@ -27,7 +27,7 @@ from dynatui.record.command_line import command_line, rule_options
 from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
 from dynatui.render.ink import Column, Sheet, best, column
-from dynatui.render.server_words import summary
+from dynatui.render.server import summary
 from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar, speedup_cell
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp

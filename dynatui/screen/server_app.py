@@ -7,8 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from decoder.errors import DecoderError
+from dynatui.render import server, status
 from dynatui.render import server as panels
-from dynatui.render import server_answer, status
 from dynatui.render.ink import Rows
 from dynatui.render.server import Look, Size
 from dynatui.screen.pages.help import server_help
@@ -27,7 +27,7 @@ DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
 
 
 def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
-    return server_answer.answer(state, size) if state.request or state.answer else panels.totals(state, size)
+    return server.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
 class ServerApp(PanelApp):

@@ -1,10 +1,11 @@
-"""State of the run on the screen: a pure fold of the engine's events, steps of loading, prompts and failures.
-
-Makes foreign text safe for the terminal (`clean`). Knows no widget, clock or thread.
+"""State of the run on the screen: a pure fold of the engine's events, loading, prompts and failures, and the user's
+turns in earlier runs. Makes foreign text safe for the terminal. Knows no widget, clock or thread.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import TypeAlias
 
 import msgspec
@@ -14,8 +15,52 @@ from decoder.analysis.metrics import Race
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
-from dynatui.state.earlier_runs import EarlierRun, with_run
-from dynatui.state.lane import LaneState, begun, decoded, turned
+from dynatui.state.lane import Change, LaneState, begun, decoded, turned
+
+_MOST_RUNS = 20
+
+
+@dataclass(frozen=True)
+class Side:
+    rounds: int
+    tokens_per_round: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    before: Side | None
+    after: Side | None
+
+
+@dataclass(frozen=True)
+class EarlierRun:
+    number: int
+    prompt: str
+    turns: Mapping[str, tuple[tuple[Change, Outcome], ...]]
+
+
+def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, Outcome]]:
+    """Rounds after the next turn do not count."""
+    for turn, following in zip_longest(turns, turns[1:]):
+        before = lane.past[max(0, turn.first - lane.window) : turn.first]
+        end = turn.round + (len(before) or lane.window)
+        after = lane.past[turn.round : min(end, following.first) if following else end]
+        yield turn, Outcome(_side(before), _side(after))
+
+
+def _side(rounds: Sequence[Round]) -> Side | None:
+    if not rounds:
+        return None
+    return Side(len(rounds), math.fsum(len(event.committed) for event in rounds) / len(rounds))
+
+
+def with_run(
+    earlier: tuple[EarlierRun, ...], number: int, prompt: str, lanes: Mapping[str, LaneState]
+) -> tuple[EarlierRun, ...]:
+    """The earlier runs and one more; a run without turns is left out."""
+    turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in lanes.items() if lane.turns}
+    return (*earlier, EarlierRun(number, prompt, turns))[-_MOST_RUNS:] if turns else earlier
+
 
 _MOST_LOADING = 32
 _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")

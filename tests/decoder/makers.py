@@ -13,7 +13,7 @@ from decoder.engine import Engine
 from decoder.events import End, Event, Figures, Knob, Round, Run, Summary
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 from tests.decoder import mtp_checkpoints

@@ -10,13 +10,13 @@ from functools import cached_property
 
 from decoder.draft.lookup import LookupDrafter
 from decoder.models.pair import Pair
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.noise import GumbelNoise
 from decoder.session.cuda_graph.device_state import LEVEL, node_lines
 from decoder.session.cuda_graph.pending_rounds import PendingRound
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import MOST_NODES, fits
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, learnt
+from decoder.session.steering import KnobState
 from decoder.system.device import Outbox
 from decoder.tree_rules import TreeRule
 from decoder.verify.coupled import device_verifier

@@ -26,7 +26,7 @@ from decoder.forward.linear import HALF
 from decoder.forward.near_tie import verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.draft import side_of
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, untried, with_layer_kernels
@@ -35,8 +35,8 @@ from decoder.session.cuda_graph.operators import PLAIN, VerdictFile, releases, s
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
+from decoder.session.steering import KnobState
 from decoder.system.device import device_name, release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import CoupledVerifier, GreedyVerifier

@@ -22,9 +22,8 @@ from decoder.session.cuda_graph.device_state import drafted, drafted_nodes, draf
 from decoder.session.cuda_graph.pending_rounds import PendingRound, PendingRounds
 from decoder.session.cuda_graph.slots import AHEAD, GraphSlots
 from decoder.session.cuda_graph.static_shapes import Shape, beam, fits, shape, sizes_of_rounds
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_on, learnt
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from decoder.system.device import without_gradients
 from decoder.tree import TokenTree
 from decoder.verify.coupled import device_verifier

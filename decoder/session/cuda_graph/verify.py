@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.noise import DeviceSampling
 from decoder.session.cuda_graph.device_state import LEVEL, LEVELS, PARENT, ROW, SHARE_BITS, XP, DeviceState
 from decoder.session.cuda_graph.draft import Part, Side
 from decoder.tree_rules import adapted

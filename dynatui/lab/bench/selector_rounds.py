@@ -14,7 +14,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.race import decode
 from decoder.verify.names import Drafting
-from dynatui.lab.selector.evaluate import Prediction
+from dynatui.lab.selector.train import Prediction
 
 METHOD = "delayed"
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dynatui.lab.bench.paper.claims import Claim
     from dynatui.lab.bench.paper.report import PaperReport
 if TYPE_CHECKING:
-    from dynatui.lab.bench.data_sets.text_set import TextSet
+    from dynatui.lab.bench.data_sets.prompts import TextSet
     from dynatui.lab.bench.paper.report import PaperReport
 
 

@@ -24,7 +24,7 @@ from dynatui.terminal import streams
 if TYPE_CHECKING:
     from decoder.engine import Engine
     from dynatui.lab.bench.selector_rounds import Realised
-    from dynatui.lab.selector.evaluate import Prediction
+    from dynatui.lab.selector.train import Prediction
 
 SELECTOR = "Selector"
 LEAST_PROMPTS = 5
@@ -202,7 +202,7 @@ def evaluate(
     """Compare a selector with the best fixed shape for each sampling setting: by labels and by decoding texts."""
     from decoder.selector import stored  # noqa: PLC0415 - imports torch
     from dynatui.lab.selector import dataset  # noqa: PLC0415
-    from dynatui.lab.selector.evaluate import predict  # noqa: PLC0415
+    from dynatui.lab.selector.train import predict  # noqa: PLC0415
 
     policy, trained = stored.read(selector_file)
     manifest = dataset.read_manifest(data)

@@ -20,9 +20,8 @@ from dynatui.lab.commands.bench_result import SELDOM_S, words
 from dynatui.lab.commands.tune_report import pair, preset, times
 from dynatui.lab.tables.data import counted
 from dynatui.lab.tuning.outcome import TuneProgress
-from dynatui.lab.tuning.race import ratio
-from dynatui.lab.tuning.search import INITIAL, Leader, Setting
-from dynatui.lab.tuning.space import TREE_METHOD
+from dynatui.lab.tuning.search import INITIAL, Leader, Setting, ratio
+from dynatui.lab.tuning.study import TREE_METHOD
 from dynatui.record.command_line import options_of_set
 from dynatui.terminal import streams
 

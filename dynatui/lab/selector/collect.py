@@ -25,12 +25,11 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector import latency
 from decoder.selector.actions import LONGEST, MOST
-from decoder.selector.features import Root, scalars
+from decoder.selector.policy import Root, scalars
 from decoder.selector.stored import fingerprint
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots, begin, shard, write_shard
-from dynatui.lab.selector.labels import LABELLED
-from dynatui.lab.selector.text_roots import TextRoots
+from dynatui.lab.selector.labels import LABELLED, TextRoots
 
 MEASURED_EVERY_S = 30.0
 """Seconds after which pass times are measured again, since other programs change the load of the machine."""

@@ -64,7 +64,7 @@ class Roots:
     hidden: tuple[Float[Tensor, "R X"], ...]
     """Hidden rows; see `Root.hidden`."""
     scalars: Float[Tensor, "R F"]
-    """Scalar features; see `decoder.selector.features.SCALARS`."""
+    """Scalar features; see `decoder.selector.policy.SCALARS`."""
     prompt: Int[Tensor, "R"]
     """Index of each root's prompt."""
     setting: Int[Tensor, "R"]

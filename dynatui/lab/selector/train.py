@@ -1,12 +1,10 @@
-"""Training of a selector on labelled roots: a few hundred small steps with the objective of the paper's equation 12.
-
-A stopped training resumes from a checkpoint beside the output file. Machines differ in the ratio of a draft pass's time
-to a target pass's time, but the labels were measured on one machine. So each step multiplies the two times by random
-factors, in the objective and in the features.
+"""Training of a selector on labelled roots, which resumes from a checkpoint beside the output file, and its predicted
+speed on test roots beside the best fixed shape.
 """
 
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +15,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import ConfigError, require, shortened
+from decoder.sampling.settings import Sampling
 from decoder.selector import latency
-from decoder.selector.features import TIMES
-from decoder.selector.policy import Policy, best_static, loss, throughput
+from decoder.selector.actions import ACTIONS
+from decoder.selector.policy import TIMES, Policy, best_static, loss, throughput
 from decoder.selector.stored import Fingerprint, SelectorInfo, write
 from decoder.system.whole_files import write_whole
-from dynatui.lab.selector.dataset import VALIDATION, Manifest, Roots, round_seconds
+from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, round_seconds
 
 WORST_SHARE = 0.1
 """Alpha of the objective: share of roots with the largest regret."""
@@ -268,3 +268,72 @@ class _Trainer:
         """SHA-256 of the recipe and the training roots."""
         job = msgspec.json.encode((self._recipe, self._manifest.digest, len(self._training), len(self._validation)))
         return hashlib.sha256(job + self._training.scalars.numpy().tobytes()).hexdigest()
+
+
+COMMON = 3
+"""Number of shapes that a report lists; they are the most frequently chosen shapes."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predicted speeds at the test roots of one sampling setting."""
+
+    sampling: Sampling
+    roots: int
+    """Number of test roots."""
+    static: DelayedTree
+    """Best fixed shape for the training roots of this sampling setting."""
+    static_rate: float
+    """Tokens per second with the fixed shape."""
+    selected_rate: float
+    """Tokens per second with the selector."""
+    static_tokens: float
+    """Tokens per round with the fixed shape."""
+    selected_tokens: float
+    """Tokens per round with the selector."""
+    common: tuple[tuple[DelayedTree, float], ...]
+    """Most frequently chosen shapes, each with its share of the roots."""
+
+    @property
+    def gain(self) -> float:
+        """Ratio of the selector's speed to the speed of the fixed shape."""
+        return self.selected_rate / self.static_rate
+
+
+def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Prediction]:
+    """Predicted speeds of a selector for a verifier at the roots of the test prompts, for each sampling setting.
+
+    Raises:
+        ConfigError: No roots were labelled for this verifier, or there are too few prompts for a test part.
+    """
+    require(
+        verifier in roots.tokens,
+        f"no roots were labelled for {verifier}, only for {', '.join(roots.tokens)}; give another --data",
+    )
+    test, part_seconds = roots.part(TEST), roots.fastest(verifier)
+    require(len(test) > 0, f"{manifest.prompts} prompts are too few for a test part; collect roots of more prompts")
+    base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])
+    parts = []
+    for setting, sampling in enumerate(manifest.plan.settings):
+        at_setting = test.select(test.setting == setting)
+        if len(at_setting) and setting in base:
+            parts.append(_predict_setting(policy, verifier, at_setting, sampling, base[setting], part_seconds))
+    return parts
+
+
+def _predict_setting(
+    policy: Policy, verifier: str, roots: Roots, sampling: Sampling, base: int, part_seconds: Tensor
+) -> Prediction:
+    tokens, seconds = roots.tokens[verifier].nan_to_num(0.0), round_seconds(part_seconds[None]).expand(len(roots), -1)
+    actions, static = chosen(policy, roots, verifier, part_seconds), torch.full((len(roots),), base)
+    common = Counter(actions.tolist()).most_common(COMMON)
+    return Prediction(
+        sampling=sampling,
+        roots=len(roots),
+        static=ACTIONS[base],
+        static_rate=rate(tokens, seconds, static),
+        selected_rate=rate(tokens, seconds, actions),
+        static_tokens=float(tokens.gather(1, static[:, None]).mean()),
+        selected_tokens=float(tokens.gather(1, actions[:, None]).mean()),
+        common=tuple((ACTIONS[action], count / len(roots)) for action, count in common),
+    )

@@ -1,16 +1,16 @@
-"""A complete tuning: loads a pair, splits prompts, searches settings and checks the best settings.
-
-The time is split between search and check. The check gets a fixed share of the time, or more if this share is too short
-for the minimum number of texts. Progress is only reported between texts, since drawing the screen while a text is
-decoded would take processor time from the measurement.
+"""A complete tuning: loads a pair, splits prompts and the time, searches settings, and checks the best of them
+against the shipped settings on texts that the search has not used.
 """
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from itertools import count
+from random import Random
 from statistics import median
+from typing import Protocol
 
 import msgspec
 
@@ -23,17 +23,63 @@ from decoder.prompts.prompt import AnyPrompt, as_prompt, templated
 from decoder.run.config import RunConfig
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
+from dynatui.lab.bench.contenders import Contender
 from dynatui.lab.bench.machine import utc_now
 from dynatui.lab.bench.on_pair import Note, OnPair
-from dynatui.lab.tuning import check
+from dynatui.lab.bench.protocol import Sample
+from dynatui.lab.bench.samples import Samples, estimate, tokens_per_second
 from dynatui.lab.tuning.outcome import Conditions, Tuned, TuneProgress
 from dynatui.lab.tuning.passages import FEWEST, Passages, split, whole
 from dynatui.lab.tuning.search import INITIAL, Block, Search, Setting, State
-from dynatui.lab.tuning.space import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES, trees
-from dynatui.lab.tuning.space import CHAIN as CHAIN_SPACE
-from dynatui.lab.tuning.study import Study, database
+from dynatui.lab.tuning.study import BRANCHINGS, DEEPEST, LONGEST_CHAIN, MOST_NODES, Study, database, trees
+from dynatui.lab.tuning.study import CHAIN as CHAIN_SPACE
 from dynatui.lab.tuning.turns import Turns, contender
 from dynatui.lab.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
+
+MOST_REPEATS = 6
+"""Largest number of times that each text is decoded."""
+
+Take = Callable[[Mapping[str, Setting], int, int], list[Sample]]
+"""(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
+
+
+class IsNearTie(Protocol):
+    """Function that decides whether a text differs from the text of plain decoding only because of a near tie."""
+
+    def __call__(self, text_number: int, text: Sequence[int], plain: Sequence[int], /) -> bool:
+        """Whether the first difference is a near tie of two tokens."""
+
+
+def rounds(
+    take: Take, settings: Mapping[str, Setting], texts: Sequence[int], seed: int, over: Callable[[], bool]
+) -> Iterator[list[Sample]]:
+    """Yields the samples of one text at a time, until `over()` is true. Each repeat has its own random order of texts.
+
+    At least `FEWEST` texts are decoded in any case, since fewer texts give no useful interval.
+    """
+    random, taken = Random(seed), count(1)
+    for repeat in range(MOST_REPEATS):
+        for text in random.sample(texts, len(texts)):
+            yield take(settings, text, repeat)
+            if next(taken) >= FEWEST and over():
+                return
+
+
+def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
+    """Speeds of these contenders, ratios of speeds, and names of contenders with wrong texts.
+
+    One of the contenders must be plain decoding.
+    """
+    known = Samples(samples, contenders)
+    names = [contender.name for contender in contenders]
+    wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))
+    return Checked(
+        len(known.prompts),
+        {name: estimate(known.values(name, tokens_per_second, known.same(name)), seed) for name in names},
+        {(one, other): known.ratio(one, other, seed) for one in names for other in names if one != other},
+        wrong,
+    )
+
 
 MOST_MINUTES = 24 * 60
 CHECK_SHARE = 0.3
@@ -163,15 +209,15 @@ class _Tuning:
         texts = range(len(self._passages.search), len(self._passages.search) + len(self._passages.check))
         samples = []
         config = self._job.config
-        rounds = check.rounds(self._turns.samples, settings, texts, config.seed, lambda: time.monotonic() >= until)
-        for number, block in enumerate(rounds, 1):
+        blocks = rounds(self._turns.samples, settings, texts, config.seed, lambda: time.monotonic() >= until)
+        for number, block in enumerate(blocks, 1):
             samples += block
             left_s = max(0.0, until - time.monotonic())
             self._watch(
                 TuneProgress(self._conditions, state, checking=True, left_s=left_s, check_s=takes_s, checked=number)
             )
         contenders = [contender(name, one, config) for name, one in {PLAIN: Setting(PLAIN), **settings}.items()]
-        return check.checked(samples, contenders, config.seed, self._turns.near_tie)
+        return checked(samples, contenders, config.seed, self._turns.near_tie)
 
     def _block(self, settings: Sequence[Setting], passage: int) -> Block | None:
         began = time.monotonic()

@@ -7,7 +7,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling
 from dynatui.lab.tuning.search import State
-from dynatui.lab.tuning.space import CHAIN, trees
+from dynatui.lab.tuning.study import CHAIN, trees
 from dynatui.lab.tuning.verdict import Checked, Verdict
 
 

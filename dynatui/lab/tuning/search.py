@@ -1,21 +1,73 @@
-"""Search: in each trial, a candidate races the incumbent until the candidate has won or lost.
-
-Each tuned method has its own incumbent (the best setting so far) and its own study. A candidate's value is the
-logarithm of its speed relative to the shipped setting: the logarithm of its speed relative to the incumbent, plus the
-incumbent's value. This module uses no models and no clock: the measuring function is an argument, and the function
-`over` says when the time is over.
+"""Search: in each trial, a candidate races the best setting so far, text by text, until it has won or lost. Uses no
+models and no clock: the measuring function and the end of the time are arguments.
 """
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from random import Random
-from statistics import fmean
+from statistics import fmean, stdev
 
-from decoder.analysis.interval import Interval
+from decoder.analysis.interval import COVERAGE, Interval, students_t
 from decoder.tree_rules import Rules
-from dynatui.lab.tuning.race import Decision, decided, ratio
 from dynatui.lab.tuning.study import Study
+
+LOSING = 0.8
+"""Coverage of the confidence interval that decides whether a candidate loses. The coverage is low, which saves time; if
+a good candidate loses by chance, similar settings are tried later.
+"""
+ENOUGH = 6
+"""Minimum number of texts for a candidate to win."""
+FAR_BELOW = 0.9
+"""A candidate whose mean ratio is below this value loses, even after only two texts."""
+
+
+class Decision(Enum):
+    """State of a race."""
+
+    GO_ON = auto()
+    """Undecided: the race continues."""
+    HOPELESS = auto()
+    """The candidate loses early, since it is clearly slower."""
+    NOT_BETTER = auto()
+    """The candidate loses, since it is not faster beyond noise."""
+    BETTER = auto()
+
+
+def ratio(logs: Sequence[float]) -> Interval | None:
+    """Geometric mean of ratios, with Student's interval, from the ratios' logarithms; None if there are no ratios."""
+    if not logs:
+        return None
+    if len(logs) == 1:
+        return Interval(value=math.exp(logs[0]), low=None, high=None)
+    low, high = _interval(logs, COVERAGE)
+    return Interval(value=math.exp(fmean(logs)), low=math.exp(low), high=math.exp(high))
+
+
+def decided(logs: Sequence[float], most: int) -> Decision:
+    """Decision made from the ratios of the candidate's speed to the incumbent's speed.
+
+    Args:
+        logs: Natural logarithms of the ratios, one per text.
+        most: Number of texts after which an undecided candidate counts as not better.
+    """
+    if len(logs) > 1:
+        winning, losing = _interval(logs, COVERAGE), _interval(logs, LOSING)
+        if fmean(logs) < math.log(FAR_BELOW) or (len(logs) > 2 and losing[1] < 0):
+            return Decision.HOPELESS
+        if len(logs) >= ENOUGH and winning[0] > 0:
+            return Decision.BETTER
+        if len(logs) >= ENOUGH and fmean(logs) <= 0:
+            return Decision.NOT_BETTER
+    return Decision.GO_ON if len(logs) < most else Decision.NOT_BETTER
+
+
+def _interval(logs: Sequence[float], coverage: float) -> tuple[float, float]:
+    """Student's interval of the mean."""
+    half = students_t(len(logs) - 1, coverage) * stdev(logs) / math.sqrt(len(logs))
+    return fmean(logs) - half, fmean(logs) + half
+
 
 MOST_TEXTS = 16
 """Largest number of texts in a race."""

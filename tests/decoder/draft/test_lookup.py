@@ -14,7 +14,7 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.sampling.gumbel_noise import DraftProbabilities, GumbelNoise
+from decoder.sampling.noise import DraftProbabilities, GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules

@@ -22,7 +22,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import CHUNK, Judge, Scorer, _at_edge, in_float32_by_layer
 from decoder.methods.dynatree import DynaTree
 from decoder.run import race
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from tests import tiny
 from tests.decoder.family_models import laid_out_anew

@@ -10,8 +10,20 @@ import torch
 from benchmarks.noise import METHODS, share
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
-from decoder.sampling.gumbel_noise import CACHED_ROWS, MADE_AT_ONCE, SHARPNESS, DraftProbabilities, GumbelNoise
-from decoder.sampling.noise import BITS, bits_on_host, gumbel, gumbel_on_device, random_bits, signed, streams
+from decoder.sampling.noise import (
+    BITS,
+    CACHED_ROWS,
+    MADE_AT_ONCE,
+    SHARPNESS,
+    DraftProbabilities,
+    GumbelNoise,
+    bits_on_host,
+    gumbel,
+    gumbel_on_device,
+    random_bits,
+    signed,
+    streams,
+)
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import truncation_mask
 from decoder.tree_rules import Rules

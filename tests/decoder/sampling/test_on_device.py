@@ -10,9 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from decoder.sampling.gumbel_noise import GumbelNoise
-from decoder.sampling.noise import BITS, gumbel, gumbel_on_device, random_bits, signed, streams
-from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.noise import (
+    BITS,
+    DeviceSampling,
+    GumbelNoise,
+    gumbel,
+    gumbel_on_device,
+    random_bits,
+    signed,
+    streams,
+)
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Graphs
 from decoder.verify.coupled import CoupledDeviceVerifier, device_verifier

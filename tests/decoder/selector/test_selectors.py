@@ -16,8 +16,8 @@ from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, LONGEST, MOST_NODES, ONE_PATH, number
 from decoder.selector.chooser import SHIPPED, load
-from decoder.selector.features import LEAST, SCALARS, TIMES, Root, scalars
 from decoder.selector.latency import between_passes, counts, passes
+from decoder.selector.policy import LEAST, SCALARS, TIMES, Root, scalars
 from decoder.selector.stored import fingerprint, read_info
 
 COSTS = Costs(

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from decoder import DynaTree, Fixed, Linear, RunConfig, load_pair
 from decoder.draft import head_passes as head_text
-from decoder.draft.block_passes import PROBED, BlockPasses
-from decoder.draft.head_passes import Eagle3Passes, ParallelPasses
+from decoder.draft.head_passes import PROBED, BlockPasses, Eagle3Passes, ParallelPasses
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.forward.taps import LayerStates

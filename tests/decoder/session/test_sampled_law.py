@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from decoder.sampling import gumbel_noise, noise
+from decoder.sampling import noise
 from decoder.sampling.settings import Sampling
 from tests.decoder.laws.cases import deterministic
 from tests.decoder.laws.joint_law import compare
@@ -52,6 +52,6 @@ def every_other_position_alike(gumbel: Callable[..., Any], seed: int, positions:
 )
 def test_noise_that_repeats_is_found(wrong: Callable[..., Any], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """`count` texts are enough to reject this noise."""
-    monkeypatch.setattr(gumbel_noise, "gumbel", partial(wrong, noise.gumbel))
+    monkeypatch.setattr(noise, "gumbel", partial(wrong, noise.gumbel))
     setting = SETTINGS["a chain, T 2"]
     assert not compare(texts(setting, range(count)), setting.law).fits

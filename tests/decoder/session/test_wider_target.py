@@ -15,11 +15,11 @@ from decoder.methods.auto import Auto
 from decoder.methods.delayed import Delayed
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.actions import MOST
-from decoder.selector.features import scalars
+from decoder.selector.policy import scalars
 from decoder.session.hf_assisted import as_wide_as
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
-from dynatui.lab.selector.text_roots import TextRoots
+from dynatui.lab.selector.labels import TextRoots
 from dynatui.lab.tuning.drafts import agreement
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, play, with_pair
 from tests.decoder.session.made_costs import FREE, priced

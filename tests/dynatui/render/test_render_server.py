@@ -11,9 +11,7 @@ from rich.cells import cell_len
 from dynatui.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
-from dynatui.render.server import Look, series
-from dynatui.render.server_answer import answer
-from dynatui.render.server_words import summary, time_text, wasted
+from dynatui.render.server import Look, answer, series, summary, time_text, wasted
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.attach.scripted_session import (
     ANSWER,

@@ -14,8 +14,7 @@ from textual.pilot import Pilot
 from decoder.analysis.metrics import fold
 from decoder.session.steering import Stage
 from dynatui.screen.app import DynaApp
-from dynatui.screen.pages.page import TextPage
-from dynatui.screen.pages.palette import Palette
+from dynatui.screen.pages.page import Palette, TextPage
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt, Record

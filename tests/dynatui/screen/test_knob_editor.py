@@ -19,8 +19,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.option import number
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
-from decoder.session.knob_state import KnobState
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from dynatui import main as cli
 from dynatui.cli import headless
 from dynatui.knobs import sliders_of

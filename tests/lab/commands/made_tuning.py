@@ -9,7 +9,7 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
 from dynatui.lab.tuning.outcome import Conditions, Tuned, TuneProgress
 from dynatui.lab.tuning.search import Current, Leader, Setting, State
-from dynatui.lab.tuning.space import trees
+from dynatui.lab.tuning.study import trees
 from dynatui.lab.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
 WHERE = Conditions("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16, 3)

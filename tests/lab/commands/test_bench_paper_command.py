@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from decoder.errors import ConfigError, require
-from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.paper import figures, header, job
+from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.paper import figures, job, records
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.commands import bench_files, bench_paper
@@ -48,7 +48,7 @@ def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("DYNATUI_DATA", raising=False)
     (tmp_path / "none.toml").touch()
     costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
-    monkeypatch.setattr(header, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
+    monkeypatch.setattr(records, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
     monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
 
 

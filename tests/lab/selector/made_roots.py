@@ -11,13 +11,12 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS, MOST, number
-from decoder.selector.features import SCALARS
+from decoder.selector.policy import SCALARS
 from decoder.selector.stored import Fingerprint
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Rows
 from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
-from dynatui.lab.selector.labels import SharedDraws
-from dynatui.lab.selector.text_roots import shared_draws
+from dynatui.lab.selector.labels import SharedDraws, shared_draws
 
 PAIR = Fingerprint("big", "small", 8, (4, 3, 3))
 SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)

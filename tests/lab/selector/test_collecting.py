@@ -8,8 +8,8 @@ import torch
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.selector.actions import ACTIONS
-from decoder.selector.features import SCALARS, TIMES
 from decoder.selector.latency import SIZE
+from decoder.selector.policy import SCALARS, TIMES
 from decoder.selector.stored import fingerprint
 from dynatui.lab.selector.collect import collect
 from dynatui.lab.selector.dataset import PART, TEST, VALIDATION, CollectionPlan, load, read_manifest, shard

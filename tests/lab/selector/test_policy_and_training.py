@@ -10,12 +10,10 @@ from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
-from decoder.selector.features import SCALARS
-from decoder.selector.policy import OneRoot, Policy, best_static, loss, throughput
+from decoder.selector.policy import SCALARS, OneRoot, Policy, best_static, loss, throughput
 from decoder.selector.stored import SelectorInfo, read, write
 from dynatui.lab.selector.dataset import TEST, round_seconds
-from dynatui.lab.selector.evaluate import predict
-from dynatui.lab.selector.train import Recipe, bases, chosen, gain, train
+from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train
 from tests.lab.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
 
 RECIPE, BRIEF = Recipe("specinfer", epochs=14), Recipe("specinfer", epochs=8)

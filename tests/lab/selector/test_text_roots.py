@@ -13,7 +13,7 @@ from decoder.sampling.settings import Sampling
 from decoder.tree import TokenTree
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from dynatui.lab.selector.text_roots import TextRoots, shared_draws
+from dynatui.lab.selector.labels import TextRoots, shared_draws
 from tests.decoder.makers import TinyModels
 from tests.decoder.verify.lossless.enumeration import Models, delayed_trees, models, outcomes
 

@@ -7,7 +7,7 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from dynatui.lab.bench.contenders import Contender, Trial
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.tuning.check import MOST_REPEATS, checked, rounds
+from dynatui.lab.tuning.job import MOST_REPEATS, checked, rounds
 from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import Setting
 from dynatui.lab.tuning.verdict import FOUND, PLAIN, SHIPPED, Checked

@@ -15,7 +15,7 @@ from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
 from dynatui.lab.tuning.outcome import Tuned, TuneProgress
 from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import Setting
-from dynatui.lab.tuning.space import trees
+from dynatui.lab.tuning.study import trees
 from dynatui.lab.tuning.turns import Turns
 from dynatui.lab.tuning.verdict import AUTO, CHAIN, PLAIN, SHIPPED
 from tests.decoder.makers import TinyModels

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from dynatui.lab.tuning.race import ENOUGH, Decision, decided, ratio
+from dynatui.lab.tuning.search import ENOUGH, Decision, decided, ratio
 
 MOST = 16
 

@@ -11,8 +11,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.tree_rules import Rules
 from dynatui.lab.tuning.search import INITIAL, MOST_TEXTS, Block, PassageResult, Search, Setting, State
-from dynatui.lab.tuning.space import CHAIN, LONGEST_CHAIN, trees
-from dynatui.lab.tuning.study import Study
+from dynatui.lab.tuning.study import CHAIN, LONGEST_CHAIN, Study, trees
 
 TEXTS = 16
 

@@ -12,7 +12,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
-from dynatui.lab.tuning.space import CHAIN, LONGEST_CHAIN, trees
+from dynatui.lab.tuning.study import CHAIN, LONGEST_CHAIN, trees
 
 TREE = trees(0)
 

@@ -13,8 +13,7 @@ import pytest
 from decoder.errors import ConfigError, DatabaseError
 from decoder.methods.dynatree import DynaTree
 from dynatui.lab.tuning import study as module
-from dynatui.lab.tuning.space import CHAIN, trees
-from dynatui.lab.tuning.study import FEWEST, Study, database
+from dynatui.lab.tuning.study import CHAIN, FEWEST, Study, database, trees
 
 TREE = trees(0)
 

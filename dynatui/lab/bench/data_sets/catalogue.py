@@ -1,14 +1,43 @@
-"""Supported data sets by name: files, conversion of rows into prompts, and titles. This module reads no file."""
+"""Supported data sets by name: files, titles, and the conversion of rows into prompts, as in the code of DynaTree's
+authors. Reads no file.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
-from dynatui.lab.bench.data_sets import rules, spec_bench, texts
-from dynatui.lab.bench.data_sets.hub import HubFiles
-from dynatui.lab.bench.data_sets.parquet import column
+from dynatui.lab.bench.data_sets import sources
+from dynatui.lab.bench.data_sets.sources import HubFiles, column
+
+SHORTEST = 200
+"""Minimum length of a prompt, in characters."""
+OPENING = 1_000
+"""Maximum length of a prompt taken from a book, in characters."""
+
+
+def paragraphs(rows: Iterable[str]) -> Iterator[str]:
+    """Prompts of WikiText: rows (with line breaks) up to the next empty row or heading, joined by spaces.
+
+    A paragraph shorter than `SHORTEST` is joined with the following paragraph.
+    """
+    waiting: list[str] = []
+    for row in chain(rows, [""]):
+        if row.strip() and not row.strip().startswith("="):
+            waiting.append(row)
+        elif len(joined := " ".join(waiting).strip()) >= SHORTEST:
+            yield joined
+            waiting.clear()
+
+
+def openings(texts: Iterable[str]) -> Iterator[str]:
+    """Prompts of PG-19: the first `OPENING` characters of each book with at least `SHORTEST` characters."""
+    for text in texts:
+        if len(stripped := text.strip()) >= SHORTEST:
+            yield stripped[:OPENING]
+
 
 Rows: TypeAlias = Callable[[Path], Iterator[str]]
 """Yields the rows of a data file."""
@@ -40,7 +69,7 @@ def _of_spec_bench(task: str) -> DataSet:
         title=f"Spec-Bench: {task}",
         stands_for=None,
         rule=iter,
-        in_folder=((spec_bench.FILE.as_posix(), partial(spec_bench.of_task, task)),),
+        in_folder=((sources.FILE.as_posix(), partial(sources.of_task, task)),),
     )
 
 
@@ -48,26 +77,26 @@ _WIKITEXT = DataSet(
     name="wikitext",
     title="WikiText-2 (validation, with <unk>)",
     stands_for="WikiText-2",
-    rule=rules.paragraphs,
-    in_folder=(("wikitext2/valid_v1_tokens.txt", texts.lines), (WIKITEXT_ON_HUB.pattern, column)),
+    rule=paragraphs,
+    in_folder=(("wikitext2/valid_v1_tokens.txt", sources.lines), (WIKITEXT_ON_HUB.pattern, column)),
     on_hub=WIKITEXT_ON_HUB,
 )
 _BOOKS = DataSet(
     name="books",
     title="PG-19-style (books_test, public-domain books)",
     stands_for="PG-19",
-    rule=rules.openings,
-    in_folder=(("books_test/*.txt", texts.whole),),
+    rule=openings,
+    in_folder=(("books_test/*.txt", sources.whole),),
 )
 _PG19 = DataSet(
     name="pg19",
     title="PG-19",
     stands_for="PG-19",
-    rule=rules.openings,
+    rule=openings,
     in_folder=(("pg19/*.parquet", column), (f"pg19/{PG19_ON_HUB.pattern}", column)),
     on_hub=PG19_ON_HUB,
 )
-_TASKS = tuple(map(_of_spec_bench, spec_bench.TASKS))
+_TASKS = tuple(map(_of_spec_bench, sources.TASKS))
 
 CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "wikitext": (_WIKITEXT,),

@@ -5,12 +5,21 @@ from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
+import msgspec
+
 from decoder.errors import PromptError, quoted, require, shortened
 from dynatui.lab.bench.data_sets.catalogue import CATALOGUE, NAMES, DataSet, Rows
-from dynatui.lab.bench.data_sets.hub import local_files
-from dynatui.lab.bench.data_sets.parquet import column
-from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.data_sets.texts import matching
+from dynatui.lab.bench.data_sets.sources import column, local_files, matching
+
+
+class TextSet(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    """Name on the command line, such as `wikitext`, `books`, `pg19` or `spec_bench/coding`."""
+    title: str
+    """Title in tables, with the source of the texts, such as "PG-19-style (books_test)"."""
+    stands_for: str | None = None
+    """Data set of the DynaTree paper that this data set represents; None if it represents none."""
+    prompts: tuple[str, ...]
 
 
 def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tuple[TextSet, ...]:

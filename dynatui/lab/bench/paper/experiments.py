@@ -14,7 +14,7 @@ from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper.records import Lane, PaperExperiment, Unit
 from dynatui.lab.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 

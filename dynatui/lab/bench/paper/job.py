@@ -16,12 +16,11 @@ from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
 from dynatui.lab.bench.contenders import Contender
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.blocks import contenders, turns
 from dynatui.lab.bench.paper.experiments import Extent, Plan, plan
-from dynatui.lab.bench.paper.header import header
 from dynatui.lab.bench.paper.prompts import encoded, needed
 from dynatui.lab.bench.paper.records import (
     FORMAT,
@@ -32,6 +31,7 @@ from dynatui.lab.bench.paper.records import (
     PaperRequest,
     Resumed,
     blocks_of,
+    header,
 )
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.summary import report

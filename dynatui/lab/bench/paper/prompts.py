@@ -8,7 +8,7 @@ from msgspec import structs
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper.records import PaperExperiment
 
 

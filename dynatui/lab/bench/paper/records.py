@@ -1,5 +1,5 @@
-"""Request of a measurement and the records of its log, one block of turns per line. This module does not depend on
-models.
+"""Request of a measurement, the records of its log (one block of turns per line), and the header with which a log
+begins or resumes.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -7,9 +7,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from decoder.events import Figures
-from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.on_pair import PairRequest
-from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog
+from decoder.models.pair import Pair
+from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.machine import source_commit
+from dynatui.lab.bench.on_pair import Note, PairRequest
+from dynatui.lab.bench.pass_costs import repeated_costs
+from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now
 
 Unit = Literal["characters", "tokens"]
 """Unit of prompt lengths; the paper's L_max counts characters."""
@@ -150,3 +153,52 @@ def has_text_of(figures: Figures, plain: Figures) -> bool:
     If the text may differ by design, only the lengths are compared.
     """
     return figures.identical_to_ar is not False and figures.committed == plain.committed
+
+
+ROWS = (1, 2, 4, 8, 16, 32, 64)
+
+
+def cost_curve(pair: Pair, tokens: int) -> CostCurve:
+    """Seconds of target and draft passes after about `tokens` tokens of text: the lowest of repeated measurements."""
+    series = repeated_costs(pair, tokens)
+    return CostCurve(
+        rows=ROWS,
+        verify_s=tuple(
+            min(costs.verify.seconds(rows) if rows > 1 else costs.plain_s() for costs in series) for rows in ROWS
+        ),
+        draft_s=tuple(min(costs.draft.seconds(rows) for costs in series) for rows in ROWS),
+    )
+
+
+def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: Note) -> Header:
+    """Header of the log; for a new log, it is written, with times of forward passes after `tokens` tokens of text.
+
+    Raises:
+        ConfigError: The log was started with another request or on another machine, or cannot be written.
+    """
+    before, count = log.header, len(blocks_of(log))
+    if before is not None:
+        note(f"resuming: {count} blocks are measured already")
+    now = header_now(
+        log,
+        request,
+        pair.target.device,
+        lambda: cost_curve(pair, tokens),
+        note,
+        commit=source_commit(),
+        context=pair.context,
+    )
+    complete = count >= request.block_count
+    first = log.begin(now, complete=complete)
+    if before and not complete:
+        _note_version(log, before, now)
+    return first
+
+
+def _note_version(log: PaperLog, before: Header, now: Header) -> None:
+    """Adds a record to the log if the log's latest results are from another commit or version of dynatui."""
+    first, this = ((each.commit or None, each.machine.versions["dynatui"]) for each in (before, now))
+    last = [first, *((each.commit, each.version) for each in log.of(Resumed))][-1]
+    if this != last:
+        commit, version = this
+        log.add(Resumed(at=now.started_at, commit=commit, version=version))

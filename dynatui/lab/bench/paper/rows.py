@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.published import PublishedNumber
 from dynatui.lab.bench.paper.records import Lane, PaperExperiment

@@ -13,13 +13,13 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.errors import PromptError
 from decoder.models.pair import Pair
 from decoder.selector.chooser import Chooser
-from decoder.selector.features import LOOKED_BACK, Root
+from decoder.selector.policy import LOOKED_BACK, Root
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.statistics import acceptance_bound
 from decoder.verify.lossless.verifiers import SOLVERS
 from dynatui.lab.bench.sampling.log import BOUND, Expected
 from dynatui.lab.bench.sampling.request import Place, SamplingRequest
-from dynatui.lab.selector.text_roots import RootDraws, TextRoots
+from dynatui.lab.selector.labels import RootDraws, TextRoots
 
 DIGITS = 6
 

@@ -14,7 +14,7 @@ from decoder.forward.compiled.library import Library, best_tokens, chosen_tokens
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
-from decoder.sampling.gumbel_noise import Estimate
+from decoder.sampling.noise import Estimate
 from tests.decoder.family_models import made
 
 

@@ -26,9 +26,8 @@ from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refu
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Passes
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome, Session
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, graph_slots, host_session

@@ -18,9 +18,8 @@ from decoder.run import loading
 from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Outcome
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 from tests.decoder.makers import host_session, with_pair

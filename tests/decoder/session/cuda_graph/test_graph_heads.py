@@ -17,7 +17,7 @@ from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, DEEPEST, SHORT, uncaptured
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from tests.decoder.any_family import built, config_of, engine_of
 from tests.decoder.makers import host_session
 from tests.decoder.session.cuda_graph.matching import LIVELY, Devices, match, prepared, refused

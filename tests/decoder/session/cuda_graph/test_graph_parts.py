@@ -30,7 +30,7 @@ from decoder.session.cuda_graph.static_shapes import (
     visible,
 )
 from decoder.session.cuda_graph.verify import _learn, ancestors, verify
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.coupled import GreedyVerifier, accept

@@ -16,7 +16,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
 from tests.decoder.makers import METHODS, PROMPT, TinyModels, graph_slots, play
 from tests.decoder.session.cuda_graph.matching import Devices, opened_on_device, records

@@ -19,7 +19,7 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
 from decoder.verify.coupled import CoupledDeviceVerifier, GreedyVerifier, device_verifier
 from tests.decoder.makers import Played, graph_slots

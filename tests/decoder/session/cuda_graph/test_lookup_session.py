@@ -17,15 +17,14 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.run.loading import make_engine
-from decoder.sampling.gumbel_noise import GumbelNoise
+from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.lookup_session import LookupSession
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState
 from decoder.session.protocol import Session
-from decoder.session.steering import Turn
+from decoder.session.steering import KnobState, Turn
 from decoder.system.device import Outbox
 from decoder.tree_rules import Rules
 from tests.decoder.makers import TinyModels, graph_slots, play, with_pair

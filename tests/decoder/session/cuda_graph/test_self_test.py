@@ -15,8 +15,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.fixed import Fixed
 from decoder.models.pair import Pair
 from decoder.run import loading
-from decoder.sampling.gumbel_noise import GumbelNoise
-from decoder.sampling.on_device import DeviceSampling
+from decoder.sampling.noise import DeviceSampling, GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import DeviceTruncation
 from decoder.session.cuda_graph import device_state as state
@@ -24,7 +23,7 @@ from decoder.session.cuda_graph import self_test as trial
 from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import HostSession
-from decoder.session.knob_state import KnobState
+from decoder.session.steering import KnobState
 from decoder.verify.coupled import CoupledDeviceVerifier, CoupledVerifier
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import recorded, records, refused, with_slots

@@ -14,7 +14,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 
 from decoder.errors import PromptError
-from dynatui.lab.bench.data_sets.hub import HubFiles, local_files
+from dynatui.lab.bench.data_sets.sources import HubFiles, local_files
 from tests.lab.bench.data_sets.fake_hub import Hub, serving
 from tests.lab.bench.data_sets.makers import heard
 

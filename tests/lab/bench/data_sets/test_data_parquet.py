@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import PromptError
-from dynatui.lab.bench.data_sets.parquet import column
+from dynatui.lab.bench.data_sets.sources import column
 from tests.lab.bench.data_sets.makers import heard, parquet, written
 
 GOOD = parquet({"title": ["a", "b"] * 50, "text": [f"text {at}" for at in range(100)]})
@@ -78,7 +78,7 @@ def test_a_damaged_file_is_one_line_in_a_process_that_has_read_none_before(tmp_p
     path = written(tmp_path / "a.parquet", GOOD[: len(GOOD) // 2])
     code = f"""if True:
         from pathlib import Path
-        from dynatui.lab.bench.data_sets.parquet import column
+        from dynatui.lab.bench.data_sets.sources import column
         from decoder.errors import PromptError
         try:
             next(column(Path({str(path)!r})))

@@ -8,12 +8,9 @@ import pytest
 
 from decoder.errors import ConfigError, PromptError
 from dynatui.lab.bench.data_sets import catalogue, prompts
-from dynatui.lab.bench.data_sets.catalogue import NAMES
-from dynatui.lab.bench.data_sets.hub import HubFiles
-from dynatui.lab.bench.data_sets.prompts import text_sets
-from dynatui.lab.bench.data_sets.rules import OPENING
-from dynatui.lab.bench.data_sets.spec_bench import TASKS
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.catalogue import NAMES, OPENING
+from dynatui.lab.bench.data_sets.prompts import TextSet, text_sets
+from dynatui.lab.bench.data_sets.sources import TASKS, HubFiles
 from tests.lab.bench.data_sets.makers import BOOK, ROWS, parquet, questions, written
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dynatui.lab.bench.data_sets.rules import OPENING, SHORTEST, openings, paragraphs
+from dynatui.lab.bench.data_sets.catalogue import OPENING, SHORTEST, openings, paragraphs
 
 LONG = "x" * SHORTEST
 

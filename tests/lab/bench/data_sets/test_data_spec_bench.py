@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import PromptError
-from dynatui.lab.bench.data_sets.spec_bench import first_turns, of_task
+from dynatui.lab.bench.data_sets.sources import first_turns, of_task
 from tests.lab.bench.data_sets.makers import questions, written
 
 

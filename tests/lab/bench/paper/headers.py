@@ -3,7 +3,7 @@
 from typing import Any
 
 from decoder.events import Figures
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper.records import SCHEMA, Block, CostCurve, Header, Lane, PaperExperiment, PaperRequest, Turn
 from tests.lab.bench.machines import MACHINE
 

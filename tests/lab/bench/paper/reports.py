@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper.records import Block, CostCurve, Lane, PaperExperiment, PaperRequest, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
 from dynatui.lab.bench.paper.summary import report

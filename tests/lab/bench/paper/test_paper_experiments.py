@@ -7,7 +7,7 @@ import pytest
 
 from decoder.errors import ConfigError
 from decoder.methods import METHODS
-from dynatui.lab.bench.data_sets.text_set import TextSet
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan, require_names
 from dynatui.lab.bench.paper.records import PaperExperiment
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from decoder.errors import ConfigError
 from dynatui.lab.bench import record_log
 from dynatui.lab.bench.machine import Machine
-from dynatui.lab.bench.paper import header
+from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.records import FORMAT, Header, Resumed, blocks_of
 from dynatui.lab.bench.record_log import RecordLog
 from tests.lab.bench.machines import MACHINE

@@ -14,9 +14,9 @@ import pytest
 
 from decoder.errors import ConfigError, PromptError
 from dynatui.lab.bench import baselines
-from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.paper import header
+from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import job as paper_job
+from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.experiments import ASSISTANT
 from dynatui.lab.bench.paper.job import Prepared, measure, prepared
 from dynatui.lab.bench.paper.records import FORMAT, Block, blocks_of

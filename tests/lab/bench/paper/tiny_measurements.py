@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynatui.lab.bench.data_sets.text_set import TextSet
-from dynatui.lab.bench.paper import header
+from dynatui.lab.bench.data_sets.prompts import TextSet
+from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.experiments import Extent, fixed_grid, sensitivity
 from dynatui.lab.bench.paper.job import OnPaper, Prepared, measure, prepared
 from dynatui.lab.bench.paper.records import CostCurve

@@ -8,7 +8,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.tree_size.cost_model import Costs, Curve
 from decoder.errors import ConfigError, DecoderError, PromptError
 from decoder.verify.names import VERIFIER_NAMES, Drafting
-from dynatui.lab.bench.data_sets.spec_bench import FILE
+from dynatui.lab.bench.data_sets.sources import FILE
 from dynatui.lab.bench.sampling.log import RoundCosts, round_costs
 from dynatui.lab.bench.sampling.request import Contest, given, label, samplings, spec_bench
 from tests.lab.bench.sampling.records import COSTS, request
