@@ -10,7 +10,7 @@ from itertools import accumulate
 from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
 from dynatui.number_format import percent, short
-from dynatui.render.chart import deepest, scale_of
+from dynatui.render.curves import deepest, scale_of
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing, limited, no_speedup, shape_of, shape_written, times_plain

@@ -7,7 +7,7 @@ from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
-from dynatui.render.chart import scale_of
+from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, bar, best, column, fit, frame, inside, share, trend

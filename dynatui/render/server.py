@@ -13,7 +13,7 @@ from decoder.append_only import SharedList
 from dynatui.attach.events import Answer, Drafting, Figures, Gap, Wasted
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
-from dynatui.render.chart import Axis, Line, chart, legend
+from dynatui.render.curves import Axis, Line, chart, legend
 from dynatui.render.ink import (
     Ink,
     Row,

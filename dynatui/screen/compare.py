@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import Container
 
 from dynatui.keymap import ALWAYS, PanelName
-from dynatui.render import cards, chart, status, tree, versus
+from dynatui.render import cards, curves, status, tree, versus
 from dynatui.render.ink import Rows
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.text import TextPanel
@@ -52,7 +52,7 @@ class CompareApp(PanelApp):
                     yield Canvas(cards.cards, panel=f"{letter}-cards", classes="cards")
                     yield Canvas(TextPanel(), panel=f"{letter}-text", flowing=True, classes="text")
                     yield Canvas(tree.tree, panel=f"{letter}-tree", classes="tree")
-                    yield Canvas(chart.acceptance, panel=f"{letter}-curves", classes="curves")
+                    yield Canvas(curves.acceptance, panel=f"{letter}-curves", classes="curves")
         yield Canvas(lambda _, width, height: versus.table(self._states, (width, height)), panel="table")
         yield Canvas(status.footer, panel="footer")
 
@@ -61,7 +61,7 @@ class CompareApp(PanelApp):
 
     def draw(self, *, everything: bool = False) -> None:
         self._states = self.lockstep.states()
-        left, right = (chart.scale_of(Scene(state)) for state in self._states)
+        left, right = (curves.scale_of(Scene(state)) for state in self._states)
         scenes = [self._scene(side, left.joined(right)) for side in range(len(versus.LETTERS))]
 
         def scene_of(canvas: Canvas) -> Scene:

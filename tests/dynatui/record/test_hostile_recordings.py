@@ -29,7 +29,7 @@ from dynatui.record.cast import moments
 from dynatui.record.export import files_of
 from dynatui.record.reader import read
 from dynatui.record.transcript import Transcript
-from dynatui.render import cards, chart, race, status, tree, versus
+from dynatui.render import cards, curves, race, status, tree, versus
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.run import lines
@@ -293,7 +293,7 @@ def show(events: list[Event]) -> None:
     play(events)
 
 
-PAINTERS = (cards.cards, tree.tree, chart.acceptance, chart.depth, race.race, status.status, TextPanel())
+PAINTERS = (cards.cards, tree.tree, curves.acceptance, curves.depth, race.race, status.status, TextPanel())
 
 
 def play(events: list[Event]) -> None:

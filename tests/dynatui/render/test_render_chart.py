@@ -12,7 +12,7 @@ from decoder.append_only import SharedList
 from decoder.events import Knob
 from decoder.methods import all_knobs
 from dynatui.knobs import info
-from dynatui.render.chart import (
+from dynatui.render.curves import (
     LONGEST_WINDOW,
     Axis,
     Flag,

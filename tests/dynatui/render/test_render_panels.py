@@ -19,7 +19,7 @@ from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
 from dynatui.record.reader import read
 from dynatui.render.cards import cards
-from dynatui.render.chart import acceptance, depth, trends
+from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
 from dynatui.render.guide import GUIDE, explained, guide, led_by
 from dynatui.render.headline import compared, gpu_wordings

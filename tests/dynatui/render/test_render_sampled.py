@@ -8,7 +8,7 @@ from decoder.analysis.what_if import what_if
 from decoder.events import Event, Round, Summary
 from decoder.methods.dynatree import DynaTree
 from dynatui.knobs import sampling_in_force
-from dynatui.render import chart, drawer, versus
+from dynatui.render import curves, drawer, versus
 from dynatui.render.guide import GUIDE
 from dynatui.render.headline import compared
 from dynatui.render.inspect import inspect
@@ -170,7 +170,7 @@ def test_a_turn_of_the_temperature_is_a_mark_on_the_curves() -> None:
     state = drawn(*(sampled_round(number) for number in (1, 2)), turned_temperature("dynatree", 3, 0.6, 0.7))
     state = state_of([sampled_run(), *(state.lane.past), turned_temperature("dynatree", 3, 0.6, 0.7)])
     assert [(mark.name, mark.old, mark.new) for mark in state.lane.marks] == [("temperature", 0.6, 0.7)]
-    assert "▲T 0.6→0.7" in "\n".join(lines(chart.depth(Scene(state), 80, 12)))
+    assert "▲T 0.6→0.7" in "\n".join(lines(curves.depth(Scene(state), 80, 12)))
 
 
 def test_two_recordings_say_how_each_was_drawn() -> None:
