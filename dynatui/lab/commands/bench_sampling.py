@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -113,10 +112,17 @@ def sampling(
     given: request.Prompts,
     temperatures: tuple[float, ...],
     top_p: tuple[float, ...],
+    verifiers: tuple[str, ...],
+    k: int,
+    length: int,
     selector: str,
+    max_new_tokens: int,
+    roots_every: int,
+    decoded: int,
+    repeats: int,
+    seed: int,
     output: Path | None,
     json_file: Path | None,
-    **asked: Any,
 ) -> int:
     """Compare lossless verifiers on i.i.d. and delayed trees, in the layout of the paper's tables 2 to 15.
 
@@ -135,9 +141,17 @@ def sampling(
         )
         measurement = job.OnSamplings(
             request=SamplingRequest(
-                **(pair_names(None) | asked),
+                **pair_names(None),
+                seed=seed,
                 samplings=samplings(temperatures, top_p),
                 tasks=chosen,
+                verifiers=verifiers,
+                k=k,
+                length=length,
+                max_new_tokens=max_new_tokens,
+                roots_every=roots_every,
+                decoded=decoded,
+                repeats=repeats,
             ),
             selector=selector,
             log=output,
