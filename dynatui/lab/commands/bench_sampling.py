@@ -152,6 +152,7 @@ def sampling(
                 roots_every=roots_every,
                 decoded=decoded,
                 repeats=repeats,
+                selectors=(),
             ),
             selector=selector,
             log=output,
