@@ -36,7 +36,7 @@ ADAPTS_TO_TIME = frozenset({"auto"})
 """Methods whose trees depend on measured times, so that only their texts can be compared."""
 TIMES = (
     *("t", "started_at", "speedup", "tokens_per_second", "peak_bytes", "version"),
-    *("stalled_rounds", "left_out_rounds"),
+    *("stalled_rounds", "left_out_rounds", "speedup_low", "speedup_high", "speedup_reason"),
 )
 """Names of figures that differ from run to run, in addition to all names that end in "_s"."""
 RUNS = (
