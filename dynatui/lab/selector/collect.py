@@ -39,7 +39,6 @@ LabelledRoot: TypeAlias = tuple[Root, dict[str, Float[np.ndarray, "A"]]]
 @dataclass(frozen=True)
 class Progress:
     done: int
-    """Number of parts that are complete in the folder."""
     total: int
     roots: int
     """Number of roots that this process has labelled."""
@@ -109,7 +108,6 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
 def _label_roots(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
 ) -> Iterator[LabelledRoot]:
-    """One root for every `plan.every` tokens after the prompt."""
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.advance(text[:length])

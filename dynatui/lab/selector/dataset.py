@@ -89,7 +89,6 @@ class Roots:
         return Roots.of({name: rows[selection] for name, rows in self.tensors().items()})
 
     def part(self, number: int) -> "Roots":
-        """Roots of the prompts of a part, `VALIDATION` or `TEST`."""
         return self.select(self.prompt % PART == number)
 
     def training(self) -> "Roots":

@@ -162,8 +162,6 @@ class _TopDown:
 
 @dataclass(frozen=True)
 class _Judgement:
-    """Probabilities of stopping at one node of the tree."""
-
     depth: int
     handed: float
     """Probability of stopping at the node if the node is a leaf."""
@@ -218,8 +216,6 @@ def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
 
 
 class TextRoots:
-    """Roots of one text, visited in text order."""
-
     def __init__(
         self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, generator: RandomGenerator
     ) -> None:

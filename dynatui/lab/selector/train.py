@@ -91,7 +91,6 @@ def _require_labels(roots: Roots, verifier: str, remedy: str) -> None:
 
 
 def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int, int]:
-    """Best fixed action for the roots of each sampling setting, by setting number."""
     tokens = roots.tokens[verifier].nan_to_num(0.0)
     actions = {}
     for setting in roots.setting.unique().tolist():
@@ -118,7 +117,6 @@ def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tens
 
 
 def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    """Tokens per second if the round at each root uses the root's action in `actions`."""
     picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
     return float(picked)
 
@@ -169,18 +167,10 @@ class _Trainer:
         )
 
     def state(self) -> bytes:
-        content = io.BytesIO()
-        saved = {
-            "of": self._digest(),
-            "epochs": self.epochs,
-            "policy": self._policy.state_dict(),
-            "stepper": self._stepper.state_dict(),
-            "slower": self._slower.state_dict(),
-            "generator": self._generator.get_state(),
-            "best": self._best,
-            "best_gain": self._best_gain,
-        }
-        torch.save(saved, content)
+        content, best = io.BytesIO(), {"best": self._best, "best_gain": self._best_gain}
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        generator = self._generator.get_state()
+        torch.save({"of": self._digest(), "epochs": self.epochs, **parts, "generator": generator, **best}, content)
         return content.getvalue()
 
     def resume(self, checkpoint: Path) -> None:
@@ -192,11 +182,13 @@ class _Trainer:
             raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove this file") from None
         if saved["of"] != self._digest():
             return
-        self._policy.load_state_dict(saved["policy"])
-        self._stepper.load_state_dict(saved["stepper"])
-        self._slower.load_state_dict(saved["slower"])
+        for name, part in self._parts().items():
+            part.load_state_dict(saved[name])
         self._generator.set_state(saved["generator"])
         self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
+
+    def _parts(self) -> dict[str, Any]:
+        return {"policy": self._policy, "stepper": self._stepper, "slower": self._slower}
 
     def _step(self, rows: Tensor) -> float:
         # Dropout uses torch's global generator, which a resumed training does not restore. So the global generator gets

@@ -31,7 +31,6 @@ distilled draft, it is trained further.
 
 
 def main() -> None:
-    """Runs one stage; `all` runs the stages of the embedded pair in order."""
     options = arguments().parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)

@@ -50,7 +50,6 @@ class Samples:
     temperature: float
     prompt: int
     length: int
-    """Number of tokens of prompt and continuation together."""
     rows: int
     batches: int
 

@@ -55,8 +55,6 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
-    """All usable drafts, the fastest first."""
-
     target: str
     device: str
     dtype: str

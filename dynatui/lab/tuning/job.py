@@ -84,7 +84,6 @@ class Turns:
         self._samples = self._begun()
 
     def block(self, candidate: Setting, leader: Setting, passage: int) -> Block | None:
-        """Speeds on one passage; used as `search.Measure`."""
         try:
             samples = self.samples({"candidate": candidate, "leader": leader}, passage, 0)
         except DeviceError:  # a tree is too large for the device's memory; the search goes on with smaller trees

@@ -24,8 +24,6 @@ NOT_SLOWER = 0.97
 
 @dataclass(frozen=True)
 class Checked:
-    """Speeds of the contenders on texts that the search has not used."""
-
     texts: int
     speeds: Mapping[str, Interval | None]
     """Tokens per second by contender; None if none of the contender's texts equals the text of plain decoding."""
@@ -85,7 +83,6 @@ class Conditions:
     seed: int
     max_new_tokens: int
     searched: int
-    """Number of texts that the search may use."""
     prompts: int
     """Number of different prompts from which the texts for search and check are made."""
 
@@ -113,7 +110,6 @@ class Tuned:
     checked: Checked
     verdict: Verdict
     finished_at: str
-    """In UTC, as ISO 8601."""
 
     @property
     def run(self) -> RunConfig:

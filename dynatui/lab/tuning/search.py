@@ -104,8 +104,6 @@ class Leader:
 
 @dataclass(frozen=True)
 class Current:
-    """Candidate of the running trial."""
-
     setting: Setting
     texts: int
     most: int

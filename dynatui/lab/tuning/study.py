@@ -32,8 +32,6 @@ TREE_METHOD = METHOD.name
 
 @dataclass(frozen=True)
 class Space:
-    """Settings of one method that may be tried."""
-
     method: str
     shipped: Rules
     """Setting that is used without tuning; it is the search's first incumbent."""
