@@ -6,13 +6,12 @@ from textwrap import wrap
 from decoder.analysis.bottleneck import verdict
 from dynatui.clean import clean_line
 from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, hundredths, interval, of_rows, text
-from dynatui.lab.tuning.ranking import METHODS, Draft, Ranking
+from dynatui.lab.tuning.drafts import METHODS, Draft, Ranking
 
 NAME = 22
 
 
 def ranking(results: Ranking) -> str:
-    """The report as text, in lines of at most `WIDTH` columns."""
     return "\n".join([*_heading(results), "", text(_table(results)), "", *_verdicts(results)]) + "\n"
 
 

@@ -1,11 +1,8 @@
-"""`dynatui selector`: collects labelled roots from prompts, trains a selector on them, and evaluates it.
-
-A selector chooses the shape of delayed trees. The meaning of the options is decided in `decoder.selector`. Imports
-torch only within a command.
+"""`dynatui selector`: collects labelled roots from prompts, trains a selector on them, and evaluates it. Imports torch
+only within a command.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from typer.core import TyperGroup, TyperOption
 
 from decoder.errors import PromptError, require
-from decoder.prompts.prompt import AnyPrompt
 from dynatui.cli import options, parameters, request
 from dynatui.cli.parameters import Declared, option, switch
-from dynatui.lab.bench.on_pair import OnPair
+from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.lab.commands.bench_result import shown
 from dynatui.lab.commands.number_lists import PAIR, numbers
+from dynatui.lab.tables.data import Cell, Column, Table, text
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
@@ -105,17 +102,7 @@ EVALUATE: Declared = (
 )
 
 
-@dataclass(frozen=True)
-class Step:
-    """The state of a long task: a line of text and the completed share."""
-
-    line: str
-    share: float
-    of: Any = None
-
-
 def command() -> TyperGroup:
-    """The command group `dynatui selector`."""
     commands = [
         parameters.command("collect", collect, COLLECT),
         parameters.command("train", train, TRAIN),
@@ -148,22 +135,12 @@ def collect(
     from dynatui.lab.selector import collect as job  # noqa: PLC0415 - imports torch
     from dynatui.lab.selector.dataset import CollectionPlan  # noqa: PLC0415
 
-    plan = CollectionPlan(
-        verifiers,
-        temperatures=temperatures,
-        top_ps=top_ps,
-        new_tokens=max_new_tokens,
-        every=every,
-        trees=trees,
-        seed=seed,
-    )
+    plan = CollectionPlan(verifiers, temperatures, top_ps, max_new_tokens, every, trees, seed)
     job.require_plan(plan)
-    steps = (
-        Step(f"{step.done} of {step.total} texts done, {step.roots} roots labelled in this run", step.done / step.total)
-        for step in job.collect(_engine(pair), texts, plan, data)
+    _watched(
+        Progress(f"{at.done} of {at.total} texts done, {at.roots} roots labelled in this run", at.done / at.total)
+        for at in job.collect(_engine(pair), texts, plan, data)
     )
-    for _ in shown(steps):
-        pass
     streams.say(f"the next step is dynatui selector train --data {data}")
     return 0
 
@@ -179,12 +156,10 @@ def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, se
         f"training a selector for verifier {verifier} on {len(roots)} roots, labelled with target "
         f"{manifest.pair.target} and draft {manifest.pair.draft}"
     )
-    steps = (
-        Step(f"epoch {step.number} of {step.total}, loss {step.loss:.3f}, best gain {step.best:.3f}", _share(step))
-        for step in job.train(roots, manifest, recipe, out)
+    _watched(
+        Progress(f"epoch {at.number} of {at.total}, loss {at.loss:.3f}, best gain {at.best:.3f}", at.number / at.total)
+        for at in job.train(roots, manifest, recipe, out)
     )
-    for _ in shown(steps):
-        pass
     streams.say(f"use the selector with --drafting selector --verifier {verifier} --selector {out}")
     return 0
 
@@ -214,58 +189,59 @@ def evaluate(
     parts = predict(policy, trained.verifier, dataset.load(data), manifest)
     out, _ = streams.for_printing()
     streams.show(predictions(trained.verifier, parts), out)
-    if decoding:
-        realised = _decoded(_engine(pair), prompts.read(), parts, trained.verifier, selector_file, max_new_tokens, seed)
-        streams.show(realisations(realised), out)
-    return 0
-
-
-def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
-    """Table of the rates predicted from labels, for the best fixed shape and for the selector."""
-    head = f"{'T':>4} {'top-p':>5} {'roots':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
-    lines = [f"predicted, verifier {verifier}", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}  chosen most"]
-    for part in parts:
-        chosen = ", ".join(f"{_shape(shape)} {share:.0%}" for shape, share in part.common)
-        lines.append(
-            f"{_setting(part)} {part.roots:5}  {_shape(part.static):>10} {part.static_rate:7.1f} "
-            f"{part.static_tokens:7.2f}  {part.selected_rate:8.1f} {part.selected_tokens:7.2f} {part.gain:6.3f}  "
-            f"{chosen}"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def realisations(realised: Sequence["Realised"]) -> str:
-    """Table of the rates measured in decoded texts, for the best fixed shape and for the selector."""
-    head = f"{'T':>4} {'top-p':>5}  {'best shape':>10} {'tok/s':>7} {'tok/rnd':>7}  "
-    lines = ["decoded", head + f"{'selector':>8} {'tok/rnd':>7} {'gain':>6}"]
-    lines += [
-        f"{_setting(each.predicted)}  {_shape(each.predicted.static):>10} {each.static.rate:7.1f} "
-        f"{each.static.tokens_per_round:7.2f}  {each.selected.rate:8.1f} {each.selected.tokens_per_round:7.2f} "
-        f"{each.gain:6.3f}"
-        for each in realised
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _decoded(
-    engine: "Engine",
-    texts: Sequence[AnyPrompt],
-    parts: Sequence["Prediction"],
-    verifier: str,
-    file: Path,
-    max_new_tokens: int,
-    seed: int,
-) -> list["Realised"]:
+    if not decoding:
+        return 0
     from decoder.methods.delayed import Delayed  # noqa: PLC0415
     from dynatui.lab.bench import selector_rounds  # noqa: PLC0415 - imports torch
 
-    rules = Delayed(verifier, "selector", 1, selector=str(file))
-    total = len(texts) * len(parts)
-    steps = (
-        Step(f"{number} of {total} texts decoded, each with the best shape and with the selector", number / total, each)
-        for number, each in enumerate(selector_rounds.realised(engine, texts, parts, rules, max_new_tokens, seed), 1)
-    )
-    return list({id(step.of.predicted): step.of for step in shown(steps)}.values())
+    engine, texts = _engine(pair), prompts.read()
+    rules = Delayed(trained.verifier, "selector", 1, selector=str(selector_file))
+    total, found = len(texts) * len(parts), dict[int, selector_rounds.Realised]()
+
+    def steps() -> Iterator[Progress]:
+        decoded = selector_rounds.realised(engine, texts, parts, rules, max_new_tokens, seed)
+        for number, each in enumerate(decoded, 1):
+            found[id(each.predicted)] = each
+            line = f"{number} of {total} texts decoded, each with the best shape and with the selector"
+            yield Progress(line, number / total)
+
+    _watched(steps())
+    streams.show(realisations(list(found.values())), out)
+    return 0
+
+
+SETTING = Column("   T", width=4), Column("top-p", width=6)
+SPEEDS = (
+    Column("best shape", width=12),
+    Column("tok/s", "number", 1, 8),
+    Column("tok/rnd", "number", 2, 8),
+    Column("selector", "number", 1, 10),
+    Column("tok/rnd", "number", 2, 8),
+    Column("gain", "number", 3, 7),
+)
+
+
+def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
+    rows = []
+    for part in parts:
+        fixed, selected = (part.static_rate, part.static_tokens), (part.selected_rate, part.selected_tokens)
+        chosen = ", ".join(f"{_shape(shape)} {share:.0%}" for shape, share in part.common)
+        rows.append((*_setting(part), part.roots, _shape(part.static), *fixed, *selected, part.gain, f"  {chosen}"))
+    columns = (*SETTING, Column("roots", "number", 0, 6), *SPEEDS, Column("  chosen most"))
+    return text(Table(title=f"predicted, verifier {verifier}", columns=columns, rows=tuple(rows))) + "\n"
+
+
+def realisations(realised: Sequence["Realised"]) -> str:
+    rows = []
+    for each in realised:
+        fixed, selected = ((sums.rate, sums.tokens_per_round) for sums in (each.static, each.selected))
+        rows.append((*_setting(each.predicted), _shape(each.predicted.static), *fixed, *selected, each.gain))
+    return text(Table(title="decoded", columns=(*SETTING, *SPEEDS), rows=tuple(rows))) + "\n"
+
+
+def _watched(steps: Iterator[Progress]) -> None:
+    for _ in shown(steps):
+        pass
 
 
 def _engine(pair: OnPair) -> "Engine":
@@ -277,12 +253,8 @@ def _engine(pair: OnPair) -> "Engine":
     return load(**pair.pair_options, report=streams.say)
 
 
-def _share(step: Any) -> float:
-    return float(step.number / step.total)
-
-
-def _setting(part: "Prediction") -> str:
-    return f"{part.sampling.temperature:4g} {part.sampling.top_p:5g}"
+def _setting(part: "Prediction") -> tuple[Cell, ...]:
+    return f"{part.sampling.temperature:4g}", f"{part.sampling.top_p:g}"
 
 
 def _shape(shape: Any) -> str:

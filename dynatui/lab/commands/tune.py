@@ -1,6 +1,5 @@
-"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset.
-
-The search and its verdict are in `dynatui.lab.tuning`. Imports torch only when a search begins.
+"""`dynatui tune`: searches for the fastest knobs for a user's prompts on this machine, and writes them as a preset; or
+ranks drafts. The search and its verdict are in `dynatui.lab.tuning`. Imports torch only when a search begins.
 """
 
 from collections.abc import Sequence
@@ -11,12 +10,15 @@ from typing import TYPE_CHECKING
 import typer
 from typer.core import TyperCommand
 
+from decoder.errors import require
 from decoder.models.names import LOOKUP, require_both
+from decoder.prompts.prompt import AnyPrompt
+from decoder.run.config import RunConfig
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, in_panel, option, switch
+from dynatui.lab.commands.bench_result import say_line, shown
 from dynatui.lab.commands.number_lists import names
-from dynatui.lab.commands.tune_drafts import ranked
 from dynatui.session import Models
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled, stoppable
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from dynatui.lab.tuning.job import OnPrompts
     from dynatui.lab.tuning.outcome import Tuned, TuneProgress
 
-LENGTH = 64
 TUNING = "Tuning"
 PARAMETERS: Declared = (
     CONTEXT,
@@ -41,7 +42,7 @@ PARAMETERS: Declared = (
             parse=names,
         ),
         option("--minutes M", "Time for the search and for the check of its result, in minutes.", float, default=5.0),
-        option("--max-new-tokens N", "Number of tokens to generate per text.", int, default=LENGTH, least=1),
+        option("--max-new-tokens N", "Number of tokens to generate per text.", int, default=64, least=1),
         option("--name NAME", "Name of the preset, for dynatui --preset NAME.", default="mine"),
         switch("--force", "Replace a preset of the same name."),
         option("--storage URL", "Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
@@ -49,25 +50,11 @@ PARAMETERS: Declared = (
     options.SEED,
     Group("sampling", options.SAMPLING_OPTIONS),
 )
-
-
-class _Search:
-    """The phase of a tuning; Ctrl-C has a different effect in each phase."""
-
-    running = False
-    """Whether the search is in progress, rather than the check of its result."""
-    ended = False
-    """Whether Ctrl-C has ended the search."""
-
-    def stop(self, number: int) -> None:
-        """Handles the first signal: Ctrl-C during the search ends the search; any other signal ends the program."""
-        if number != SIGINT or not self.running:
-            raise KeyboardInterrupt
-        self.ended = True
+OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "force", "storage")
+"""Parameters that have no effect when drafts are ranked."""
 
 
 def command() -> TyperCommand:
-    """The command `dynatui tune`."""
     return parameters.command("tune", tune, PARAMETERS, settings.fallback)
 
 
@@ -104,21 +91,49 @@ def tune(
     return _searched(job, name, force=force)
 
 
+def ranked(
+    context: typer.Context, drafts: tuple[str, ...], models: Models, prompts: tuple[AnyPrompt, ...], run: RunConfig
+) -> int:
+    """Raises DecoderError if an option has no effect beside --drafts, or no draft can be ranked."""
+    settings.refuse(context, dict.fromkeys(OF_THE_SEARCH, "beside --drafts"))
+    require(models.target is not None, "--drafts ranks drafts of a target; give --target too")
+    require(LOOKUP not in drafts, "--drafts ranks draft models, and lookup is not a model; leave lookup out")
+    from dynatui.lab.commands.draft_ranking import ranking  # noqa: PLC0415
+    from dynatui.lab.tuning.drafts import OnDrafts, rank  # noqa: PLC0415 - imports torch
+
+    job = OnDrafts(str(models.target), drafts, prompts, run, models.device, models.dtype, models.draft_dtype)
+    out, _ = streams.for_printing()
+    try:
+        with streams.results_only():
+            results = rank(job, say_line, shown)
+    except KeyboardInterrupt:
+        streams.say("interrupted while some drafts had no measurement yet, so the drafts cannot be compared")
+        return INTERRUPTED
+    streams.show(ranking(results), out)
+    return 0
+
+
 def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
-    """Runs the search, prints its report, and writes the preset if the verdict is to keep it."""
-    from dynatui.lab.commands import tune_report as report  # noqa: PLC0415
-    from dynatui.lab.commands.tune_screen import watching  # noqa: PLC0415 - imports rich
+    from dynatui.lab.commands import tune_report as report  # noqa: PLC0415 - imports rich
     from dynatui.lab.tuning.job import tuned  # noqa: PLC0415 - imports torch
 
-    search = _Search()
+    searching = ended = False
 
     def watch(progress: "TuneProgress") -> None:
-        search.running = not progress.checking
+        nonlocal searching
+        searching = not progress.checking
         show(progress)
 
+    def stop(number: int) -> None:
+        """Handles the first signal: Ctrl-C during the search ends the search; any other signal ends the program."""
+        nonlocal ended
+        if number != SIGINT or not searching:
+            raise KeyboardInterrupt
+        ended = True
+
     try:
-        with stoppable(search.stop), streams.results_only(), watching() as show:
-            result = tuned(job, streams.say, watch, lambda: search.ended)
+        with stoppable(stop), streams.results_only(), report.watching() as show:
+            result = tuned(job, streams.say, watch, lambda: ended)
     except KeyboardInterrupt:
         streams.say("interrupted; nothing was written")
         return INTERRUPTED
@@ -133,7 +148,6 @@ def _searched(job: "OnPrompts", name: str, *, force: bool) -> int:
 
 
 def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -> Path | None:
-    """Writes the preset and returns its path; None if the verdict is not to keep the preset."""
     if not result.verdict.keeps:
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write

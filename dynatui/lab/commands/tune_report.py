@@ -1,29 +1,44 @@
-"""The report of `dynatui tune` as text: the table of the check, the verdict, and the comments in the preset file.
-
-Only formats: values and verdicts are computed elsewhere.
+"""`dynatui tune` as text: its progress, the report with the verdict, and comments for the preset file. Draws only when
+progress is reported, never while a text is decoded.
 """
 
-from collections.abc import Iterator
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from textwrap import wrap
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from decoder.analysis.interval import Interval
 from decoder.methods.dynatree import shipped_preset
 from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from decoder.sampling.settings import Sampling
 from decoder.version import VERSION
 from dynatui.clean import clean_line
+from dynatui.lab.commands.bench_result import SELDOM_S, words
 from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, counted, of_rows
 from dynatui.lab.tables.data import text as table_text
-from dynatui.lab.tuning.outcome import Conditions, Tuned
-from dynatui.lab.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN
-from dynatui.record.command_line import rule_options
+from dynatui.lab.tuning import outcome
+from dynatui.lab.tuning.outcome import Conditions, Tuned, TuneProgress
+from dynatui.lab.tuning.search import INITIAL, Leader, Setting, ratio
+from dynatui.lab.tuning.study import TREE_METHOD
+from dynatui.record.command_line import options_of_set, rule_options
+from dynatui.terminal import streams
 
 NAME = 14
 
 
 def text(result: Tuned, name: str) -> str:
     """The whole report, in lines of at most `WIDTH` columns; only the line of options may be longer."""
-    others = ("\n".join(part) for part in (_options(result, name), _verdict(result, name)))
-    return "\n\n".join(filter(None, ("\n".join(_heading(result)), table_text(_table(result, name)), *others))) + "\n"
+    options = f"{name}: {' '.join(rule_options(result.run))}" if result.found else ""
+    parts = "\n".join(_heading(result)), table_text(_table(result, name)), options, "\n".join(_verdict(result, name))
+    return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def comments(result: Tuned) -> list[str]:
@@ -39,7 +54,6 @@ def comments(result: Tuned) -> list[str]:
 
 
 def times(ratio: Interval | None) -> str:
-    """A ratio with its confidence interval, as text."""
     if ratio is None:
         return UNKNOWN
     interval = "" if ratio.low is None else f" ({ratio.low:.2f}-{ratio.high:.2f})"
@@ -47,17 +61,14 @@ def times(ratio: Interval | None) -> str:
 
 
 def how(conditions: Conditions) -> str:
-    """Sampling, length and seed of the decoded texts, as text."""
     sampling = conditions.sampling
-    truncated = f", top-k {sampling.top_k}" * (sampling.top_k > 0) + f", top-p {sampling.top_p:g}" * (
-        sampling.top_p < 1
-    )
+    truncated = f", top-k {sampling.top_k}" if sampling.top_k else ""
+    truncated += f", top-p {sampling.top_p:g}" if sampling.top_p < 1 else ""
     chosen = "greedy" if sampling.greedy else f"T {sampling.temperature:g}{truncated}"
     return f"{chosen}, {conditions.max_new_tokens} tokens per text, seed {conditions.seed}"
 
 
 def pair(conditions: Conditions) -> str:
-    """Models, device and dtype of a measurement, as text."""
     return clean_line(f"{conditions.target} with {conditions.draft} on {conditions.device} in {conditions.dtype}")
 
 
@@ -68,23 +79,22 @@ def preset(conditions: Conditions) -> str:
 
 def _heading(result: Tuned) -> Iterator[str]:
     state = result.state
-    yield from wrap(f"{pair(result.conditions)}, {how(result.conditions)}", WIDTH)
     tried, other = counted(state.trials, "setting"), counted(result.checked.texts, "other text")
-    yield from wrap(
+    sentences = [
+        f"{pair(result.conditions)}, {how(result.conditions)}",
         f"{tried} tried on {result.conditions.searched} texts; {state.pruned} of the settings stopped early. The "
         f"figures below are medians with 95 % bootstrap intervals, measured on {other}; all texts are cut from "
         f"{counted(result.conditions.prompts, 'prompt')}.",
-        WIDTH,
-    )
+    ]
     if state.too_large:
-        yield from wrap(f"{counted(len(state.too_large), 'setting')} left out: no room on the device.", WIDTH)
+        sentences.append(f"{counted(len(state.too_large), 'setting')} left out: no room on the device.")
     if state.wrong:
-        wrong = counted(len(state.wrong), "setting")
-        yield from wrap(
-            f"{wrong} left out, since the generated text differs from the text of plain decoding. This is a bug; "
-            "please report it.",
-            WIDTH,
+        sentences.append(
+            f"{counted(len(state.wrong), 'setting')} left out, since the generated text differs from the text of plain "
+            "decoding. This is a bug; please report it."
         )
+    for sentence in sentences:
+        yield from wrap(sentence, WIDTH)
 
 
 def _table(result: Tuned, name: str) -> Table:
@@ -106,20 +116,16 @@ def _table(result: Tuned, name: str) -> Table:
     specs: list[Spec[str]] = [
         (Column("", width=NAME), label),
         (Column("tokens/s", "number", 1, 9), speed),
-        over(preset(result.conditions), SHIPPED),
-        over(AUTO, AUTO),
-        over(PLAIN, PLAIN),
+        over(preset(result.conditions), outcome.SHIPPED),
+        over(outcome.AUTO, outcome.AUTO),
+        over(outcome.PLAIN, outcome.PLAIN),
     ]
-    return of_rows(specs, (key for key in (FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN) if key in checked.speeds))
+    return of_rows(specs, (key for key in outcome.NAMES if key in checked.speeds))
 
 
 def _label(key: str, result: Tuned, name: str) -> str:
-    chains = {CHAIN: f"linear {result.chain.k}", SHIPPED_CHAIN: f"linear {Linear().k}"}
-    return {FOUND: name, SHIPPED: preset(result.conditions), **chains}.get(key, key)
-
-
-def _options(result: Tuned, name: str) -> list[str]:
-    return [f"{name}: {' '.join(rule_options(result.run))}"] if result.found else []
+    chains = {outcome.CHAIN: f"linear {result.chain.k}", outcome.SHIPPED_CHAIN: f"linear {Linear().k}"}
+    return {outcome.FOUND: name, outcome.SHIPPED: preset(result.conditions), **chains}.get(key, key)
 
 
 def _verdict(result: Tuned, name: str) -> Iterator[str]:
@@ -140,7 +146,7 @@ def _gain(result: Tuned, name: str) -> str:
         return f"{name} is faster than the preset {shipped}: {measured} times as fast."
     if verdict.keeps:
         return f"{name} is as fast as the preset {shipped}, within noise: {measured} times as fast."
-    if FOUND in result.checked.wrong:
+    if outcome.FOUND in result.checked.wrong:
         return "The result of the search cannot be used; nothing was written."
     return (
         f"The result of the search is not faster than the preset {shipped} on other texts: {measured} times as fast; "
@@ -149,16 +155,133 @@ def _gain(result: Tuned, name: str) -> str:
 
 
 def _advice(result: Tuned, name: str) -> str:
-    match result.verdict.fastest:
-        case "ar":
-            return "Nothing is faster than plain decoding by more than noise; use --methods ar."
-        case "auto":
-            return "Nothing is faster than auto by more than noise; use --methods auto."
-        case "linear":
-            return f"Use --methods linear --k {result.chain.k}, the fastest by more than noise."
-        case "shipped_chain":
-            return f"Use --methods linear --k {Linear().k}, the fastest by more than noise."
-        case "found":
-            return f"Use --methods dynatree --preset {name}, the fastest by more than noise."
-        case _:
-            return f"Use --methods dynatree --preset {preset(result.conditions)}, the fastest by more than noise."
+    simple = {outcome.PLAIN: "plain decoding", outcome.AUTO: "auto"}
+    fastest = result.verdict.fastest
+    if fastest in simple:
+        return f"Nothing is faster than {simple[fastest]} by more than noise; use --methods {fastest}."
+    options = {
+        outcome.CHAIN: f"linear --k {result.chain.k}",
+        outcome.SHIPPED_CHAIN: f"linear --k {Linear().k}",
+        outcome.FOUND: f"dynatree --preset {name}",
+        outcome.SHIPPED: f"dynatree --preset {preset(result.conditions)}",
+    }
+    return f"Use --methods {options[fastest]}, the fastest by more than noise."
+
+
+BAR = 30
+LABEL = 14
+MOST_KNOBS = 9
+Watch: TypeAlias = Callable[[TuneProgress], None]
+
+
+@contextmanager
+def watching() -> Iterator[Watch]:
+    console = Console(stderr=True, highlight=False)
+    if sys.stderr is None or not console.is_terminal or console.is_dumb_terminal:
+        yield Lines(streams.say, time.monotonic)
+        return
+    # No auto-refresh: its thread would take CPU time from the measurement.
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        yield lambda progress: live.update(
+            Text("\n".join(screen(progress, console.width)[: console.height - 1])), refresh=True
+        )
+
+
+class Lines:
+    """Prints progress as one line when a best setting or the phase changes, and otherwise every `SELDOM_S` seconds."""
+
+    def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._say = say
+        self._clock = clock
+        self._printed: tuple[object, ...] = ()
+        self._printed_at = -SELDOM_S
+
+    def __call__(self, progress: TuneProgress) -> None:
+        news = (progress.checking, *(leader.trial for leader in progress.state.leaders.values()))
+        if news != self._printed or self._clock() - self._printed_at >= SELDOM_S:
+            self._printed, self._printed_at = news, self._clock()
+            self._say(line(progress))
+
+
+def line(progress: TuneProgress) -> str:
+    state, left = progress.state, words(progress.left_s)
+    if progress.checking:
+        return f"checking on other texts: {progress.checked} done, {left} left"
+    best = _origin(state.leaders[TREE_METHOD], preset(progress.conditions))
+    return f"searching: {_trials(progress)}; best so far: {best}; {left} left, then the check"
+
+
+def screen(progress: TuneProgress, width: int) -> list[str]:
+    """The progress as lines of at most `width` columns, few enough for a terminal of 24 lines."""
+    state, sampling = progress.state, progress.conditions.sampling
+    tree, *others = state.leaders.values()
+    left, then = words(progress.left_s), words(progress.check_s)
+    if progress.checking:
+        phase = _about("checking", f"{left} left; so far checked on {progress.checked} other texts")
+        stopping = "Ctrl-C: quit, nothing is written."
+    else:
+        phase = _about("searching", f"{left} left, then {then} to check the result on other texts")
+        stopping = "Ctrl-C: end the search, then check. Twice: quit, nothing is written."
+    lines = [
+        pair(progress.conditions),
+        phase,
+        _about("trials", _trials(progress)),
+        "",
+        _about("best so far", _origin(tree, preset(progress.conditions))),
+        _about("", _over_plain(tree)),
+        *(_about("", part) for part in wrap(_knobs(tree.setting, sampling), max(1, width - LABEL))),
+        *(_about(other.setting.method, f"{_knobs(other.setting, sampling)}, {_over_plain(other)}") for other in others),
+        "",
+        _about("now", _now(progress)),
+        "",
+        *_importance(state.importance),
+        stopping,
+    ]
+    return [each if len(each) <= width else f"{each[: max(0, width - 1)]}…" for each in lines]
+
+
+def _about(label: str, text: str) -> str:
+    return f"{label:{LABEL}}{text}"
+
+
+def _trials(progress: TuneProgress) -> str:
+    state = progress.state
+    wrong = f", {len(state.wrong)} with a wrong text" if state.wrong else ""
+    return f"{counted(state.trials, 'setting')} tried, {state.pruned} stopped early{wrong}"
+
+
+def _origin(leader: Leader, shipped: str) -> str:
+    if leader.trial == INITIAL:
+        return f"the preset {shipped}"
+    return f"setting {leader.trial}, {math.exp(leader.worth):.2f} times the preset {shipped}, on the search's texts"
+
+
+def _over_plain(leader: Leader) -> str:
+    # No confidence interval is shown: the search repeats texts, which would make the interval too narrow.
+    speedup = ratio(leader.over_plain)
+    return f"{f'{speedup.value:.2f}' if speedup else '?'}x plain decoding"
+
+
+def _knobs(setting: Setting, sampling: Sampling) -> str:
+    """A setting as options of the command line; only options whose default is another value with this sampling."""
+    run = RunConfig(sampling=sampling)
+    if setting.rules is not None:
+        run = run.with_rules(setting.method, setting.rules)
+    return " ".join(options_of_set(run, setting.method)) or "as shipped"
+
+
+def _now(progress: TuneProgress) -> str:
+    current = progress.state.current
+    if progress.checking or current is None:
+        return "-"
+    ahead = f"{times(current.ratio) if current.ratio else '?'} times the best"
+    return f"{current.setting.method}, {current.texts} of {current.most} texts: {ahead}"
+
+
+def _importance(shares: Mapping[str, float]) -> list[str]:
+    """A bar per knob shows the share of the speed differences between settings that is due to the knob."""
+    if not shares:
+        return [_about("what matters", "not known yet: too few settings were tried"), ""]
+    shown = list(shares.items())[:MOST_KNOBS]
+    bars = [f"{name:10}{share:>5.0%} {'#' * round(BAR * share)}" for name, share in shown]
+    return [_about("" if number else "what matters", bar) for number, bar in enumerate(bars)] + [""]

@@ -1,8 +1,5 @@
 """Labelled roots from a user's prompts: samples texts that continue the prompts, and labels all shapes at once at some
-tokens of each text.
-
-A stopped collection can be resumed: parts that are already in the folder are not made again, and each part has its own
-seed.
+tokens of each text. Each part has its own seed, so that a stopped collection can be resumed.
 """
 
 import hashlib
@@ -10,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
@@ -34,15 +32,14 @@ from dynatui.lab.selector.labels import LABELLED, TextRoots
 MEASURED_EVERY_S = 30.0
 """Seconds after which pass times are measured again, since other programs change the load of the machine."""
 
+LabelledRoot: TypeAlias = tuple[Root, dict[str, Float[np.ndarray, "A"]]]
+"""A root and the expected tokens of each shape, by verifier."""
+
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a collection."""
-
     done: int
-    """Number of parts that are complete in the folder."""
     total: int
-    """Number of parts of the complete collection."""
     roots: int
     """Number of roots that this process has labelled."""
 
@@ -56,21 +53,14 @@ def require_plan(plan: CollectionPlan) -> None:
 
 
 def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, folder: Path) -> Iterator[Progress]:
-    """Labels roots of texts that continue prompts, and yields after each part. A part is one prompt with one sampling
-    setting.
-
-    Raises:
-        ConfigError: The folder holds another collection or cannot be written, or roots cannot be labelled for one of
-            the verifiers.
-        PromptError: A prompt does not fit in the context, or every text ends before its first root.
-    """
+    """Labels roots, and yields after each part, which is one prompt with one sampling setting."""
     require_plan(plan)
     pair, settings = engine.pair.observed(), plan.settings
     digest = hashlib.sha256("\0".join(map(_identity, prompts)).encode()).hexdigest()
     begin(folder, Manifest(FORMAT, fingerprint(pair), plan, len(prompts), digest))
     total, roots = len(prompts) * len(settings), 0
     missing = [number for number in range(total) if not shard(folder, number).exists()]
-    done, clock = total - len(missing), _Latency(engine.pair, plan)
+    done, latencies = total - len(missing), _latencies(engine.pair, plan)
     yield Progress(done, total, 0)
     for number in missing:
         prompt, setting = divmod(number, len(settings))
@@ -81,42 +71,28 @@ def collect(engine: Engine, prompts: Sequence[AnyPrompt], plan: CollectionPlan, 
         text = _sampled(engine, text_ids, plan.new_tokens, settings[setting], seed)
         labelled = list(_label_roots(pair, text, len(text_ids), settings[setting], plan, seed))
         if labelled:
-            write_shard(shard(folder, number), _concatenated(labelled, prompt, setting, clock.now()))
+            write_shard(shard(folder, number), _concatenated(labelled, prompt, setting, next(latencies)))
         done, roots = done + 1, roots + len(labelled)
         yield Progress(done, total, roots)
     if not (roots or any(shard(folder, number).exists() for number in range(total))):
         raise PromptError("every text ended before its first root; give other prompts or a smaller --every")
 
 
-@dataclass(frozen=True)
-class _LabelledRoot:
-    root: Root
-    tokens: dict[str, Float[np.ndarray, "A"]]
-
-
-class _Latency:
-    """Current times of the parts of a round for each verifier; see `decoder.selector.latency`."""
-
-    def __init__(self, pair: Pair, plan: CollectionPlan) -> None:
-        self._pair, self._plan = pair, plan
-        self._measured_s = -MEASURED_EVERY_S
-        self._seconds: dict[str, Float[np.ndarray, S]] = {}
-
-    def now(self) -> dict[str, Float[np.ndarray, "S"]]:
-        """Seconds of each part of a round, by verifier; measured again after `MEASURED_EVERY_S`."""
-        if time.monotonic() - self._measured_s >= MEASURED_EVERY_S:
-            passes = latency.passes(measure_costs(self._pair, self._plan.new_tokens))
-            for name in self._plan.verifiers:
-                self._seconds[name] = passes.copy()
-                self._seconds[name][latency.ROUND :] = latency.between_passes(
-                    self._pair.vocabulary, name, self._plan.settings[0], self._pair.target.device
-                )
-            self._measured_s = time.monotonic()
-        return self._seconds
+def _latencies(pair: Pair, plan: CollectionPlan) -> Iterator[dict[str, Float[np.ndarray, "S"]]]:
+    """Yields the current seconds of each part of a round, by verifier; see `decoder.selector.latency`."""
+    while True:
+        passes = latency.passes(measure_costs(pair, plan.new_tokens))
+        seconds = {name: passes.copy() for name in plan.verifiers}
+        for name in plan.verifiers:
+            seconds[name][latency.ROUND :] = latency.between_passes(
+                pair.vocabulary, name, plan.settings[0], pair.target.device
+            )
+        measured_s = time.monotonic()
+        while time.monotonic() - measured_s < MEASURED_EVERY_S:
+            yield seconds
 
 
 def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sampling, seed: int) -> list[int]:
-    """Token ids of a prompt and its sampled continuation."""
     session = engine.sampled(seed, Schedule(sampling)).session(prompt_ids, count, None)
     text = list(prompt_ids)
     session.prefill()
@@ -131,34 +107,27 @@ def _sampled(engine: Engine, prompt_ids: Sequence[int], count: int, sampling: Sa
 
 def _label_roots(
     pair: Pair, text: Sequence[int], prompt_length: int, sampling: Sampling, plan: CollectionPlan, seed: int
-) -> Iterator[_LabelledRoot]:
-    """Labelled roots of a text: one root for every `plan.every` tokens after the prompt."""
+) -> Iterator[LabelledRoot]:
     roots = TextRoots(pair, sampling, MOST, len(text), PhiloxGenerator(seed, 1))
     for length in range(prompt_length + plan.every, len(text) + 1, plan.every):
         root = roots.advance(text[:length])
         root_draws = [roots.drawn() for _ in range(plan.trees)]
         labels = {name: [draws.expected_tokens(name) for draws in root_draws] for name in plan.verifiers}
-        yield _LabelledRoot(root, {name: np.mean(tokens, 0) for name, tokens in labels.items()})
+        yield root, {name: np.mean(tokens, 0) for name, tokens in labels.items()}
 
 
 def _concatenated(
-    labelled: Sequence[_LabelledRoot],
-    prompt: int,
-    setting: int,
-    part_seconds: dict[str, Float[np.ndarray, "S"]],
+    labelled: Sequence[LabelledRoot], prompt: int, setting: int, part_seconds: dict[str, Float[np.ndarray, "S"]]
 ) -> Roots:
     first = next(iter(part_seconds.values()))
     seconds = float(first[latency.DRAFT.start]), float(first[latency.VERIFY.start])
-    count, roots = len(labelled), [labelled_root.root for labelled_root in labelled]
+    count, (roots, tokens) = len(labelled), zip(*labelled, strict=True)
     return Roots(
         tuple(torch.stack(rows) for rows in zip(*(root.hidden for root in roots), strict=True)),
         torch.stack([scalars(root, *seconds) for root in roots]),
         torch.full((count,), prompt),
         torch.full((count,), setting),
-        {
-            name: torch.from_numpy(np.stack([labelled_root.tokens[name] for labelled_root in labelled]))
-            for name in part_seconds
-        },
+        {name: torch.from_numpy(np.stack([of_root[name] for of_root in tokens])) for name in part_seconds},
         {name: torch.from_numpy(rows).repeat(count, 1) for name, rows in part_seconds.items()},
     )
 

@@ -1,6 +1,5 @@
-"""Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume.
-
-This module does not know how roots are labelled.
+"""Files of labelled roots: one complete file per prompt and sampling setting, so that a collection can resume. Does not
+know how roots are labelled.
 """
 
 from dataclasses import dataclass
@@ -42,13 +41,10 @@ class CollectionPlan(msgspec.Struct, frozen=True):
 
     @property
     def settings(self) -> list[Sampling]:
-        """Sampling settings: all combinations of temperature and top-p."""
         return [Sampling(temperature, 0, top_p) for temperature in self.temperatures for top_p in self.top_ps]
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """Identity of the collection in a folder."""
-
     format: int
     pair: Fingerprint
     plan: CollectionPlan
@@ -62,13 +58,10 @@ class Roots:
     """R labelled roots, with features and labels in parallel tensors."""
 
     hidden: tuple[Float[Tensor, "R X"], ...]
-    """Hidden rows; see `Root.hidden`."""
     scalars: Float[Tensor, "R F"]
     """Scalar features; see `decoder.selector.policy.SCALARS`."""
     prompt: Int[Tensor, "R"]
-    """Index of each root's prompt."""
     setting: Int[Tensor, "R"]
-    """Index of each root's sampling setting."""
     tokens: dict[str, Float[Tensor, "R A"]]
     """Expected block efficiency of each action, for each verifier; NaN if the verifier cannot verify the shape."""
     latency: dict[str, Float[Tensor, "R S"]]
@@ -77,29 +70,33 @@ class Roots:
     def __len__(self) -> int:
         return len(self.scalars)
 
-    def select(self, selection: Bool[Tensor, "R"] | Int[Tensor, "N"]) -> "Roots":
-        """The roots that a mask or indices select."""
-        return Roots(
-            tuple(rows[selection] for rows in self.hidden),
-            self.scalars[selection],
-            self.prompt[selection],
-            self.setting[selection],
-            {name: rows[selection] for name, rows in self.tokens.items()},
-            {name: rows[selection] for name, rows in self.latency.items()},
+    def tensors(self) -> dict[str, Tensor]:
+        tensors = {f"hidden.{place}": rows for place, rows in enumerate(self.hidden)}
+        tensors |= {"scalars": self.scalars, "prompt": self.prompt, "setting": self.setting}
+        tensors |= {f"tokens.{name}": rows for name, rows in self.tokens.items()}
+        return tensors | {f"latency.{name}": rows for name, rows in self.latency.items()}
+
+    @staticmethod
+    def of(tensors: dict[str, Tensor]) -> "Roots":
+        hidden, tokens, latencies = (
+            {name.removeprefix(prefix): rows for name, rows in tensors.items() if name.startswith(prefix)}
+            for prefix in ("hidden.", "tokens.", "latency.")
         )
+        parallel = tensors["scalars"], tensors["prompt"], tensors["setting"]
+        return Roots(tuple(hidden[place] for place in sorted(hidden)), *parallel, tokens, latencies)
+
+    def select(self, selection: Bool[Tensor, "R"] | Int[Tensor, "N"]) -> "Roots":
+        return Roots.of({name: rows[selection] for name, rows in self.tensors().items()})
 
     def part(self, number: int) -> "Roots":
-        """Roots of the prompts of a part, `VALIDATION` or `TEST`."""
         return self.select(self.prompt % PART == number)
 
     def training(self) -> "Roots":
-        """Roots of the prompts for training."""
         return self.select(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least.
-
-        All seconds come from one measurement, because the times of the work between passes were fitted together.
+        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least: all
+        from one measurement, because the times of the work between passes were fitted together.
         """
         part_seconds = self.latency[verifier]
         return part_seconds[round_seconds(part_seconds).sum(-1).argmin()]
@@ -111,21 +108,17 @@ def round_seconds(part_seconds: Float[Tensor, "R S"]) -> Float[Tensor, "R A"]:
 
 
 def shard(folder: Path, number: int) -> Path:
-    """Path of the file for one prompt and setting."""
     return folder / f"roots-{number:06d}.safetensors"
 
 
 def write_shard(path: Path, roots: Roots) -> None:
     """Writes roots to a file; raises ConfigError if the file cannot be written."""
-    tensors = {f"hidden.{place}": rows.half() for place, rows in enumerate(roots.hidden)}
-    tensors |= {"scalars": roots.scalars, "prompt": roots.prompt, "setting": roots.setting}
-    tensors |= {f"tokens.{name}": rows.float() for name, rows in roots.tokens.items()}
-    tensors |= {f"latency.{name}": rows.float() for name, rows in roots.latency.items()}
+    kinds = {"hidden": torch.float16, "tokens": torch.float32, "latency": torch.float32}
+    tensors = {name: rows.to(kinds.get(name.partition(".")[0], rows.dtype)) for name, rows in roots.tensors().items()}
     write_whole(path, save({name: rows.contiguous() for name, rows in tensors.items()}))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Manifest of a folder; raises ConfigError if the folder holds no collection."""
     try:
         manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
     except OSError as error:
@@ -142,11 +135,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def begin(folder: Path, manifest: Manifest) -> None:
-    """Begins a collection in a folder, or resumes the collection that it holds.
-
-    Raises:
-        ConfigError: The folder holds another collection, or cannot be written.
-    """
+    """Begins or resumes a collection; raises ConfigError if the folder holds another one or cannot be written."""
     if (folder / MANIFEST).exists():
         earlier = read_manifest(folder)
         differing = [name for name in manifest.__struct_fields__ if getattr(earlier, name) != getattr(manifest, name)]
@@ -164,21 +153,11 @@ def begin(folder: Path, manifest: Manifest) -> None:
 
 
 def load(folder: Path) -> Roots:
-    """All roots of a folder; raises ConfigError if there are no roots or a file is damaged."""
     paths = sorted(folder.glob("roots-*.safetensors"))
     require(bool(paths), f"{shortened(folder)} holds no labelled roots; run dynatui selector collect again")
     parts = [_read(path) for path in paths]
-    names = parts[0].keys()
-    whole = {name: torch.cat([part[name] for part in parts]) for name in names}
-    hidden = sorted(name for name in names if name.startswith("hidden."))
-    return Roots(
-        tuple(whole[name].float() for name in hidden),
-        whole["scalars"],
-        whole["prompt"],
-        whole["setting"],
-        _by_verifier(whole, "tokens."),
-        _by_verifier(whole, "latency."),
-    )
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return Roots.of({name: rows.float() if name.startswith("hidden.") else rows for name, rows in whole.items()})
 
 
 def _read(path: Path) -> dict[str, Tensor]:
@@ -188,7 +167,3 @@ def _read(path: Path) -> dict[str, Tensor]:
         fault = f"{shortened(path)} is damaged: {first_line(error)}; remove the file and collect its roots again"
         raise ConfigError(fault) from None
     return tensors
-
-
-def _by_verifier(whole: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): rows for name, rows in whole.items() if name.startswith(prefix)}

@@ -29,7 +29,6 @@ from decoder.verify.lossless.traversal import NodeSplit, split_node
 from decoder.verify.lossless.verifiers import SOLVERS
 
 LABELLED = (*SOLVERS, "naive", "block", "traversal")
-"""Verifiers whose rounds can be labelled."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class SharedDraws:
     most: DelayedTree
     """Shape with the largest K, L1 and L2."""
     tree: TokenTree
-    """Tree of all draws together."""
     trunk: Sequence[int]
     """The root and all nodes of the longest path: one node more than the number of levels of the deepest tree."""
     sides: Mapping[int, Sequence[Sequence[int]]]
@@ -49,7 +47,6 @@ class SharedDraws:
 
     @cached_property
     def shapes(self) -> list[DelayedTree]:
-        """The A shapes that are labelled."""
         return distinct_shapes(self.most.k, self.most.l1, self.most.l2)
 
     def rollouts(self, k: int, l1: int, l2: int) -> list[list[int]]:
@@ -84,46 +81,47 @@ class SharedDraws:
         )
 
 
-def expected_tokens(draws: SharedDraws, target_probs: Rows, draft_probs: Rows, verifier: str) -> Float[np.ndarray, "A"]:
-    """Expected block efficiency of the tree of each shape; NaN if the verifier cannot verify the shape.
+@dataclass(frozen=True)
+class RootDraws:
+    """Shared draws below one root, with both models' distributions after all N nodes of their tree."""
 
-    Args:
-        draws: Draws below one root, with A shapes.
-        target_probs: Target's distributions after all nodes of `draws.tree`, shape (N, V).
-        draft_probs: Draft's distributions after the same nodes, shape (N, V); zeros after nodes without draws.
-        verifier: One of `LABELLED`.
-    """
-    if verifier in SOLVERS:
-        return _TopDown(draws, target_probs, draft_probs, SOLVERS[verifier]).labels()
-    if verifier == "naive":
-        paths = _TopDown(draws, target_probs, draft_probs, SOLVERS["naive_tree"]).path()
-        return np.array([paths[shape.depth] for shape in draws.shapes])
-    bottom_up = _BottomUp(draws, target_probs, draft_probs)
-    # Block verification allows trees of one path only. For such trees, it is the same as traversal.
-    labels = bottom_up.labels()
-    return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in draws.shapes], labels, np.nan)
+    draws: SharedDraws
+    target_probs: Rows
+    """Shape (N, V)."""
+    draft_probs: Rows
+    """Shape (N, V); zeros after nodes without draws."""
+
+    def expected_tokens(self, verifier: str) -> Float[np.ndarray, "A"]:
+        """Expected block efficiency of the tree of each shape; NaN if the verifier, of `LABELLED`, cannot verify it."""
+        shapes = self.draws.shapes
+        if verifier in SOLVERS:
+            return _TopDown(self, SOLVERS[verifier]).labels()
+        if verifier == "naive":
+            paths = _TopDown(self, SOLVERS["naive_tree"]).path()
+            return np.array([paths[shape.depth] for shape in shapes])
+        # Block verification allows trees of one path only. For such trees, it is the same as traversal.
+        labels = _BottomUp(self).labels()
+        return labels if verifier == "traversal" else np.where([shape.k == 1 for shape in shapes], labels, np.nan)
 
 
 @dataclass(frozen=True)
 class _TopDown:
     """Labels of top-down verifiers: sums of the nodes' acceptance probabilities, by level (the paper, equation 3)."""
 
-    draws: SharedDraws
-    target_probs: Rows
-    draft_probs: Rows
+    root: RootDraws
     solver: Solver
     known: dict[tuple[int, tuple[int, ...]], Mapping[int, float]] = field(default_factory=dict)
 
     def labels(self) -> Float[np.ndarray, "A"]:
         path = self.path()
-        pairs = {(shape.k, shape.l1) for shape in self.draws.shapes if shape.k > 1}
+        pairs = {(shape.k, shape.l1) for shape in self.root.draws.shapes if shape.k > 1}
         branched = {pair: self._below(*pair) for pair in pairs}
         return np.array(
             [
                 path[shape.depth]
                 if shape.k == 1
                 else path[shape.l1] + self._reach[shape.l1] * branched[shape.k, shape.l1][shape.l2 - 1]
-                for shape in self.draws.shapes
+                for shape in self.root.draws.shapes
             ]
         )
 
@@ -133,19 +131,17 @@ class _TopDown:
 
     @cached_property
     def _reach(self) -> Float[np.ndarray, "L"]:
-        tokens = self.draws.tree.tokens
-        edges = [(node, tokens[child]) for node, child in pairwise(self.draws.trunk)]
+        tokens = self.root.draws.tree.tokens
+        edges = [(node, tokens[child]) for node, child in pairwise(self.root.draws.trunk)]
         probabilities = [self._branching(node, (token,))[token] for node, token in edges]
         return np.cumprod([1.0, *probabilities], dtype=np.float64)
 
     def _below(self, k: int, l1: int) -> Float[np.ndarray, "L2"]:
-        """Expected number of accepted nodes below the branching node, given that this node is accepted; one number for
-        each length of the rollouts.
-        """
-        tokens, by_level = self.draws.tree.tokens, []
-        start = self.draws.trunk[l1]
+        """Expected number of accepted nodes below an accepted branching node, for each length of the rollouts."""
+        tokens, by_level = self.root.draws.tree.tokens, []
+        start = self.root.draws.trunk[l1]
         ends, reach = [start] * k, {start: 1.0}
-        for level in zip(*self.draws.rollouts(k, l1, self.draws.most.l2), strict=True):
+        for level in zip(*self.root.draws.rollouts(k, l1, self.root.draws.most.l2), strict=True):
             children_of = defaultdict[int, list[int]](list)
             for parent, node in zip(ends, level, strict=True):
                 children_of[parent].append(node)
@@ -159,15 +155,13 @@ class _TopDown:
 
     def _branching(self, node: int, drawn: tuple[int, ...]) -> Mapping[int, float]:
         if (node, drawn) not in self.known:
-            rows = self.target_probs[node], self.draft_probs[node]
+            rows = self.root.target_probs[node], self.root.draft_probs[node]
             self.known[node, drawn] = self.solver.branching(*rows, drawn)
         return self.known[node, drawn]
 
 
 @dataclass(frozen=True)
 class _Judgement:
-    """Probabilities of stopping at one node of the tree."""
-
     depth: int
     handed: float
     """Probability of stopping at the node if the node is a leaf."""
@@ -181,18 +175,18 @@ class _BottomUp:
     the same K and L1 but different L2, their probabilities of stopping differ only at the leaves.
     """
 
-    draws: SharedDraws
-    target_probs: Rows
-    draft_probs: Rows
+    root: RootDraws
     known: dict[tuple[int, tuple[int, ...], float], NodeSplit] = field(default_factory=dict)
 
     def labels(self) -> Float[np.ndarray, "A"]:
-        longest = {(shape.k, shape.l1): shape for shape in sorted(self.draws.shapes, key=lambda shape: shape.depth)}
+        longest = {
+            (shape.k, shape.l1): shape for shape in sorted(self.root.draws.shapes, key=lambda shape: shape.depth)
+        }
         judged_of = {key: list(self._post_order(shape)) for key, shape in longest.items()}
-        return np.array([_tokens(judged_of[shape.k, shape.l1], shape.depth) for shape in self.draws.shapes])
+        return np.array([_tokens(judged_of[shape.k, shape.l1], shape.depth) for shape in self.root.draws.shapes])
 
     def _post_order(self, shape: DelayedTree) -> Iterator[_Judgement]:
-        tree, nodes = self.draws.subtree(shape)
+        tree, nodes = self.root.draws.subtree(shape)
 
         def visit(place: int, handed: float) -> Iterator[_Judgement]:
             division = self._judge(nodes[place], tuple(tree.drawn(place)), handed)
@@ -206,7 +200,7 @@ class _BottomUp:
     def _judge(self, node: int, drawn: tuple[int, ...], handed: float) -> NodeSplit:
         key = node, drawn, handed
         if key not in self.known:
-            self.known[key] = split_node(self.target_probs[node], self.draft_probs[node], drawn, handed)
+            self.known[key] = split_node(self.root.target_probs[node], self.root.draft_probs[node], drawn, handed)
         return self.known[key]
 
 
@@ -221,35 +215,12 @@ def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
     return expected
 
 
-@dataclass(frozen=True)
-class RootDraws:
-    """Shared draws below one root, with both models' distributions after all nodes."""
-
-    draws: SharedDraws
-    target_probs: Rows
-    """Target's distributions, shape (N, V)."""
-    draft_probs: Rows
-    """Draft's distributions, shape (N, V); zeros after nodes without draws."""
-
-    def expected_tokens(self, verifier: str) -> Float[np.ndarray, "A"]:
-        """Expected block efficiency of the tree of each shape; see `dynatui.lab.selector.labels`."""
-        return expected_tokens(self.draws, self.target_probs, self.draft_probs, verifier)
-
-
 class TextRoots:
-    """Roots of one text, visited in text order."""
-
     def __init__(
         self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, generator: RandomGenerator
     ) -> None:
-        """Prepares the roots of one text.
-
-        Args:
-            pair: The pair; if roots must have hidden rows, it must come from `Pair.observed`.
-            sampling: Sampling settings at all positions.
-            most: Shape with the largest K, L1 and L2.
-            most_tokens: Maximum number of tokens of the text.
-            generator: Random numbers for the draft's sampled tokens.
+        """`most` is the shape with the largest K, L1 and L2, and `most_tokens` the maximum length of the text. If roots
+        must have hidden rows, the pair must come from `Pair.observed`.
         """
         self._pair, self._sampling, self._most, self._generator = pair, sampling, most, generator
         shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
@@ -259,9 +230,7 @@ class TextRoots:
 
     @torch.inference_mode()
     def advance(self, text: Sequence[int]) -> Root:
-        """Root at the last token of a text of at least two tokens; the text must continue the text of the previous
-        call.
-        """
+        """Root at the last token of a text of at least two tokens, which continues the text of the previous call."""
         self._text = text
         target_logits = self._pair.target.read(self._cache, text[self._cache.length : -1])
         target_hidden = self._pair.target.hidden

@@ -33,14 +33,11 @@ SURENESS = 20.0
 """Scale of the initial scores. With these scores, an untrained policy prefers actions that are fast over all roots."""
 LEAST_RATE = 1e-3
 IMPOSSIBLE = -1e4
-"""Score of shapes that the verifier cannot verify."""
 LEAST_ROOTS = 8
 """Minimum number of roots in the training part, and minimum number of roots in the validation part."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """Hyperparameters of a training."""
-
     verifier: str
     epochs: int = 40
     rate: float = 1e-3
@@ -48,26 +45,17 @@ class Recipe(msgspec.Struct, frozen=True):
     weight_decay: float = 0.05
     batch: int = 64
     regret_weight: float = 1.0
-    """Lambda of the objective: weight of the regret."""
     entropy_weight: float = 0.03
-    """Initial weight of the policy's entropy in the objective; the weight falls to 0 during training. The entropy is
-    rewarded at first, since a policy that is certain too early stops learning.
-    """
+    """Initial weight of the entropy, which falls to 0: a policy that is certain too early stops learning."""
     hidden: bool = True
-    """Whether the policy reads hidden rows, if they were collected."""
     seed: int = 0
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """Result of one epoch of a training."""
-
     number: int
-    """Number of the epoch, from 1."""
     total: int
-    """Number of epochs of the whole training."""
     loss: float
-    """Mean loss over the training roots."""
     gain: float
     """Predicted speed at validation roots, divided by the speed of the best fixed shape for each sampling setting."""
     best: float
@@ -75,14 +63,8 @@ class Epoch:
 
 
 def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Iterator[Epoch]:
-    """Trains a selector and writes it; yields after each epoch.
-
-    Raises:
-        ConfigError: The roots are too few or not labelled for this verifier, or the file cannot be written.
-    """
-    labelled = ", ".join(roots.tokens)
-    fault = f"no roots were labelled for {recipe.verifier}, only for {labelled}; give another --verifier"
-    require(recipe.verifier in roots.tokens, fault)
+    """Trains a selector and writes it; yields after each epoch."""
+    _require_labels(roots, recipe.verifier, "--verifier")
     training, validation = roots.training(), roots.part(VALIDATION)
     for part in (training, validation):
         require(
@@ -101,8 +83,14 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
     checkpoint.unlink(missing_ok=True)
 
 
+def _require_labels(roots: Roots, verifier: str, remedy: str) -> None:
+    labelled = ", ".join(roots.tokens)
+    require(
+        verifier in roots.tokens, f"no roots were labelled for {verifier}, only for {labelled}; give another {remedy}"
+    )
+
+
 def bases(roots: Roots, verifier: str, seconds: Float[Tensor, "A"]) -> dict[int, int]:
-    """Best fixed action for the roots of each sampling setting, as a dict from setting number to action number."""
     tokens = roots.tokens[verifier].nan_to_num(0.0)
     actions = {}
     for setting in roots.setting.unique().tolist():
@@ -120,7 +108,6 @@ def gain(policy: Policy, roots: Roots, verifier: str, base: dict[int, int], part
 
 
 def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tensor, "S"]) -> Tensor:
-    """Action that a policy chooses at each root, shape (R,), with these times of the parts of a round."""
     scalars = roots.scalars.clone()
     scalars[:, TIMES] = part_seconds[[latency.DRAFT.start, latency.VERIFY.start]].log().to(scalars.dtype)
     policy.eval()
@@ -130,14 +117,11 @@ def chosen(policy: Policy, roots: Roots, verifier: str, part_seconds: Float[Tens
 
 
 def rate(tokens: Float[Tensor, "R A"], seconds: Float[Tensor, "R A"], actions: Tensor) -> float:
-    """Tokens per second if the round at each root uses the root's action in `actions`."""
     picked = tokens.gather(1, actions[:, None]).sum() / seconds.gather(1, actions[:, None]).sum()
     return float(picked)
 
 
 class _Trainer:
-    """State of a training: the policy, its optimiser, and the best policy so far."""
-
     def __init__(self, training: Roots, validation: Roots, manifest: Manifest, recipe: Recipe) -> None:
         self.epochs = 0
         self._training, self._validation = training, validation
@@ -158,7 +142,6 @@ class _Trainer:
         self._best_gain, self._best = -torch.inf, self._copied()
 
     def epoch(self) -> Epoch:
-        """Trains on all roots once, in a new random order."""
         order = torch.randperm(len(self._training), generator=self._generator)
         losses = [self._step(rows) * len(rows) for rows in order.split(self._recipe.batch)]
         self.epochs += 1
@@ -169,12 +152,10 @@ class _Trainer:
         return Epoch(self.epochs, self._recipe.epochs, mean, latest, self._best_gain)
 
     def best_policy(self) -> Policy:
-        """The policy with the largest gain at validation roots."""
         self._policy.load_state_dict(self._best)
         return self._policy.eval()
 
     def trained(self) -> SelectorInfo:
-        """Description of the best policy, to be stored in its file."""
         plan, pair = self._manifest.plan, self._manifest.pair
         return SelectorInfo(
             pair=Fingerprint(pair.target, pair.draft, pair.vocabulary, self._policy.hidden_widths),
@@ -186,23 +167,13 @@ class _Trainer:
         )
 
     def state(self) -> bytes:
-        """Content of a checkpoint, from which a training resumes."""
-        content = io.BytesIO()
-        saved = {
-            "of": self._digest(),
-            "epochs": self.epochs,
-            "policy": self._policy.state_dict(),
-            "stepper": self._stepper.state_dict(),
-            "slower": self._slower.state_dict(),
-            "generator": self._generator.get_state(),
-            "best": self._best,
-            "best_gain": self._best_gain,
-        }
-        torch.save(saved, content)
+        content, best = io.BytesIO(), {"best": self._best, "best_gain": self._best_gain}
+        parts = {name: part.state_dict() for name, part in self._parts().items()}
+        generator = self._generator.get_state()
+        torch.save({"of": self._digest(), "epochs": self.epochs, **parts, "generator": generator, **best}, content)
         return content.getvalue()
 
     def resume(self, checkpoint: Path) -> None:
-        """Restores a checkpoint if it exists and belongs to the same roots and recipe."""
         if not checkpoint.exists():
             return
         try:
@@ -211,11 +182,13 @@ class _Trainer:
             raise ConfigError(f"{shortened(checkpoint)} is damaged: {type(error).__name__}; remove this file") from None
         if saved["of"] != self._digest():
             return
-        self._policy.load_state_dict(saved["policy"])
-        self._stepper.load_state_dict(saved["stepper"])
-        self._slower.load_state_dict(saved["slower"])
+        for name, part in self._parts().items():
+            part.load_state_dict(saved[name])
         self._generator.set_state(saved["generator"])
         self.epochs, self._best, self._best_gain = saved["epochs"], saved["best"], saved["best_gain"]
+
+    def _parts(self) -> dict[str, Any]:
+        return {"policy": self._policy, "stepper": self._stepper, "slower": self._slower}
 
     def _step(self, rows: Tensor) -> float:
         # Dropout uses torch's global generator, which a resumed training does not restore. So the global generator gets
@@ -243,9 +216,7 @@ class _Trainer:
         return value.item()
 
     def _paced(self, rows: Tensor) -> tuple[Float[Tensor, "R F"], Float[Tensor, "R S"]]:
-        """Scalars of the training roots `rows`, and for each of them, times of the parts of a round. The pass times of
-        draft and target are multiplied by random factors.
-        """
+        """Scalars and times of the parts of a round, with random factors on the pass times of draft and target."""
         factors = (torch.rand((len(rows), 2), generator=self._generator) * 2 - 1).mul_(PACE).exp_()
         part_seconds = self._part_seconds.repeat(len(rows), 1)
         part_seconds[:, latency.READ] *= factors[:, 0]
@@ -256,7 +227,7 @@ class _Trainer:
         return scalars, part_seconds
 
     def _static_rates(self) -> Float[Tensor, "A"]:
-        """Tokens per second of each shape over all roots, relative to the best shape."""
+        """Relative to the best shape, over all roots."""
         tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
         rates = tokens / round_seconds(self._part_seconds[None])[0]
         return (rates / rates.max()).clamp_min(LEAST_RATE).float()
@@ -265,7 +236,6 @@ class _Trainer:
         return {name: value.clone() for name, value in self._policy.state_dict().items()}
 
     def _digest(self) -> str:
-        """SHA-256 of the recipe and the training roots."""
         job = msgspec.json.encode((self._recipe, self._manifest.digest, len(self._training), len(self._validation)))
         return hashlib.sha256(job + self._training.scalars.numpy().tobytes()).hexdigest()
 
@@ -276,40 +246,27 @@ COMMON = 3
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predicted speeds at the test roots of one sampling setting."""
+    """Predicted speeds at the test roots of one sampling setting, in tokens per second and in tokens per round."""
 
     sampling: Sampling
     roots: int
-    """Number of test roots."""
     static: DelayedTree
     """Best fixed shape for the training roots of this sampling setting."""
     static_rate: float
-    """Tokens per second with the fixed shape."""
     selected_rate: float
-    """Tokens per second with the selector."""
     static_tokens: float
-    """Tokens per round with the fixed shape."""
     selected_tokens: float
-    """Tokens per round with the selector."""
     common: tuple[tuple[DelayedTree, float], ...]
     """Most frequently chosen shapes, each with its share of the roots."""
 
     @property
     def gain(self) -> float:
-        """Ratio of the selector's speed to the speed of the fixed shape."""
         return self.selected_rate / self.static_rate
 
 
 def predict(policy: Policy, verifier: str, roots: Roots, manifest: Manifest) -> list[Prediction]:
-    """Predicted speeds of a selector for a verifier at the roots of the test prompts, for each sampling setting.
-
-    Raises:
-        ConfigError: No roots were labelled for this verifier, or there are too few prompts for a test part.
-    """
-    require(
-        verifier in roots.tokens,
-        f"no roots were labelled for {verifier}, only for {', '.join(roots.tokens)}; give another --data",
-    )
+    """For each sampling setting, the predicted speeds at the roots of the test prompts."""
+    _require_labels(roots, verifier, "--data")
     test, part_seconds = roots.part(TEST), roots.fastest(verifier)
     require(len(test) > 0, f"{manifest.prompts} prompts are too few for a test part; collect roots of more prompts")
     base = bases(roots.training(), verifier, round_seconds(part_seconds[None])[0])

@@ -1,6 +1,5 @@
 """Command line of the training: ``python -m dynatui.lab.training all --data DIR``; each stage resumes where it stopped.
-
-If the work folder lacks the tokenizer, the target or the distilled draft, later stages use the shipped files instead.
+Shipped files take the place of a missing tokenizer, target or distilled draft.
 """
 
 import argparse
@@ -16,26 +15,22 @@ from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.run.loading import load_pair
-from dynatui.lab.training import card, corpus, loop, overlap, recipe
+from dynatui.lab.training import card, corpus, loop, recipe
 from dynatui.lab.training.head import TrainedHead, head_loss
-from dynatui.lab.training.samples import sample_texts, sampled_texts
 
 TRAINED = ("target", "draft", "distil", "overlap")
 """Stages of the embedded pair that train a model, in order; the model card lists them."""
 STAGES = ("tokenizer", *TRAINED, "card")
 """Stages that make the embedded pair, in order."""
 ON_SAMPLES = ("samples", "overlap", "head")
-"""Stages that first sample missing texts from the target. On these texts and the books, `overlap` trains the distilled
-draft further, and `head` trains a drafting head; `samples` trains nothing.
-"""
+"""Stages that first sample missing texts from the target, on which, besides the books, they train."""
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""Folders of shipped models that later stages use in place of missing results, by the stage of the result. The shipped
-draft is the result of `overlap`; in place of the distilled draft, it is trained further.
+"""Shipped models in place of missing results, by stage. The shipped draft is the result of `overlap`; in place of the
+distilled draft, it is trained further.
 """
 
 
 def main() -> None:
-    """Runs one stage; `all` runs the stages of the embedded pair in order."""
     options = arguments().parse_args()
     torch.set_num_threads(options.threads)
     options.work.mkdir(parents=True, exist_ok=True)
@@ -44,22 +39,15 @@ def main() -> None:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """Parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m dynatui.lab.training", description="Train the embedded pair.")
     parser.add_argument("stage", choices=["all", *dict.fromkeys((*STAGES, *ON_SAMPLES))])
     parser.add_argument("--data", type=Path, required=True, help="folder with books/ and books_test/")
+    work, out = Path("training-work"), EMBEDDED_TARGET.parent
     parser.add_argument(
-        "--work",
-        type=Path,
-        default=Path("training-work"),
-        help="folder for checkpoints and logs (default: %(default)s)",
+        "--work", type=Path, default=work, help="folder for checkpoints and logs (default: %(default)s)"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=EMBEDDED_TARGET.parent,
-        help="folder for the trained pair (default: the folder of the embedded pair)",
-    )
+    about_out = "folder for the trained pair (default: the folder of the embedded pair)"
+    parser.add_argument("--out", type=Path, default=out, help=about_out)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--minutes", type=float, help="training time of each stage, instead of the time in the recipe")
@@ -86,10 +74,10 @@ def run(stage: str, options: argparse.Namespace) -> None:
     if stage in ON_SAMPLES:
         samples, log = options.work / "samples", logger(options.work / "samples.log")
         engine = load_pair(str(made("target", options.work)), "lookup", device=options.device, dtype="float32")
-        sample_texts(engine, books, recipe.SAMPLES, samples, log)
+        corpus.sample_texts(engine, books, recipe.SAMPLES, samples, log)
         if stage == "samples":
             return
-        texts.append(sampled_texts(samples))
+        texts.append(corpus.sampled_texts(samples))
     model, loss, plan = prepare(stage, options.work, device)
     if options.minutes:
         plan = replace(plan, minutes=options.minutes)
@@ -105,21 +93,20 @@ def run(stage: str, options: argparse.Namespace) -> None:
 
 
 def prepare(stage: str, work: Path, device: torch.device) -> tuple[Any, loop.Loss, recipe.Stage]:
-    """Initial model, loss and budget of a stage."""
-    if stage == "target":
-        model = loop.new_model(recipe.TARGET, recipe.VOCABULARY, recipe.SEED)
-        return model.to(device), loop.text_loss, recipe.TARGET_STAGE
-    if stage == "draft":
-        model = loop.new_model(recipe.DRAFT, recipe.VOCABULARY, recipe.SEED)
-        return model.to(device), loop.text_loss, recipe.DRAFT_STAGE
+    shapes, temperature = {"target": recipe.TARGET, "draft": recipe.DRAFT}, recipe.SAMPLES.temperature
+    if stage in shapes:
+        model = loop.new_model(shapes[stage], recipe.VOCABULARY, recipe.SEED)
+        return model.to(device), loop.text_loss, recipe.STAGES[stage]
     target = load(made("target", work), device).eval()
-    temperature = recipe.SAMPLES.temperature
-    if stage == "overlap":
-        return load(made("distil", work), device), overlap.draft_loss(target, temperature), recipe.OVERLAP_STAGE
-    if stage == "head":
-        head = TrainedHead(recipe.HEAD, target.config.hidden_size, target.config.vocab_size, recipe.SEED)
-        return head.to(device), head_loss(target, recipe.HEAD, temperature), recipe.HEAD_STAGE
-    return load(work / "draft", device), loop.distillation_loss(target), recipe.DISTILLATION_STAGE
+    match stage:
+        case "distil":
+            model, loss = load(work / "draft", device), loop.distillation_loss(target)
+        case "overlap":
+            model, loss = load(made("distil", work), device), loop.draft_overlap_loss(target, temperature)
+        case _:
+            model = TrainedHead(recipe.HEAD, target.config.hidden_size, target.config.vocab_size, recipe.SEED)
+            model, loss = model.to(device), head_loss(target, recipe.HEAD, temperature)
+    return model, loss, recipe.STAGES[stage]
 
 
 def made(stage: str, work: Path) -> Path:
@@ -129,7 +116,6 @@ def made(stage: str, work: Path) -> Path:
 
 
 def load(folder: Path, device: torch.device) -> Any:
-    """Loads a trained model for further training."""
     model: Any = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     model.config.use_cache = False
     return model.to(device)
@@ -144,8 +130,6 @@ def publish(trained: Path, out: Path, tokenizer: PreTrainedTokenizerFast) -> Non
 
 
 def logger(path: Path) -> Callable[[str], None]:
-    """Logger that prints lines and appends them to `path`, each with the time of day."""
-
     def log(line: str) -> None:
         stamped = f"{time.strftime('%H:%M:%S')} {line}"
         print(stamped, flush=True)

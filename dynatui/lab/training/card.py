@@ -1,15 +1,102 @@
-"""Model card of the embedded pair, made from the recipe, the training runs and measurements."""
+"""Quality of the pair on held-out books, in float32 on the shipped weights, and its model card, made from the recipe,
+the training runs and these measurements.
+"""
 
+import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from transformers import PreTrainedTokenizerFast
+from numpy.typing import NDArray
+from torch import Tensor
+from transformers import GPTNeoXForCausalLM, PreTrainedTokenizerFast
 
 from dynatui.lab.tables.data import counted
-from dynatui.lab.training import corpus, measure, recipe
+from dynatui.lab.training import corpus, recipe
+
+BATCH_TOKENS = 8192
+EDGES = (0, 32, 64, 128, 256, 512, 1024, 2048)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Pairs of figures are those of target and draft."""
+
+    windows: int
+    window: int
+    bits_per_byte: tuple[float, float]
+    agreement: float
+    bits_by_position: list[dict[str, float]]
+    """Mean bits per token in windows of the full context, by position in the window."""
+
+
+def load(folder: Path, device: torch.device) -> Any:
+    model: Any = GPTNeoXForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    return model.eval().to(device)
+
+
+def windows(
+    files: list[Path], tokenizer: PreTrainedTokenizerFast, window: int, stride: int
+) -> tuple[NDArray[np.int64], int]:
+    """Every `stride`-th of the adjacent windows of each book, shape (windows, window), and the number of bytes of all
+    tokens except the first of each window.
+    """
+    rows: list[list[int]] = []
+    for file in files:
+        ids = tokenizer.backend_tokenizer.encode(file.read_text(encoding="utf-8")).ids
+        rows.extend(ids[i : i + window] for i in range(0, len(ids) - window + 1, window * stride))
+    # A byte-level token is spelled with one character for each byte, so the spelling's length is the number of bytes.
+    spellings = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    lengths = np.array([len(spelling) for spelling in spellings])
+    table = np.array(rows)
+    return table, int(lengths[table[:, 1:]].sum())
+
+
+def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
+    rows = max(1, BATCH_TOKENS // ids.shape[1])
+    for start in range(0, len(ids), rows):
+        yield torch.from_numpy(ids[start : start + rows]).to(device)
+
+
+@torch.inference_mode()
+def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """For each token except the first of each window: its number of bits, and the model's most probable token there,
+    each of shape (rows, window - 1).
+    """
+    logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
+    scored = logprobs.gather(-1, batch[:, 1:, None])[..., 0]
+    return -scored / math.log(2), logprobs.argmax(-1)
+
+
+def measure(target: Path, draft: Path, texts: list[Path], device: torch.device, stride: int = 4) -> Quality:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(target)
+    models = (load(target, device), load(draft, device))
+    ids, predicted_bytes = windows(texts, tokenizer, 1024, stride)
+    totals, agreed, positions = [0.0, 0.0], 0, 0
+    for batch in batches(ids, device):
+        (target_bits, target_choice), (draft_bits, draft_choice) = (bits(model, batch) for model in models)
+        totals[0] += float(target_bits.double().sum())
+        totals[1] += float(draft_bits.double().sum())
+        agreed += int((target_choice == draft_choice).sum())
+        positions += target_choice.numel()
+    long_ids, _ = windows(texts, tokenizer, EDGES[-1], stride * 2)
+    by_position = [by_position_of(model, long_ids, device) for model in models]
+    bits_per_byte = totals[0] / predicted_bytes, totals[1] / predicted_bytes
+    return Quality(len(ids), ids.shape[1], bits_per_byte, agreed / positions, by_position)
+
+
+def by_position_of(model: Any, ids: NDArray[np.int64], device: torch.device) -> dict[str, float]:
+    total = torch.zeros(ids.shape[1] - 1, dtype=torch.float64)
+    for batch in batches(ids, device):
+        total += bits(model, batch)[0].double().sum(0).cpu()
+    mean = total / len(ids)
+    return {f"{low}-{high}": float(mean[low : high - 1].mean()) for low, high in pairwise(EDGES)}
+
 
 SAMPLE_PROMPT = "The old man put down his lantern and"
 
@@ -22,24 +109,13 @@ def write(
     stage_facts: Mapping[str, Mapping[str, Any]],
     device: torch.device,
 ) -> None:
-    """Measures the pair and writes its card.
-
-    Args:
-        path: File of the card.
-        target: Folder of the shipped target.
-        draft: Folder of the shipped draft.
-        texts: Folder of held-out books.
-        stage_facts: Facts of each training stage, by the stage's name.
-        device: Device of the measurements.
-    """
+    """Measures the pair of these folders on the books in `texts`, and writes its card to `path`."""
     books = corpus.books(texts)
-    quality = measure.measure(target, draft, books, device)
+    quality = measure(target, draft, books, device)
     sizes = {folder.name: parameters(folder) for folder in (target, draft)}
     stages = "\n".join(stage_row(name, facts) for name, facts in stage_facts.items())
-    positions = "\n".join(
-        f"| {place} | {bits:.3f} | {quality.draft_bits_by_position[place]:.3f} |"
-        for place, bits in quality.target_bits_by_position.items()
-    )
+    of_target, of_draft = quality.bits_by_position
+    positions = "\n".join(f"| {place} | {of_target[place]:.3f} | {of_draft[place]:.3f} |" for place in of_target)
     path.write_text(
         f"""# The embedded pair
 
@@ -51,7 +127,7 @@ public-domain books they were trained on, and are of no other use.
 |---|---|---|
 | parameters | {sizes[target.name]:,} | {sizes[draft.name]:,} |
 | hidden size, layers, heads | {shape_row(recipe.TARGET)} | {shape_row(recipe.DRAFT)} |
-| held-out bits per byte | {quality.target_bits_per_byte:.3f} | {quality.draft_bits_per_byte:.3f} |
+| held-out bits per byte | {quality.bits_per_byte[0]:.3f} | {quality.bits_per_byte[1]:.3f} |
 
 Top-1 agreement of draft and target: {quality.agreement:.3f}. Measured in float32 on {quality.windows} windows of
 {quality.window} tokens (every fourth window) of {len(books)} books that were not used in training.
@@ -71,7 +147,7 @@ a pair; the budget of a stage is in minutes, so its number of steps depends on t
 
 ## Loss by position
 
-Bits per token in windows of {measure.EDGES[-1]} tokens.
+Bits per token in windows of {EDGES[-1]} tokens.
 
 | position | target | draft |
 |---|---|---|
@@ -90,17 +166,14 @@ Made with torch {torch.__version__} on {platform.machine()}.
 
 
 def parameters(folder: Path) -> int:
-    """Number of weights of a model."""
-    return sum(weight.numel() for weight in measure.load(folder, torch.device("cpu")).parameters())
+    return sum(weight.numel() for weight in load(folder, torch.device("cpu")).parameters())
 
 
 def shape_row(shape: recipe.Shape) -> str:
-    """A cell in the table of both models: hidden size, layers, heads."""
     return f"{shape.hidden}, {shape.layers}, {shape.heads}" + (", tied embeddings" if shape.tied else "")
 
 
 def stage_row(name: str, facts: Mapping[str, Any]) -> str:
-    """Row of one stage in the table of training stages."""
     windows = ", ".join(f"{size} ({share:.0%})" for share, size in facts["windows"])
     where = f"{facts['device']}, {counted(facts['threads'], 'thread')}"
     return (
@@ -111,9 +184,8 @@ def stage_row(name: str, facts: Mapping[str, Any]) -> str:
 
 @torch.inference_mode()
 def sample(folder: Path, device: torch.device) -> str:
-    """Sampled continuation of `SAMPLE_PROMPT` by the target."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
-    model = measure.load(folder, device)
+    model = load(folder, device)
     torch.manual_seed(recipe.SEED)
     ids = torch.tensor([tokenizer.backend_tokenizer.encode(SAMPLE_PROMPT).ids], device=device)
     out = model.generate(ids, do_sample=True, temperature=0.8, top_p=0.95, max_new_tokens=160)

@@ -1,9 +1,9 @@
-"""Books as one long array of token ids, and windows that cover this array evenly.
-
-Knows nothing of models. Every book starts with the end-of-text token, so a window may contain the border of two books.
+"""Training texts: books as one long array of token ids, windows that cover arrays evenly, and texts that the target
+samples. Every book starts with the end-of-text token, so a window may contain the border of two books.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +11,16 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from decoder.engine import Engine
+from decoder.sampling.settings import Sampling, Schedule
+from dynatui.lab.training.recipe import SEED, Samples
+
 END_OF_TEXT = "<|endoftext|>"
 GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def books(folder: Path) -> list[Path]:
-    """Text files of a folder, sorted by name; raises FileNotFoundError if there are no text files."""
+    """Text files, sorted by name; raises FileNotFoundError if there are none."""
     files = sorted(folder.glob("*.txt"))
     if not files:
         raise FileNotFoundError(
@@ -63,15 +67,9 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
 
 
 def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: int) -> NDArray[np.int64]:
-    """Windows `first` to `first + rows - 1` of an endless sequence of windows, which come from the texts in turn and
-    cover each text evenly.
-
-    The start of a text's window i, as a share of the text's length, is i times the golden ratio modulo 1. These starts
-    cover the text evenly after any number of windows, and depend only on i, so that a run can resume.
-
-    Returns:
-        Token ids, shape (rows, window + 1): all columns but the last are inputs, and all columns but the first are
-        labels.
+    """Windows `first` to `first + rows - 1` of an endless sequence, from the texts in turn, of shape (rows, window +
+    1). The start of a text's window i, as a share of the text's length, is i times the golden ratio modulo 1: such
+    starts cover the text evenly after any number of windows, and depend only on i, so that a run can resume.
     """
     windows = []
     for number in range(first, first + rows):
@@ -79,3 +77,46 @@ def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: in
         start = int((number // len(texts) * GOLDEN_RATIO) % 1.0 * (len(ids) - window - 1))
         windows.append(ids[start : start + window + 1])
     return np.stack(windows).astype(np.int64)
+
+
+def sample_texts(
+    engine: Engine, books: NDArray[np.uint16], plan: Samples, folder: Path, log: Callable[[str], None]
+) -> None:
+    """Samples continuations of passages of books from the engine's target, in batches that are not in the folder yet.
+    Each text has its own seed, so that an interrupted stage can resume, and does not end at an end token.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    sampling = Schedule(Sampling(temperature=plan.temperature))
+    endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
+    for number in range(plan.batches):
+        path = folder / f"{number:03}.npy"
+        if path.exists():
+            continue
+        first = number * plan.rows
+        prompts = batch([books], first, plan.rows, plan.prompt - 1).tolist()
+        rows = [
+            [*prompt, *_continued(endless.sampled(SEED + first + index, sampling), prompt, plan.length - plan.prompt)]
+            for index, prompt in enumerate(prompts)
+        ]
+        partial = path.with_suffix(".partial.npy")
+        np.save(partial, np.array(rows, dtype=np.uint16))
+        partial.replace(path)
+        log(f"{number + 1} of {plan.batches} batches of {plan.rows} samples")
+
+
+def _continued(engine: Engine, prompt: Sequence[int], count: int) -> list[int]:
+    session = engine.session(prompt, count, None)
+    session.prefill()
+    tokens: list[int] = []
+    while len(tokens) < count:
+        tokens += session.step(()).committed
+    session.close()
+    return tokens
+
+
+def sampled_texts(folder: Path) -> NDArray[np.uint16]:
+    """Token ids of all samples, concatenated; raises FileNotFoundError if there are none."""
+    files = sorted(folder.glob("[0-9][0-9][0-9].npy"))
+    if not files:
+        raise FileNotFoundError(f'no samples in {folder}: run the stage "samples" first')
+    return np.concatenate([np.load(file).ravel() for file in files])

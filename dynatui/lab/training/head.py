@@ -1,8 +1,6 @@
 """An EAGLE-3 head in training: computes all rows of a text at once, and unrolls several drafted levels from the head's
-own outputs.
-
-Source: training-time test of EAGLE-3 (arXiv 2503.01840, section 3.2). Weights and configuration are saved in the flat
-published layout, which `decoder.models.eagle3` reads. Knows no trees.
+own outputs, as in the training-time test of EAGLE-3 (arXiv 2503.01840, section 3.2). It is saved in the flat published
+layout.
 """
 
 import json
@@ -18,14 +16,11 @@ from torch.nn import functional
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import OFFSETS
 from decoder.models.head_config import shape_of
-from dynatui.lab.training.loop import Loss
-from dynatui.lab.training.overlap import overlap_loss
+from dynatui.lab.training.loop import Loss, overlap_loss
 from dynatui.lab.training.recipe import HeadRecipe
 
 
 class TrainedHead(nn.Module):
-    """An EAGLE-3 head and the configuration that is saved beside it."""
-
     def __init__(self, recipe: HeadRecipe, target_width: int, vocabulary: int, seed: int) -> None:
         super().__init__()
         torch.manual_seed(seed)
@@ -60,12 +55,8 @@ class TrainedHead(nn.Module):
 
         Row j combines token j + 1 of the text with a hidden state at position j and predicts token j + 2. At level 0
         the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the
-        preceding level. So rows 0 to k - 1 of level k are not drafts.
-
-        Args:
-            states: Concatenated target states at positions 0 to N - 1.
-            tokens: Token ids at positions 1 to N.
-            steps: Number of levels.
+        preceding level. So rows 0 to k - 1 of level k are not drafts. `states` are concatenated target states at
+        positions 0 to N - 1, and `tokens` are at positions 1 to N.
         """
         head, attend = self.head, _Levels()
         hidden, logits = head.fused(states), list[Tensor]()
@@ -77,7 +68,6 @@ class TrainedHead(nn.Module):
         return logits
 
     def save(self, folder: Path, context: int) -> None:
-        """Writes configuration and weights, in bfloat16, in the flat published layout."""
         folder.mkdir(parents=True, exist_ok=True)
         config = self.config | {"max_position_embeddings": context}
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
@@ -100,7 +90,6 @@ class _Levels:
         self._keys, self._values = list[Tensor](), list[Tensor]()
 
     def __call__(self, _: int, queries: Tensor, keys: Tensor, values: Tensor) -> Float[Tensor, "B H N D"]:
-        """See `decoder.heads.eagle3.Attend`; a head in training has one layer."""
         level, scale = len(self._keys), queries.shape[-1] ** -0.5
         self._keys.append(keys)
         self._values.append(values)
@@ -119,9 +108,7 @@ class _Levels:
 
 
 def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
-    """Loss function of a head: the overlap loss averaged over the unrolled levels, with `step_weight` ** level as
-    weights. The function takes token ids of shape (rows, window + 1).
-    """
+    """The overlap loss averaged over the unrolled levels, with `step_weight` ** level as weights."""
 
     def loss(head: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():
@@ -138,8 +125,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Mask of the text's rows that each row of a level sees. Rows that are not drafts see the text's first row, so that
-    no softmax is empty.
+    """Rows of the text that each row of a level sees. Those that are not drafts see the first, so that no softmax is
+    empty.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True

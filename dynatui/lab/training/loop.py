@@ -1,6 +1,5 @@
-"""Training loop for one model and objective, with a budget of time and resumable checkpoints.
-
-Knows no files other than its checkpoint, and nothing of the model's purpose.
+"""Losses, and the training loop for one model and loss, with a budget of time and resumable checkpoints. Knows no files
+other than its checkpoint.
 """
 
 import re
@@ -8,10 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
@@ -22,7 +22,10 @@ from dynatui.lab.training import corpus, recipe
 
 CHECKPOINT_S = 240.0
 LOG_STEPS = 20
-Loss = Callable[[Any, Tensor], Tensor]
+DIVERGENCE_DECAY = 3.0
+"""In the overlap loss, the weight of the KL divergence is exp(-DIVERGENCE_DECAY * mean overlap)."""
+Loss: TypeAlias = Callable[[Any, Tensor], Tensor]
+"""(model, token ids of shape (rows, window + 1)) -> loss."""
 
 
 def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
@@ -50,13 +53,13 @@ def new_model(shape: recipe.Shape, vocabulary: int, seed: int) -> Any:
 
 
 def text_loss(model: Any, ids: Tensor) -> Tensor:
-    """Mean cross-entropy of the next token, in nats per token; `ids` has shape (rows, window + 1)."""
+    """Mean cross-entropy of the next token, in nats per token."""
     logits = model(ids[:, :-1]).logits.float()
     return functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
 
 
 def distillation_loss(target: Any) -> Loss:
-    """Loss function: mean KL divergence of the draft's next-token distribution from the target's, in nats per token."""
+    """Mean KL divergence of the draft's next-token distribution from the target's, in nats per token."""
 
     def loss(draft: Any, ids: Tensor) -> Tensor:
         with torch.no_grad():
@@ -67,10 +70,32 @@ def distillation_loss(target: Any) -> Loss:
     return loss
 
 
-def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden matrices and AdamW for the other parameters. The option "peak" of each parameter group is the
-    group's peak learning rate.
+def overlap_loss(
+    draft_logits: Float[Tensor, "*N V"], target_logits: Float[Tensor, "*N V"], temperature: float
+) -> Float[Tensor, ""]:
+    """1 - mean overlap + weighted mean KL divergence in nats, of distributions at `temperature`. The overlap is the
+    probability that a sampled guess is accepted. Its gradient vanishes where the distributions hardly overlap, so the
+    divergence is added with a weight that falls as the overlap rises.
     """
+    target_logprobs = (target_logits.float() / temperature).log_softmax(-1)
+    draft_logprobs = (draft_logits.float() / temperature).log_softmax(-1)
+    overlap = torch.minimum(target_logprobs, draft_logprobs).exp().sum(-1).mean()
+    divergence = functional.kl_div(
+        draft_logprobs.flatten(0, -2), target_logprobs.flatten(0, -2), reduction="batchmean", log_target=True
+    )
+    return 1 - overlap + torch.exp(-DIVERGENCE_DECAY * overlap.detach()) * divergence
+
+
+def draft_overlap_loss(target: Any, temperature: float) -> Loss:
+    def loss(draft: Any, ids: Tensor) -> Tensor:
+        with torch.no_grad():
+            target_logits = target(ids[:, :-1]).logits
+        return overlap_loss(draft(ids[:, :-1]).logits, target_logits, temperature)
+
+    return loss
+
+
+def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimizer]:
     hidden = [p for name, p in model.named_parameters() if p.ndim == 2 and not re.search("embed|lm_head", name)]
     chosen = {id(p) for p in hidden}
     other_parameters = [p for p in model.parameters() if id(p) not in chosen]
@@ -88,23 +113,16 @@ def optimizers(model: nn.Module, stage: recipe.Stage) -> list[torch.optim.Optimi
 
 @dataclass
 class Progress:
-    """Totals of a stage so far, which the model card lists."""
-
     steps: int = 0
     rows: int = 0
-    """Number of training sequences."""
     tokens: int = 0
     seconds: float = 0.0
-    """Training time in seconds."""
 
     def share(self, stage: recipe.Stage) -> float:
-        """Share of the stage's budget that is spent."""
         return self.seconds / (60 * stage.minutes)
 
 
 class Trainer:
-    """Trains a model in place for one stage; resumes from the checkpoint if it exists."""
-
     def __init__(self, model: Any, loss: Loss, stage: recipe.Stage, device: torch.device, checkpoint: Path) -> None:
         self.progress = Progress()
         self._model = model
@@ -117,7 +135,6 @@ class Trainer:
             self._resume()
 
     def run(self, texts: Sequence[NDArray[np.uint16]], log: Callable[[str], None]) -> Progress:
-        """Trains on windows, which are taken from the texts in turn, until the budget is spent."""
         saved_at, window, smooth = self.progress.seconds, 0, None
         while (share := self.progress.share(self._stage)) < 1.0:
             started = time.perf_counter()
@@ -152,7 +169,6 @@ class Trainer:
         return loss.item()
 
     def _save(self) -> None:
-        """Writes a checkpoint atomically."""
         partial = self._checkpoint.with_suffix(".partial")
         state = {
             "model": self._model.state_dict(),

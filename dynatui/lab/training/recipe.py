@@ -1,20 +1,13 @@
-"""Recipe of the embedded pair: model shapes, stages and their budgets, which the model card lists.
-
-Knows no tensors. The budget of a stage is in minutes of training time. Learning rate and window depend on the share of
+"""Recipe of the embedded pair: model shapes, stages and their budgets. Learning rate and window depend on the share of
 the budget that is spent, so a stage completes its decay on any machine.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-Objective = Literal["text", "distillation", "overlap"]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Dimensions of a GPT-NeoX model."""
-
     hidden: int
     layers: int
     heads: int
@@ -24,11 +17,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of the training loop."""
-
-    objective: Objective
     minutes: float
-    """Budget of training time in minutes, without evaluation and start-up."""
+    """Budget of training time, without evaluation and start-up."""
     muon_lr: float
     """Peak learning rate of the hidden matrices, in Muon's "match_rms_adamw" scale."""
     adam_lr: float
@@ -38,7 +28,7 @@ class Stage:
     ascend; the last share is 1.
     """
     batch_tokens: int = 8192
-    """Number of tokens of a training step."""
+    """Of a training step."""
     warmup: float = 0.01
     """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4
@@ -46,13 +36,10 @@ class Stage:
     weight_decay: float = 0.05
 
     def rate(self, progress: float) -> float:
-        """Factor in [0, 1] on the peak learning rates when the share `progress` of the budget is spent. The factor
-        first rises, then stays at 1, then falls.
-        """
+        """Factor on the peak learning rates at a spent share of the budget: rises, stays at 1, falls."""
         return max(0.0, min(1.0, progress / self.warmup, (1.0 - progress) / self.decay))
 
     def window(self, progress: float) -> int:
-        """Number of tokens of a training sequence when the share `progress` of the budget is spent."""
         return next((size for until, size in self.windows if progress < until), self.windows[-1][1])
 
 
@@ -62,23 +49,17 @@ class Samples:
 
     temperature: float
     prompt: int
-    """Number of tokens of a book that the target continues in each sample."""
     length: int
-    """Number of tokens of prompt and continuation together."""
     rows: int
-    """Number of samples in a batch."""
     batches: int
 
 
 @dataclass(frozen=True)
 class HeadRecipe:
-    """Dimensions of an EAGLE-3 head, and settings of its training."""
-
     hidden: int
     heads: int
     intermediate: int
     layers: tuple[int, ...]
-    """Numbers of the target layers whose inputs the head reads."""
     steps: int
     """Number of drafted levels that are unrolled in training."""
     step_weight: float
@@ -93,42 +74,14 @@ DRAFT = Shape(hidden=192, layers=2, heads=3, tied=True)
 HEAD = HeadRecipe(hidden=192, heads=3, intermediate=768, layers=(3, 5, 7), steps=3, step_weight=0.8)
 SAMPLES = Samples(temperature=0.6, prompt=64, length=256, rows=64, batches=40)
 
-TARGET_STAGE = Stage(
-    "text",
-    minutes=106,
-    muon_lr=4e-3,
-    adam_lr=3e-3,
-    windows=((0.55, 256), (0.8, 512), (0.95, 1024), (1.0, 2048)),
-)
-DRAFT_STAGE = Stage(
-    "text",
-    minutes=4,
-    muon_lr=6e-3,
-    adam_lr=5e-3,
-    windows=((1.0, 256),),
-    decay=0.1,
-)
-DISTILLATION_STAGE = Stage(
-    "distillation",
-    minutes=11,
-    muon_lr=5e-3,
-    adam_lr=4e-3,
-    windows=((0.6, 256), (0.9, 1024), (1.0, 2048)),
-    decay=0.6,
-)
-OVERLAP_STAGE = Stage(
-    "overlap",
-    minutes=20,
-    muon_lr=2e-3,
-    adam_lr=1.5e-3,
-    windows=((0.3, 256), (0.6, 1024), (1.0, 2048)),
-    decay=0.7,
-)
-HEAD_STAGE = Stage(
-    "overlap",
-    minutes=75,
-    muon_lr=5e-3,
-    adam_lr=4e-3,
-    windows=((0.7, 256), (1.0, 1024)),
-    decay=0.5,
-)
+STAGES = {
+    "target": Stage(
+        minutes=106, muon_lr=4e-3, adam_lr=3e-3, windows=((0.55, 256), (0.8, 512), (0.95, 1024), (1.0, 2048))
+    ),
+    "draft": Stage(minutes=4, muon_lr=6e-3, adam_lr=5e-3, windows=((1.0, 256),), decay=0.1),
+    "distil": Stage(minutes=11, muon_lr=5e-3, adam_lr=4e-3, windows=((0.6, 256), (0.9, 1024), (1.0, 2048)), decay=0.6),
+    "overlap": Stage(
+        minutes=20, muon_lr=2e-3, adam_lr=1.5e-3, windows=((0.3, 256), (0.6, 1024), (1.0, 2048)), decay=0.7
+    ),
+    "head": Stage(minutes=75, muon_lr=5e-3, adam_lr=4e-3, windows=((0.7, 256), (1.0, 1024)), decay=0.5),
+}

@@ -1,21 +1,19 @@
-"""Ranking of drafts for one target on a user's own prompts; the target is loaded once.
-
-A draft's gain is predicted from the draft's agreement with the target and from the cost ratio of draft and target
-passes. The gain is also measured, in turns with plain decoding. The report has the predicted gain, the measured gain
-and the bottleneck of the pair.
+"""Ranking of drafts for one target on a user's own prompts, by measured speed beside the speed that is predicted from
+the draft's agreement with the target and the cost ratio of their passes.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 
+import msgspec
 import torch
 
-from decoder.analysis.bottleneck import bottleneck
+from decoder.analysis.bottleneck import Bottleneck, bottleneck
 from decoder.analysis.interval import Interval
-from decoder.analysis.metrics import Tally, together
+from decoder.analysis.metrics import together
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
 from decoder.forward.language_model import LanguageModel, fitted
@@ -34,31 +32,51 @@ from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.on_pair import Note, Show
 from dynatui.lab.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from dynatui.lab.bench.samples import Samples
-from dynatui.lab.tuning.ranking import METHODS, Draft, Ranking
 
 LONGEST_CHAIN = 16
+METHODS = ("linear", "auto")
+"""Methods with which every draft is measured: `linear` with the draft's best chain length, and `auto`."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    agreement: float
+    """Share of the target's greedy tokens that equal the draft's most probable token."""
+    cost_ratio: float
+    """Time of a draft pass of one row divided by the time of a target pass of one row."""
+    chain: int
+    """Length of the chain with the highest expected speed; 0 if no chain is faster than plain decoding."""
+    expected: float
+    measured: Mapping[str, Interval | None]
+    """Measured speed-up over plain decoding, by method; None if each text differed from the text of plain decoding."""
+    limits: Bottleneck | None
+    """Bottleneck of the fastest method; None if this method has too few rounds."""
+    fastest: str
+
+
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    target: str
+    device: str
+    dtype: str
+    prompts: int
+    max_new_tokens: int
+    drafts: list[Draft]
+    refused: dict[str, str]
 
 
 @dataclass(frozen=True)
 class OnDrafts:
-    """Request to rank drafts."""
-
     target: str
     drafts: tuple[str, ...]
     prompts: tuple[AnyPrompt, ...]
     config: RunConfig = field(default_factory=partial(RunConfig, max_new_tokens=128))
-    """Length limit and seed of the texts, which are greedy."""
     device: str = "auto"
     dtype: str = "auto"
     draft_dtype: str = "auto"
 
 
 def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
-    """Loads one target and all drafts, and measures the drafts in turns; `show` displays the progress.
-
-    Raises:
-        DecoderError: Texts are not greedy, no draft can be used with this target, or a prompt does not fit.
-    """
+    """Raises DecoderError if texts are not greedy, no draft can be used with this target, or a prompt does not fit."""
     greedy = job.config.sampling.greedy
     require(greedy, "--temperature is not 0, but drafts are ranked on greedy texts; leave --temperature out")
     engines, refused = _loaded(job, note)
@@ -67,26 +85,23 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     prompts = encode_prompts(first.tokenizer, job.prompts, config.max_new_tokens, context, chat=config.chat)
     ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
     note("decoding without a draft, to compute the agreement of each draft")
-    base = own(BASELINE, BASELINE, BASELINE, config)
-    texts = [list(base.run(next(iter(engines.values())), prompt).tally.tokens) for prompt in prompts]
-    agreements = {name: agreement(engine.pair, prompts, texts) for name, engine in engines.items()}
+    base, engine = own(BASELINE, BASELINE, BASELINE, config), next(iter(engines.values()))
+    texts = [list(base.run(engine, prompt).tally.tokens) for prompt in prompts]
+    agreements = {name: agreement(each.pair, prompts, texts) for name, each in engines.items()}
     chains = {
-        name: best_chain(agreements[name], ratios[name], guesses_at_once(engine.pair))
-        for name, engine in engines.items()
+        name: best_chain(agreements[name], ratios[name], guesses_at_once(each.pair)) for name, each in engines.items()
     }
-    runs = {
-        name: config.with_rules("linear", replace(config.of(Linear), k=max(1, chain)))
-        for name, (chain, _) in chains.items()
-    }
-    lanes = [_bound(base, next(iter(engines.values())))]
-    lanes += [
-        _bound(own(lane_name(name, method), method, method, runs[name]), engine)
-        for name, engine in engines.items()
-        for method in METHODS
-    ]
-    samples = _measured(next(iter(engines.values())), lanes, prompts, job, note, show)
+    lanes = [_bound(base, engine)]
+    for name, each in engines.items():
+        run = config.with_rules("linear", replace(config.of(Linear), k=max(1, chains[name][0])))
+        lanes += [_bound(own(lane_name(name, method), method, method, run), each) for method in METHODS]
+    plan, samples = Experiment(lanes, prompts, prompts[:1], seed=config.seed), list[Sample]()
+    warmed_up(engine, plan, note)
+    for _ in show(measured_into(samples, engine, plan)):
+        pass
+    whole = Samples(samples, lanes)
     results = [
-        _draft(name, samples, config.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
+        _draft(name, whole, config.seed, agreement=agreements[name], ratio=ratios[name], chain=chains[name])
         for name in engines
     ]
     return Ranking(
@@ -101,12 +116,10 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
 
 
 def lane_name(draft: str, method: str) -> str:
-    """Name of the contender that decodes with this method and this draft."""
     return f"{draft} {method}"
 
 
 def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    """Share of the texts' tokens that equal the draft's most probable token after all preceding tokens."""
     return fmean(
         float(token == guess)
         for prompt, text in zip(prompts, texts, strict=True)
@@ -129,7 +142,6 @@ def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int
 
 
 def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """See `_guesses`; here the target also reads the text, since the head needs the target's states."""
     whole, states, best = [*prompt, *text], LayerStates(head.target_layers), list[int]()
     tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
     cache = tapped.new_cache(len(whole))
@@ -153,8 +165,8 @@ def guesses_at_once(pair: Pair) -> int | None:
 
 
 def cost_ratio(engine: Engine) -> float:
-    """Time of a draft pass of one row divided by the time of a target pass of one row, on this machine. If the draft
-    computes all levels in one pass, the measured draft pass is a pass that reads one token of text.
+    """Time of a draft pass of one row divided by that of a target pass; if the draft computes all levels in one pass,
+    of a draft pass that reads one token of text.
     """
     costs = engine.costs_of(engine.pair.context // 2)
     draft = costs.draft if guesses_at_once(engine.pair) is None else costs.catch_up
@@ -162,21 +174,16 @@ def cost_ratio(engine: Engine) -> float:
 
 
 def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | None = None) -> float:
-    """Expected speed-up of a chain over plain decoding, if guesses are independent and extra target rows cost no time.
-
-    The speed-up is the mean number of tokens per round divided by the round's time in units of one target pass:
+    """Expected speed-up of a chain over plain decoding, if guesses are independent and extra target rows cost no time:
     (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et
-    al. 2023). If the draft computes `at_once` levels in one pass, c replaces K c. Guesses in one text are not
-    independent, so the result is an estimate and not a bound.
+    al. 2023). If the draft computes `at_once` levels in one pass, c replaces K c.
     """
     tokens = sum(agreement**level for level in range(chain + 1))
     return tokens / (1 + (chain if at_once is None else min(chain, 1)) * ratio)
 
 
 def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tuple[int, float]:
-    """Length of the chain with the highest expected speed-up, and this speed-up. The length is 0, which means plain
-    decoding, if no chain is faster.
-    """
+    """Length of the chain with the highest expected speed-up, 0 if no chain is faster, and this speed-up."""
     lengths = range(min(LONGEST_CHAIN, at_once or LONGEST_CHAIN) + 1)
     speeds = {chain: expected_speedup(agreement, ratio, chain, at_once) for chain in lengths}
     best = max(speeds, key=lambda chain: speeds[chain])
@@ -212,19 +219,7 @@ def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Eng
 
 
 def _bound(contender: Contender, engine: Engine) -> Contender:
-    """Copy of a contender that decodes on this engine."""
     return replace(contender, run=lambda _, prompt: contender.run(engine, prompt))
-
-
-def _measured(
-    engine: Engine, lanes: Sequence[Contender], prompts: Sequence[Sequence[int]], job: OnDrafts, note: Note, show: Show
-) -> Samples:
-    plan = Experiment(lanes, prompts, prompts[:1], seed=job.config.seed)
-    warmed_up(engine, plan, note)
-    samples: list[Sample] = []
-    for _ in show(measured_into(samples, engine, plan)):
-        pass
-    return Samples(samples, lanes)
 
 
 def _draft(
@@ -234,6 +229,9 @@ def _draft(
     fastest = max(METHODS, key=lambda method: _speed(speeds[method]))
     lane = lane_name(name, fastest)
     timed = samples.both(lane, BASELINE)
+    drafted, plain = (
+        together(turn.tally for prompt in timed for turn in samples.turns(one, prompt)) for one in (lane, BASELINE)
+    )
     return Draft(
         name=name,
         agreement=agreement,
@@ -241,14 +239,9 @@ def _draft(
         chain=chain[0],
         expected=chain[1],
         measured=speeds,
-        limits=bottleneck(_whole(samples, lane, timed), _whole(samples, BASELINE, timed)),
+        limits=bottleneck(drafted, plain),
         fastest=fastest,
     )
-
-
-def _whole(samples: Samples, lane: str, prompts: Sequence[int]) -> Tally:
-    """Totals of a contender over all texts that it has decoded after these prompts."""
-    return together(turn.tally for prompt in prompts for turn in samples.turns(lane, prompt))
 
 
 def _speed(ratio: Interval | None) -> float:

@@ -1,8 +1,5 @@
-"""Prompts cut into passages: some for the search, others for the check.
-
-Of many settings, one may be the best on the texts of the search only by chance. Therefore the best setting is checked
-on texts that the search has not used: on other prompts if there are enough, else on later passages of the same prompts.
-This module handles only token ids.
+"""Prompts cut into passages: some for the search, others for the check, since the best of many settings may be the best
+only by chance on the texts of the search. Handles only token ids.
 """
 
 from collections.abc import Sequence
@@ -24,7 +21,7 @@ Tokens = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Passages:
-    """Token ids of the passages for the search and of the passages for the check; no passage is used in both."""
+    """Token ids of the passages; no passage is used both for the search and for the check."""
 
     search: tuple[Tokens, ...]
     check: tuple[Tokens, ...]
@@ -33,15 +30,8 @@ class Passages:
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
-    """Splits prompts into passages for the search and for the check.
-
-    Args:
-        prompts: Token ids.
-        length: Number of tokens decoded after each passage; if prompts are long enough, two passages of one prompt are
-            at least this many tokens apart.
-
-    Raises:
-        PromptError: The prompts are too few or too short.
+    """Splits prompts into passages, which are at least `length` tokens apart if prompts are long enough. Raises
+    PromptError if the prompts are too few or too short.
     """
     distinct = _distinct(prompts)
     if len(distinct) >= 2 * FEWEST:
@@ -62,10 +52,8 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
 
 def whole(prompts: Sequence[Sequence[int]]) -> Passages:
-    """Assigns chat prompts to search and check without cutting them, since a cut prompt lacks the template's end.
-
-    Raises:
-        PromptError: The prompts are too few.
+    """Assigns chat prompts without cutting them, since a cut prompt lacks the template's end. Raises PromptError if
+    they are too few.
     """
     distinct = _distinct(prompts)
     if len(distinct) < 2 * FEWEST:

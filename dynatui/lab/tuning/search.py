@@ -5,34 +5,26 @@ models and no clock: the measuring function and the end of the time are argument
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from random import Random
 from statistics import fmean, stdev
+from typing import Literal, TypeAlias
 
 from decoder.analysis.interval import COVERAGE, Interval, students_t
 from decoder.tree_rules import Rules
 from dynatui.lab.tuning.study import Study
 
 LOSING = 0.8
-"""Coverage of the confidence interval that decides whether a candidate loses. The coverage is low, which saves time; if
-a good candidate loses by chance, similar settings are tried later.
+"""Coverage of the interval by which a candidate loses; low, which saves time: if a good candidate loses by chance,
+similar settings are tried later.
 """
 ENOUGH = 6
 """Minimum number of texts for a candidate to win."""
 FAR_BELOW = 0.9
 """A candidate whose mean ratio is below this value loses, even after only two texts."""
-
-
-class Decision(Enum):
-    """State of a race."""
-
-    GO_ON = auto()
-    """Undecided: the race continues."""
-    HOPELESS = auto()
-    """The candidate loses early, since it is clearly slower."""
-    NOT_BETTER = auto()
-    """The candidate loses, since it is not faster beyond noise."""
-    BETTER = auto()
+Decision: TypeAlias = Literal["go on", "hopeless", "not better", "better"]
+"""State of a race: undecided; lost early by a candidate that is clearly slower; lost by one that is not faster beyond
+noise; or won.
+"""
 
 
 def ratio(logs: Sequence[float]) -> Interval | None:
@@ -46,25 +38,21 @@ def ratio(logs: Sequence[float]) -> Interval | None:
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
-    """Decision made from the ratios of the candidate's speed to the incumbent's speed.
-
-    Args:
-        logs: Natural logarithms of the ratios, one per text.
-        most: Number of texts after which an undecided candidate counts as not better.
+    """Decision from the logarithms of the ratios of candidate's to incumbent's speed, one per text; after `most` texts,
+    an undecided candidate counts as not better.
     """
     if len(logs) > 1:
         winning, losing = _interval(logs, COVERAGE), _interval(logs, LOSING)
         if fmean(logs) < math.log(FAR_BELOW) or (len(logs) > 2 and losing[1] < 0):
-            return Decision.HOPELESS
+            return "hopeless"
         if len(logs) >= ENOUGH and winning[0] > 0:
-            return Decision.BETTER
+            return "better"
         if len(logs) >= ENOUGH and fmean(logs) <= 0:
-            return Decision.NOT_BETTER
-    return Decision.GO_ON if len(logs) < most else Decision.NOT_BETTER
+            return "not better"
+    return "go on" if len(logs) < most else "not better"
 
 
 def _interval(logs: Sequence[float], coverage: float) -> tuple[float, float]:
-    """Student's interval of the mean."""
     half = students_t(len(logs) - 1, coverage) * stdev(logs) / math.sqrt(len(logs))
     return fmean(logs) - half, fmean(logs) + half
 
@@ -83,46 +71,32 @@ INITIAL = 0
 
 @dataclass(frozen=True)
 class Setting:
-    """Method with its parameters."""
-
     method: str
     rules: Rules | None = None
-    """Parameters; None if the method has none."""
-
-
-@dataclass(frozen=True)
-class PassageResult:
-    """Result of one passage under one setting."""
-
-    speed: float | None
-    """Tokens per second; None if the text differs from the text of plain decoding."""
-    right: bool = True
-    """Whether the text equals the text of plain decoding, or differs from it only because of a near tie."""
+    """None if the method has no parameters."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Results of several settings and of plain decoding on one passage, measured in turns."""
+    """Tokens per second on one passage, measured in turns; None if a text differs from the text of plain decoding."""
 
     plain: float
-    """Tokens per second of plain decoding."""
-    results: Sequence[PassageResult]
-    """One result per setting, in the order of the settings."""
+    candidate: float | None
+    leader: float | None
+    right: bool = True
+    """Whether the candidate's text equals the text of plain decoding, or differs only because of a near tie."""
 
 
-Measure = Callable[[Sequence[Setting], int], Block | None]
-"""(settings, number of the passage) -> results; None if a setting exceeds the device's memory."""
+Measure: TypeAlias = Callable[[Setting, Setting, int], Block | None]
+"""(candidate, leader, number of the passage) -> speeds; None if a setting exceeds the device's memory."""
 
 
 @dataclass(frozen=True)
 class Leader:
-    """Best setting of a method so far, and the speed ratios measured for this setting."""
-
     setting: Setting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of the ratio of the setting's speed to the shipped setting's speed. Since the setting was selected for
-    its speed, the value is biased upwards.
+    """Logarithm of the ratio of its speed to the shipped setting's, biased upwards since it was selected for its speed.
     """
     over_plain: tuple[float, ...] = ()
     """For each passage, the logarithm of the ratio of the setting's speed to the speed of plain decoding."""
@@ -130,8 +104,6 @@ class Leader:
 
 @dataclass(frozen=True)
 class Current:
-    """Candidate of the running trial."""
-
     setting: Setting
     texts: int
     most: int
@@ -141,10 +113,7 @@ class Current:
 
 @dataclass(frozen=True)
 class State:
-    """Progress of a search."""
-
     leaders: Mapping[str, Leader]
-    """Best setting of each method so far, by name of the method."""
     trials: int = 0
     """Number of finished trials, including trials of pruned, wrong and too large settings."""
     pruned: int = 0
@@ -152,24 +121,16 @@ class State:
     wrong: tuple[Setting, ...] = ()
     """Settings with a text that differs from the text of plain decoding; such settings cannot become leaders."""
     too_large: tuple[Setting, ...] = ()
-    """Settings that exceed the device's memory."""
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
-    """Importance of the first method's knobs, by name."""
+    """Of the first method's knobs, by name."""
+
+    def led_by(self, leader: Leader) -> Mapping[str, Leader]:
+        return {**self.leaders, leader.setting.method: leader}
 
 
 class Search:
-    """Search that can stop between any two texts."""
-
     def __init__(self, studies: Sequence[Study], measure: Measure, texts: int, seed: int) -> None:
-        """Begins with the shipped settings.
-
-        Args:
-            studies: One study for each method; the first study gets most trials.
-            measure: Function that measures settings on a passage, in turns.
-            texts: Number of passages.
-            seed: Seed of the order of passages.
-        """
         self._studies = {study.space.method: study for study in studies}
         self._values: dict[Setting, float | None] = {
             Setting(study.space.method, study.space.shipped): 0.0 for study in studies
@@ -177,26 +138,21 @@ class Search:
         self._measure = measure
         self._texts = texts
         self._random = Random(seed)
-        shipped = {setting.method: Leader(setting) for setting in self._values}
-        self.state = State(shipped)
+        self.state = State({setting.method: Leader(setting) for setting in self._values})
 
     def run(self, over: Callable[[], bool]) -> Iterator[State]:
         """Yields the state after every text, until `over()` is true or no setting is left."""
         while not over():
-            candidate = next(filter(None, map(self._candidate, self._due())), None)
+            first, *others = self._studies.values()
+            due = [*others, first] if (self.state.trials + 1) % CHAIN_EVERY == 0 else [first, *others]
+            candidate = next(filter(None, map(self._candidate, due)), None)
             if candidate is None:
                 return
             yield from self._trial(candidate, over)
 
-    def _due(self) -> Sequence[Study]:
-        """Studies in the order in which they are asked; the first study that suggests a setting gets the trial."""
-        first, *others = self._studies.values()
-        trial = self.state.trials + 1
-        return [*others, first] if trial % CHAIN_EVERY == 0 else [first, *others]
-
     def _candidate(self, study: Study) -> Setting | None:
-        """An unmeasured setting that the study suggests; None if no setting is left. If the study suggests a measured
-        setting, the known value is reported to the study, and the study is asked again.
+        """A setting that is not measured yet; None if no setting is left. The study is told the known value of each
+        measured setting that it suggests.
         """
         tried = sum(setting.method == study.space.method for setting in self._values)
         if tried == study.space.count:
@@ -210,68 +166,51 @@ class Search:
 
     def _trial(self, candidate: Setting, over: Callable[[], bool]) -> Iterator[State]:
         texts = self._random.sample(range(self._texts), min(MOST_TEXTS, self._texts))
-        results = _Measured()
+        over_leader, over_plain, right = list[float](), list[float](), True
         for number, text in enumerate(texts, 1):
             leader = self.state.leaders[candidate.method]
-            block = self._measure((candidate, leader.setting), text)
+            block = self._measure(candidate, leader.setting, text)
             if block is None:
                 self.state = replace(self.state, too_large=(*self.state.too_large, candidate))
-                results = _Measured()
+                over_leader, right = [], True
                 break
-            results.add(block)
-            leader = replace(leader, over_plain=(*leader.over_plain, *_logs(block.results[1], block.plain)))
-            current = Current(candidate, number, len(texts), ratio(results.over_leader))
-            self.state = replace(self.state, leaders=self._with(leader), current=current)
+            right &= block.right
+            over_leader += _log(block.candidate, block.leader)
+            over_plain += _log(block.candidate, block.plain)
+            leader = replace(leader, over_plain=(*leader.over_plain, *_log(block.leader, block.plain)))
+            current = Current(candidate, number, len(texts), ratio(over_leader))
+            self.state = replace(self.state, leaders=self.state.led_by(leader), current=current)
             yield self.state
-            if over() or not results.right or decided(results.over_leader, len(texts)) is not Decision.GO_ON:
+            if over() or not right or decided(over_leader, len(texts)) != "go on":
                 break
-        self._close(candidate, results, decided(results.over_leader, len(texts)))
+        self._close(candidate, over_leader, over_plain, decided(over_leader, len(texts)), right=right)
         yield self.state
 
-    def _close(self, candidate: Setting, results: "_Measured", decision: Decision) -> None:
+    def _close(
+        self, candidate: Setting, over_leader: list[float], over_plain: list[float], decision: Decision, *, right: bool
+    ) -> None:
         """Reports the candidate's value to the study; if the candidate has won the race, it becomes the leader."""
-        before, study = self.state.leaders[candidate.method], self._studies[candidate.method]
-        known = results.right and len(results.over_leader) > 1
-        value = before.worth + fmean(results.over_leader) if known else None
+        state, study = self.state, self._studies[candidate.method]
+        known = right and len(over_leader) > 1
+        value = state.leaders[candidate.method].worth + fmean(over_leader) if known else None
         self._values[candidate] = value
         study.tell(value)
-        trials, leaders = self.state.trials + 1, self.state.leaders
-        if value is not None and decision is Decision.BETTER:
-            leaders = self._with(Leader(candidate, trials, value, tuple(results.over_plain)))
+        trials, leaders, importance = state.trials + 1, state.leaders, state.importance
+        if value is not None and decision == "better":
+            leaders = state.led_by(Leader(candidate, trials, value, tuple(over_plain)))
+        if trials % COMPARED_EVERY == 0:
+            importance = next(iter(self._studies.values())).importance()
         self.state = replace(
-            self.state,
+            state,
             leaders=leaders,
             trials=trials,
-            pruned=self.state.pruned + (results.right and decision is Decision.HOPELESS),
-            wrong=self.state.wrong if results.right else (*self.state.wrong, candidate),
+            pruned=state.pruned + (right and decision == "hopeless"),
+            wrong=state.wrong if right else (*state.wrong, candidate),
             current=None,
-            importance=self._importance(trials),
+            importance=importance,
         )
 
-    def _importance(self, trials: int) -> Mapping[str, float]:
-        if trials % COMPARED_EVERY:
-            return self.state.importance
-        return next(iter(self._studies.values())).importance()
 
-    def _with(self, leader: Leader) -> Mapping[str, Leader]:
-        return {**self.state.leaders, leader.setting.method: leader}
-
-
-@dataclass
-class _Measured:
-    """Results of the candidate so far."""
-
-    over_leader: list[float] = field(default_factory=list)
-    over_plain: list[float] = field(default_factory=list)
-    right: bool = True
-
-    def add(self, block: Block) -> None:
-        mine, best = block.results
-        self.right &= mine.right
-        self.over_leader += _logs(mine, best.speed)
-        self.over_plain += _logs(mine, block.plain)
-
-
-def _logs(result: PassageResult, under: float | None) -> list[float]:
-    """List of one number, the logarithm of the ratio of two speeds; an empty list if a speed is unknown."""
-    return [math.log(result.speed / under)] if result.speed and under else []
+def _log(over: float | None, under: float | None) -> list[float]:
+    """Logarithm of the ratio of two speeds; an empty list if one of them is unknown."""
+    return [math.log(over / under)] if over and under else []

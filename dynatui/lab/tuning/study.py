@@ -3,23 +3,21 @@ optional extra, imported when a study is made.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from decoder.errors import ConfigError
 from decoder.knobs import KNOB_GAP
 from decoder.methods.dynatree import METHOD, PRESETS, DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.tree_rules import Rules
-from dynatui.lab.tuning.database import understood
 
 if TYPE_CHECKING:
     from optuna.storages import RDBStorage
-    from optuna.trial import Trial
-
+    from optuna.trial import BaseTrial, Trial
 
 LONGEST_CHAIN = 12
 DEEPEST = 16
@@ -30,38 +28,21 @@ BRANCHINGS = (
 DIGITS = 3
 """Number of decimals to which probabilities and the exponent are rounded, so that a preset is easy to read."""
 TREE_METHOD = METHOD.name
-"""Method whose trees are searched."""
-
-
-class Suggest(Protocol):
-    """Methods of a sampler, named as in Optuna."""
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        """Integer within bounds."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        """Float within bounds."""
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        """One of several values."""
 
 
 @dataclass(frozen=True)
 class Space:
-    """Settings of one method that may be tried."""
-
     method: str
     shipped: Rules
     """Setting that is used without tuning; it is the search's first incumbent."""
-    rules: Callable[[Suggest], Rules]
-    """(sampler) -> the valid setting for the sampler's suggestions."""
+    rules: Callable[["BaseTrial"], Rules]
     starts: tuple[Mapping[str, Any], ...]
     """First suggestions; the shipped setting is the first of them."""
     count: int | None = None
     """Number of settings in the space, if this number is small; None if it is practically unlimited."""
 
 
-def _tree(suggest: Suggest) -> DynaTree:
+def _tree(suggest: "BaseTrial") -> DynaTree:
     d_max = suggest.suggest_int("d_max", 2, DEEPEST)
     tau_h = suggest.suggest_float("tau_h", 0.2, 1.0)
     tau_l = suggest.suggest_float("tau_l", 0.01, 0.9)
@@ -96,8 +77,8 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 
 def _first_trees(shipped: DynaTree) -> tuple[DynaTree, ...]:
-    """Trees that are tried first: the shipped preset, variants of this preset, and the other presets. Most variants
-    have another node limit, since the best limit depends on the machine.
+    """The shipped preset, variants of it, and the other presets. Most variants have another node limit, since the best
+    one depends on the machine.
     """
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
     shallow, deep = replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=min(4.0, shipped.d_max - 1.0))
@@ -117,19 +98,17 @@ CHAIN = Space(
     tuple({"k": k} for k in (Linear().k, 3, 7, 2, 4, 6, 1, 9, 8, 10, 11, 12)),
     LONGEST_CHAIN,
 )
-"""Search space of method `linear`: the length of its chain."""
-
 
 STARTUP = 12
 """Number of trials at the beginning, in which the sampler does not yet use the values of earlier trials."""
 TREES = 32
-"""Number of trees in the random forest that estimates knob importance."""
+"""In the random forest that estimates knob importance."""
 FEWEST = 12
 """Smallest number of measured settings for an estimate of knob importance."""
 
 
 def require_optuna() -> None:
-    """Raises ConfigError if Optuna, or scikit-learn (for knob importance), is not installed."""
+    """Raises ConfigError without Optuna, or without scikit-learn, which knob importance needs."""
     for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
         if find_spec(module) is None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
@@ -137,35 +116,23 @@ def require_optuna() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator["RDBStorage | None"]:
-    """Database of trials at a URL, opened for the `with` block; None if no URL is given.
-
-    Raises:
-        ConfigError: `url` is not the URL of a database, or Optuna is not installed.
-        DatabaseError: The database cannot be used.
-    """
+    """Database of trials at a URL, opened for the `with` block; None without a URL. Raises like `database.opened`."""
     require_optuna()
     if url is None:
         yield None
         return
-    from dynatui.lab.tuning.optuna_database import opened  # noqa: PLC0415 - imports an optional dependency
+    from dynatui.lab.tuning.database import opened  # noqa: PLC0415 - imports an optional dependency
 
-    with opened(understood(url)) as storage:
+    with opened(url) as storage:
         yield storage
 
 
 class Study:
-    """Sampler of one search space; it suggests settings and receives the value of each suggested setting.
-
-    A study with a database raises DatabaseError in every method if the database can no longer be used.
-    """
+    """Sampler of one search space. Every method raises DatabaseError if its database can no longer be used."""
 
     def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
-        """Creates a study in memory, or resumes the study of this name in a database.
-
-        A resumed study first suggests the shipped setting, and then the study's best setting so far.
-
-        Raises:
-            ConfigError: Optuna is not installed.
+        """Creates a study in memory, or resumes the study of this name in a database: it suggests the shipped setting
+        first, and then the study's best setting so far. Raises ConfigError if Optuna is not installed.
         """
         require_optuna()
         import optuna  # noqa: PLC0415 - an optional dependency
@@ -181,14 +148,12 @@ class Study:
                 study_name=f"{name}: {space.method}" if storage else None,
                 load_if_exists=True,
             )
-            known = any(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
             # Each initial setting is enqueued just before its trial. If all initial settings were enqueued now and the
             # search ended early, the next search in this database would begin with the settings left in the queue.
-            self._starts = deque([space.starts[0], self._study.best_params] if known else space.starts)
+            self._starts = deque([space.starts[0], self._study.best_params] if self._known() else space.starts)
         self._open: Trial | None = None
 
     def ask(self) -> Rules:
-        """Next setting suggested by the sampler."""
         with self._reported():
             if self._starts:
                 self._study.enqueue_trial(dict(self._starts.popleft()))
@@ -196,7 +161,6 @@ class Study:
             return self.space.rules(self._open)
 
     def tell(self, value: float | None) -> None:
-        """Reports the value of the last suggested setting; None if the value is unknown."""
         from optuna.trial import TrialState  # noqa: PLC0415
 
         assert self._open is not None, "tell was called before ask"  # noqa: S101 - a programmer's mistake
@@ -207,24 +171,21 @@ class Study:
                 self._study.tell(self._open, value)
 
     def importance(self) -> Mapping[str, float]:
-        """Share of the variance between settings that each knob explains, the largest share first. Empty if too few
-        settings are measured.
-
-        Computed by functional analysis of variance, in a few tenths of a second.
-        """
+        """Share of the variance that each knob explains, the largest share first; empty with too few values."""
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances  # noqa: PLC0415
 
         with self._reported():
-            known = sum(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
-            if known < FEWEST:
+            if self._known() < FEWEST:
                 return {}
             shares = get_param_importances(self._study, evaluator=FanovaImportanceEvaluator(n_trees=TREES, seed=0))
         return {name: float(share) for name, share in shares.items()}
 
+    def _known(self) -> int:
+        return sum(trial.value is not None for trial in self._study.get_trials(deepcopy=False))
+
     def _reported(self) -> AbstractContextManager[None]:
-        """Converts errors of the database into one-line errors of this package."""
         if self._storage is None:
             return nullcontext()
-        from dynatui.lab.tuning.optuna_database import reported  # noqa: PLC0415 - imports an optional dependency
+        from dynatui.lab.tuning.database import reported  # noqa: PLC0415 - imports an optional dependency
 
-        return reported(understood(self._storage.engine.url.render_as_string(hide_password=False)))
+        return reported(self._storage.url)

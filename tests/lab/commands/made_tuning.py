@@ -7,10 +7,10 @@ from decoder.analysis.interval import Interval
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
-from dynatui.lab.tuning.outcome import Conditions, Tuned, TuneProgress
+from dynatui.lab.tuning import outcome
+from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned, TuneProgress, verdict
 from dynatui.lab.tuning.search import Current, Leader, Setting, State
 from dynatui.lab.tuning.study import trees
-from dynatui.lab.tuning.verdict import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 
 WHERE = Conditions("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16, 3)
 TREE_FOUND = replace(PRESETS["tuned"], d0=3.0, tau_l=0.1, rho_stop=0.01, rho_deep=0.2, n_max=6)
@@ -37,17 +37,12 @@ def estimate(median: float, *, sure: bool) -> Interval:
 
 
 def tuned(gain: float | None, *, sure: bool = True, wrong: frozenset[str] = frozenset(), **over_ar: float) -> Tuned:
-    """A made-up result of tuning.
-
-    Args:
-        gain: Speed of the found tree relative to the shipped preset; None: no tree was found.
-        sure: Whether the intervals of unequal speeds are narrow.
-        wrong: Names of contenders with wrong texts.
-        over_ar: Speeds of other methods relative to ar.
+    """A made-up result: `gain` is the found tree's speed over the shipped preset's, if one was found, `sure` whether
+    intervals of unequal speeds are narrow, and `over_ar` the speeds of other methods over ar.
     """
-    speeds = {PLAIN: 1.0, SHIPPED: 1.0, AUTO: 1.0, CHAIN: 1.0, SHIPPED_CHAIN: 0.9, **over_ar}
+    speeds = {**dict.fromkeys(outcome.NAMES[1:], 1.0), outcome.SHIPPED_CHAIN: 0.9, **over_ar}
     if gain is not None:
-        speeds[FOUND] = gain * speeds[SHIPPED]
+        speeds[outcome.FOUND] = gain * speeds[outcome.SHIPPED]
     ratios = {
         (one, other): estimate(speeds[one] / speeds[other], sure=sure and speeds[one] != speeds[other])
         for one in speeds

@@ -75,9 +75,6 @@ def ctrl_c() -> None:
             ["--max-new-tokens", "0"],
             "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1",
         ),
-        (["--prompt", ""], "the prompt is empty; give --prompt at least one character"),
-        (["--prompt-file", "/nonesuch"], "cannot read /nonesuch: No such file or directory; give a file with"),
-        (["--temperature", "3"], "temperature is 3; give 0 (greedy) to 2"),
         (
             ["--target", "x"],
             "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the",
@@ -207,19 +204,13 @@ def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pyte
     assert (tmp_path / "tuning.db").exists()
 
 
-@pytest.mark.parametrize(
-    ("url", "line"),
-    [
-        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL; give"),
-        ("redis://x", "--storage names a database of the kind 'redis', which is not supported; give"),
-        ("sqlite:////nonesuch/x.db", "cannot use the database sqlite:////nonesuch/x.db: unable to open database file"),
-    ],
-)
 def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
-    url: str, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "load_pair", lambda *_, **__: pytest.fail("loaded"))
-    assert main(["tune", "--storage", url]) == 2
+    assert main(["tune", "--storage", "sqlite:////nonesuch/x.db"]) == 2
     captured = capsys.readouterr()
-    assert captured.err.startswith(f"dynatui: {line}")
+    assert captured.err.startswith(
+        "dynatui: cannot use the database sqlite:////nonesuch/x.db: unable to open database file"
+    )
     assert captured.err.count("\n") == 1

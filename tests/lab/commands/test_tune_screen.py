@@ -8,7 +8,7 @@ import pytest
 
 from decoder.analysis.interval import Interval
 from decoder.sampling.settings import Sampling
-from dynatui.lab.commands.tune_screen import Lines, line, screen, watching
+from dynatui.lab.commands.tune_report import Lines, line, screen, watching
 from dynatui.lab.tuning.search import Leader, Setting
 from dynatui.lab.tuning.study import trees
 from tests.lab.commands.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, WHERE, progress

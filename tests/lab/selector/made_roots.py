@@ -14,9 +14,8 @@ from decoder.selector.actions import ACTIONS, MOST, number
 from decoder.selector.policy import SCALARS
 from decoder.selector.stored import Fingerprint
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from decoder.verify.lossless.rows import Rows
 from dynatui.lab.selector.dataset import FORMAT, CollectionPlan, Manifest, Roots
-from dynatui.lab.selector.labels import SharedDraws, shared_draws
+from dynatui.lab.selector.labels import RootDraws, shared_draws
 
 PAIR = Fingerprint("big", "small", 8, (4, 3, 3))
 SHORT, LONG = DelayedTree(1, 0, 1), DelayedTree(4, 2, 6)
@@ -45,8 +44,8 @@ class RandomDraft:
         return torch.randn(rows, self._vocabulary, generator=self._generator)
 
 
-def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tuple[SharedDraws, Rows, Rows]:
-    """Shared draws with the target's and the draft's rows; the vocabulary is small, so that rollouts share nodes."""
+def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> RootDraws:
+    """The vocabulary is small, so that rollouts share nodes."""
     draft: Any = RandomDraft(vocabulary, seed)
     draws = shared_draws(draft, [1, 2], Sampling(1.0), most, PhiloxGenerator(seed))
     target = draft.logits(len(draws.tree)).softmax(-1).double().numpy()
@@ -57,7 +56,7 @@ def random_draws(seed: int, vocabulary: int = 4, most: DelayedTree = MOST) -> tu
     # The target resembles its draft to varying degrees, and equals it at some nodes.
     target[inner[::3]] = 0.2 * target[inner[::3]] + 0.8 * rows[inner[::3]]
     target[inner[::7]] = rows[inner[::7]]
-    return draws, target, rows
+    return RootDraws(draws, target, rows)
 
 
 def manifest(prompts: int = 20) -> Manifest:

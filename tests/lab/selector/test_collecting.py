@@ -103,14 +103,18 @@ def test_a_folder_of_another_collection_is_refused(engine: Engine, whole: Path) 
         list(collect(engine, [*PROMPTS[:2], "x"], PLAN, whole))
 
 
-def test_a_verifier_without_labels_is_refused(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="roots cannot be labelled for verifier 'coupled'; choose from nss"):
-        list(collect(engine, PROMPTS, CollectionPlan(("coupled",)), tmp_path / "x"))
-
-
-def test_texts_without_a_root_are_refused(engine: Engine, tmp_path: Path) -> None:
-    with pytest.raises(PromptError, match="every text ended before its first root"):
-        list(collect(engine, PROMPTS, CollectionPlan(new_tokens=2, every=3), tmp_path / "x"))
+@pytest.mark.parametrize(
+    ("plan", "kind", "said"),
+    [
+        (CollectionPlan(("coupled",)), ConfigError, "roots cannot be labelled for verifier 'coupled'; choose from nss"),
+        (CollectionPlan(new_tokens=2, every=3), PromptError, "every text ended before its first root"),
+    ],
+)
+def test_what_has_no_roots_is_refused(
+    engine: Engine, tmp_path: Path, plan: CollectionPlan, kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        list(collect(engine, PROMPTS, plan, tmp_path / "x"))
 
 
 def test_a_folder_that_holds_nothing_is_refused(tmp_path: Path) -> None:

@@ -8,21 +8,22 @@ import pytest
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.verify.lossless.verifiers import VERIFIERS
-from dynatui.lab.selector.labels import LABELLED, expected_tokens
+from dynatui.lab.selector.labels import LABELLED
 from tests.lab.selector.made_roots import random_draws
 
 
 @pytest.mark.parametrize("verifier", LABELLED)
 def test_a_label_is_the_expected_efficiency_of_the_action_s_own_tree(verifier: str) -> None:
     for seed in range(2):
-        draws, target, draft = random_draws(seed)
-        labels = expected_tokens(draws, target, draft, verifier)
+        root = random_draws(seed)
+        labels = root.expected_tokens(verifier)
         for action, label, one_path in zip(ACTIONS, labels, ONE_PATH, strict=True):
             if verifier == "block" and not one_path:
                 assert np.isnan(label)
                 continue
-            tree, nodes = draws.subtree(action)
-            enumerated = sum(VERIFIERS[verifier].reach(tree, target[nodes], draft[nodes]))
+            tree, nodes = root.draws.subtree(action)
+            rows = root.target_probs[nodes], root.draft_probs[nodes]
+            enumerated = sum(VERIFIERS[verifier].reach(tree, *rows))
             assert label == pytest.approx(enumerated, abs=1e-12)
 
 
@@ -32,7 +33,7 @@ def test_every_verifier_can_be_labelled() -> None:
 
 @pytest.mark.parametrize("action", [DelayedTree(1, 0, 16), DelayedTree(3, 2, 5), DelayedTree(4, 8, 8)], ids=str)
 def test_the_tree_of_an_action_has_its_draws(action: DelayedTree) -> None:
-    tree, _ = random_draws(3)[0].subtree(action)
+    tree, _ = random_draws(3).draws.subtree(action)
     by_depth = Counter[int]()
     for node, drawn in enumerate(tree.children):
         by_depth[tree.depths[node]] += len(drawn)
@@ -40,5 +41,5 @@ def test_the_tree_of_an_action_has_its_draws(action: DelayedTree) -> None:
 
 
 def test_plain_decoding_brings_one_token() -> None:
-    draws, target, draft = random_draws(6)
-    assert all(expected_tokens(draws, target, draft, name)[number(DelayedTree(1, 0, 0))] == 1 for name in LABELLED)
+    root = random_draws(6)
+    assert all(root.expected_tokens(name)[number(DelayedTree(1, 0, 0))] == 1 for name in LABELLED)

@@ -122,12 +122,9 @@ def test_what_is_predicted_is_of_prompts_that_were_not_trained_on(trained: tuple
     assert {shape for part in parts for shape, _ in part.common} >= {LONG, SHORT}
 
 
-def test_training_needs_roots_of_several_prompts(tmp_path: Path) -> None:
+def test_training_needs_labelled_roots_of_several_prompts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="4 roots of 2 prompts are too few"):
         list(train(made_roots(4, 2), manifest(2), RECIPE, tmp_path / "x"))
-
-
-def test_training_needs_labels_of_its_verifier(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no roots were labelled for khisti, only for specinfer"):
         list(train(made_roots(), manifest(), Recipe("khisti"), tmp_path / "x"))
 

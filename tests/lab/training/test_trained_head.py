@@ -64,7 +64,7 @@ def test_a_head_learns_to_draft_for_its_target(tmp_path: Path) -> None:
     with torch.no_grad():
         target.get_output_embeddings().weight.mul_(20)
     text = np.random.default_rng(0).integers(0, 8, 400).astype(np.uint16)
-    stage = recipe.Stage("overlap", 0.01, muon_lr=5e-3, adam_lr=4e-3, windows=((1.0, 16),), batch_tokens=64)
+    stage = recipe.Stage(0.01, muon_lr=5e-3, adam_lr=4e-3, windows=((1.0, 16),), batch_tokens=64)
     head = TrainedHead(HEAD, SHAPE.hidden, VOCABULARY, seed=3)
     loss: Any = head_loss(target, HEAD, 0.6)
     batch = torch.from_numpy(corpus.batch([text], 0, 4, 16))

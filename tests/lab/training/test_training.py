@@ -11,10 +11,9 @@ import torch
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.models.pair import Pair
-from dynatui.lab.training import corpus, loop, overlap, recipe
-from dynatui.lab.training.samples import sample_texts, sampled_texts
+from dynatui.lab.training import corpus, loop, recipe
 
-STAGE = replace(recipe.DRAFT_STAGE, windows=((0.5, 8), (1.0, 16)), batch_tokens=64, minutes=1.0)
+STAGE = replace(recipe.STAGES["draft"], windows=((0.5, 8), (1.0, 16)), batch_tokens=64, minutes=1.0)
 SHAPE = recipe.Shape(hidden=16, layers=1, heads=2, tied=True)
 
 
@@ -95,8 +94,8 @@ def test_windows_come_from_the_texts_in_turn() -> None:
 def test_the_overlap_loss_falls_to_zero_where_draft_and_target_agree() -> None:
     target, draft = loop.new_model(SHAPE, 50, seed=1), loop.new_model(SHAPE, 50, seed=2)
     batch = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(0))
-    assert overlap.draft_loss(target, 0.6)(draft, batch).item() > 0.01
-    assert overlap.draft_loss(target, 0.6)(target, batch).item() == pytest.approx(0, abs=1e-6)
+    assert loop.draft_overlap_loss(target, 0.6)(draft, batch).item() > 0.01
+    assert loop.draft_overlap_loss(target, 0.6)(target, batch).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_one_minus_the_overlap_is_the_share_of_rejected_guesses() -> None:
@@ -104,8 +103,8 @@ def test_one_minus_the_overlap_is_the_share_of_rejected_guesses() -> None:
     draft_probs, target_probs = (logits / 0.6).softmax(-1), (logits.flip(0) / 0.6).softmax(-1)
     rejected = (draft_probs - target_probs).clamp(min=0).sum(-1).mean()
     divergence = (target_probs * (target_probs / draft_probs).log()).sum(-1).mean()
-    expected = rejected + torch.exp(-overlap.DIVERGENCE_DECAY * (1 - rejected)) * divergence
-    assert overlap.overlap_loss(logits, logits.flip(0), 0.6).item() == pytest.approx(expected.item(), rel=1e-5)
+    expected = rejected + torch.exp(-loop.DIVERGENCE_DECAY * (1 - rejected)) * divergence
+    assert loop.overlap_loss(logits, logits.flip(0), 0.6).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_samples_are_continued_where_they_stopped(tmp_path: Path) -> None:
@@ -115,10 +114,10 @@ def test_samples_are_continued_where_they_stopped(tmp_path: Path) -> None:
     books = np.random.default_rng(0).integers(0, 50, 400).astype(np.uint16)
     plan = recipe.Samples(temperature=0.6, prompt=6, length=10, rows=3, batches=2)
     lines: list[str] = []
-    sample_texts(engine, books, plan, tmp_path, lines.append)
-    whole = sampled_texts(tmp_path)
+    corpus.sample_texts(engine, books, plan, tmp_path, lines.append)
+    whole = corpus.sampled_texts(tmp_path)
     (tmp_path / "001.npy").unlink()
-    sample_texts(engine, books, plan, tmp_path, lines.append)
-    assert (sampled_texts(tmp_path) == whole).all()
+    corpus.sample_texts(engine, books, plan, tmp_path, lines.append)
+    assert (corpus.sampled_texts(tmp_path) == whole).all()
     assert len(whole) == 2 * 3 * 10
     assert [line[0] for line in lines] == ["1", "2", "2"]

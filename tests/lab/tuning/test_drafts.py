@@ -16,7 +16,9 @@ from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.commands.draft_ranking import ranking
 from dynatui.lab.tuning.drafts import (
+    METHODS,
     OnDrafts,
+    Ranking,
     _draft,
     _guesses,
     agreement,
@@ -26,7 +28,6 @@ from dynatui.lab.tuning.drafts import (
     lane_name,
     rank,
 )
-from dynatui.lab.tuning.ranking import METHODS, Ranking
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, host_session
@@ -49,15 +50,9 @@ def ranked(tiny_models: TinyModels) -> Ranking:
     return rank(job, lambda _: None)
 
 
-def test_a_chain_is_expected_to_commit_a_geometric_sum_of_tokens_in_its_cost() -> None:
+def test_the_expected_chain_follows_agreement_and_cost() -> None:
     assert expected_speedup(0.5, 0.1, 2) == pytest.approx((1 + 0.5 + 0.25) / 1.2)
-
-
-def test_no_chain_pays_where_the_draft_costs_more_than_its_guesses_bring() -> None:
     assert best_chain(0.3, 0.5) == (0, 1.0)
-
-
-def test_the_best_chain_is_longer_the_more_the_draft_agrees() -> None:
     assert best_chain(0.9, 0.05)[0] > best_chain(0.6, 0.05)[0] > 0
 
 
@@ -133,15 +128,11 @@ def test_a_target_as_its_own_draft_always_agrees(ranked: Ranking, tiny_models: T
     assert own.agreement == 1.0
 
 
-def test_the_fastest_draft_comes_first(ranked: Ranking) -> None:
+def test_the_fastest_draft_comes_first_and_one_that_cannot_be_loaded_is_named(ranked: Ranking) -> None:
     speeds = [estimate.value for draft in ranked.drafts if (estimate := draft.measured[draft.fastest])]
-    assert len(speeds) == 2
+    assert len(speeds) == len(ranked.drafts) == 2
     assert speeds == sorted(speeds, reverse=True)
-
-
-def test_a_draft_that_cannot_be_loaded_is_named_and_the_others_are_measured(ranked: Ranking) -> None:
     assert list(ranked.refused) == ["/nowhere"]
-    assert len(ranked.drafts) == 2
 
 
 def test_where_no_draft_can_be_used_the_first_error_says_why(tiny_models: TinyModels) -> None:
@@ -158,15 +149,12 @@ def test_a_draft_with_another_tokenizer_is_not_ranked(tmp_path: Path) -> None:
         rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, device="cpu"), lambda _: None)
 
 
-def test_sampled_texts_are_refused(tiny_models: TinyModels) -> None:
-    pair, sampled = tiny_models.pair("neox"), RunConfig(temperature=0.7)
+def test_sampled_texts_and_no_drafts_are_refused(tiny_models: TinyModels) -> None:
+    target, sampled = str(tiny_models.pair("neox").target), RunConfig(temperature=0.7)
     with pytest.raises(ConfigError, match="greedy"):
-        rank(OnDrafts(str(pair.target), (str(pair.draft),), PROMPTS, sampled), lambda _: None)
-
-
-def test_drafts_must_be_named(tiny_models: TinyModels) -> None:
+        rank(OnDrafts(target, (target,), PROMPTS, sampled), lambda _: None)
     with pytest.raises(ConfigError, match="--drafts is empty"):
-        rank(OnDrafts(str(tiny_models.pair("neox").target), (), PROMPTS), lambda _: None)
+        rank(OnDrafts(target, (), PROMPTS), lambda _: None)
 
 
 def test_the_report_has_a_row_a_draft_and_a_sentence_on_each(ranked: Ranking) -> None:

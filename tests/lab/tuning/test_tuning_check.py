@@ -8,9 +8,9 @@ from decoder.append_only import TokenLog
 from dynatui.lab.bench.contenders import Contender, Trial
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.tuning.job import MOST_REPEATS, checked, rounds
+from dynatui.lab.tuning.outcome import FOUND, PLAIN, SHIPPED, Checked
 from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import Setting
-from dynatui.lab.tuning.verdict import FOUND, PLAIN, SHIPPED, Checked
 
 SETTINGS = {FOUND: Setting("dynatree"), SHIPPED: Setting("dynatree")}
 SPEEDS = {PLAIN: 100.0, FOUND: 240.0, SHIPPED: 200.0}

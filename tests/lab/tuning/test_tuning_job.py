@@ -11,13 +11,11 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.session.host import HostSession
 from dynatui.lab.tuning import job as module
-from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, reserve_s, tuned
-from dynatui.lab.tuning.outcome import Tuned, TuneProgress
+from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, Turns, reserve_s, tuned
+from dynatui.lab.tuning.outcome import AUTO, CHAIN, PLAIN, SHIPPED, Tuned, TuneProgress
 from dynatui.lab.tuning.passages import FEWEST
 from dynatui.lab.tuning.search import Setting
 from dynatui.lab.tuning.study import trees
-from dynatui.lab.tuning.turns import Turns
-from dynatui.lab.tuning.verdict import AUTO, CHAIN, PLAIN, SHIPPED
 from tests.decoder.makers import TinyModels
 
 PROMPTS = tuple(f"{number} The tree grows where the draft is sure" for number in range(2 * FEWEST))
@@ -81,14 +79,17 @@ def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
     turns.close()
 
 
+def taken(turns: Turns, candidate: Setting, leader: Setting, passage: int) -> None:
+    block = turns.block(candidate, leader, passage)
+    assert block is not None
+    assert all((block.plain, block.candidate, block.leader, block.right))
+
+
 def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: TinyModels) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
     for k in (1, 2, 3):
-        block = turns.block([Setting("linear", Linear(k)), Setting(TREE.method, TREE.shipped)], k % 2)
-        assert block is not None
-        assert block.plain > 0
-        assert all(each.speed and each.right for each in block.results)
+        taken(turns, Setting("linear", Linear(k)), Setting(TREE.method, TREE.shipped), k % 2)
     turns.close()
     turns.close()
 
@@ -105,11 +106,9 @@ def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(HostSession, "step", full)
-        assert turns.block([tree, chain], 0) is None
+        assert turns.block(tree, chain, 0) is None
     for passage in (0, 1):
-        block = turns.block([chain, tree], passage)
-        assert block is not None
-        assert all(each.speed and each.right for each in block.results)
+        taken(turns, chain, tree, passage)
     turns.close()
 
 

@@ -38,6 +38,7 @@ def test_the_end_of_a_prompt_cut_for_both_is_for_the_check() -> None:
 def test_a_prompt_given_twice_counts_once() -> None:
     (prompt,) = prompts(1, 300)
     assert split([prompt, prompt], 64) == split([prompt], 64)
+    assert split(prompts(3, 400), 64).prompts == 3
 
 
 def test_what_is_too_little_is_refused_with_what_would_do() -> None:
@@ -65,10 +66,6 @@ def test_beginnings_of_a_short_prompt_are_as_far_apart_as_enough_of_them_allow()
     found = split([prompt], 100)
     assert len(found.search) == len(found.check) == FEWEST
     assert min(gaps((*found.search, *found.check))) == 300 // (2 * FEWEST)
-
-
-def test_it_is_known_how_many_prompts_the_texts_are_of() -> None:
-    assert split(prompts(3, 400), 64).prompts == 3
 
 
 def test_chat_prompts_are_never_cut() -> None:

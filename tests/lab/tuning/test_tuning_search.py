@@ -1,19 +1,21 @@
 """The search on a made-up machine: found settings, abandoned settings, and robustness to noise and drift."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count, pairwise
 from random import Random
+from typing import TypeAlias
 
 import pytest
 
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.tree_rules import Rules
-from dynatui.lab.tuning.search import INITIAL, MOST_TEXTS, Block, PassageResult, Search, Setting, State
+from dynatui.lab.tuning.search import INITIAL, MOST_TEXTS, Block, Search, Setting, State
 from dynatui.lab.tuning.study import CHAIN, LONGEST_CHAIN, Study, trees
 
 TEXTS = 16
+Long: TypeAlias = "tuple[Machine, Search, list[State]]"
 
 
 def few_nodes(rules: Rules | None) -> float:
@@ -38,25 +40,20 @@ class Machine:
         self.speed = speed
         self.noise = noise
         self.random = Random(0)
-        self.asked: list[tuple[Sequence[Setting], int]] = []
+        self.asked: list[tuple[Setting, Setting, int]] = []
         self.wrong: set[int] = set()
         """Node limits of trees whose text differs from the text of ar."""
         self.tied: set[int] = set()
         """Texts on which every candidate differs at a near tie."""
 
-    def __call__(self, settings: Sequence[Setting], text: int) -> Block:
-        self.asked.append((settings, text))
-        drift = 1 / (1 + len(self.asked) / 50)
-        now = (1 + text / 10) * drift
-        results = [
-            PassageResult(now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise)) for each in settings
-        ]
-        candidate = settings[0].rules
-        if isinstance(candidate, DynaTree) and candidate.n_max in self.wrong:
-            results[0] = PassageResult(None, right=False)
-        elif text in self.tied:
-            results[0] = PassageResult(None)
-        return Block(now * 50, results)
+    def __call__(self, candidate: Setting, leader: Setting, text: int) -> Block:
+        self.asked.append((candidate, leader, text))
+        now = (1 + text / 10) / (1 + len(self.asked) / 50)
+        own, best = (
+            now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise) for each in (candidate, leader)
+        )
+        wrong = isinstance(candidate.rules, DynaTree) and candidate.rules.n_max in self.wrong
+        return Block(now * 50, None if wrong or text in self.tied else own, best, right=not wrong)
 
 
 def after(blocks: int) -> Callable[[], bool]:
@@ -71,7 +68,7 @@ def searched(machine: Machine, blocks: int) -> tuple[Search, list[State]]:
 
 
 @pytest.fixture(scope="module")
-def long() -> tuple[Machine, Search, list[State]]:
+def long() -> Long:
     machine = Machine(few_nodes)
     return machine, *searched(machine, 200)
 
@@ -83,60 +80,51 @@ def found(state: State) -> tuple[int, int]:
     return tree.n_max, chain.k
 
 
-def test_what_is_fastest_is_found_whatever_texts_differ_by_and_however_the_machine_slows_down(
-    long: tuple[Machine, Search, list[State]],
-) -> None:
+def test_what_is_fastest_is_found_whatever_texts_differ_by_and_however_the_machine_slows_down(long: Long) -> None:
     _, search, _ = long
     nodes, chain = found(search.state)
     assert abs(nodes - 6) <= 1
     assert chain == 3
 
 
-def test_slow_settings_take_few_texts(long: tuple[Machine, Search, list[State]]) -> None:
+def test_slow_settings_take_few_texts(long: Long) -> None:
     machine, search, _ = long
     state = search.state
     assert state.pruned > state.trials / 2
     assert len(machine.asked) < 6 * state.trials
 
 
-def test_a_candidate_races_the_leader_of_its_own_method_on_the_same_text(
-    long: tuple[Machine, Search, list[State]],
-) -> None:
+def test_a_candidate_races_the_leader_of_its_own_method_on_the_same_text(long: Long) -> None:
     machine, _, states = long
     blocks = [state for state in states if state.current]
-    for (settings, _), state in zip(machine.asked, blocks, strict=True):
-        candidate, leader = settings
+    for (candidate, leader, _), state in zip(machine.asked, blocks, strict=True):
         assert state.current is not None
         assert candidate == state.current.setting
         assert leader == state.leaders[candidate.method].setting
 
 
-def test_no_setting_is_measured_twice(long: tuple[Machine, Search, list[State]]) -> None:
+def test_no_setting_is_measured_twice(long: Long) -> None:
     machine, _, states = long
-    candidates = [settings[0] for settings, _ in machine.asked]
+    candidates = [candidate for candidate, _, _ in machine.asked]
     runs = [one for one, other in pairwise([*candidates, None]) if one != other]
     assert len(runs) == len(set(runs)) == states[-1].trials
 
 
-def test_no_text_is_decoded_twice_in_one_trial_and_no_trial_is_endless(
-    long: tuple[Machine, Search, list[State]],
-) -> None:
+def test_no_text_is_decoded_twice_in_one_trial_and_no_trial_is_endless(long: Long) -> None:
     machine, _, _ = long
     texts: dict[Setting, list[int]] = {}
-    for settings, text in machine.asked:
-        texts.setdefault(settings[0], []).append(text)
+    for candidate, _, text in machine.asked:
+        texts.setdefault(candidate, []).append(text)
     assert all(len(each) == len(set(each)) <= MOST_TEXTS for each in texts.values())
 
 
-def test_both_methods_take_part_and_chains_end_when_all_are_known(
-    long: tuple[Machine, Search, list[State]],
-) -> None:
+def test_both_methods_take_part_and_chains_end_when_all_are_known(long: Long) -> None:
     machine, _, _ = long
-    chains = {settings[0] for settings, _ in machine.asked if settings[0].method == "linear"}
+    chains = {candidate for candidate, _, _ in machine.asked if candidate.method == "linear"}
     assert len(chains) == LONGEST_CHAIN - 1  # the shipped chain leads from the start and is no candidate
 
 
-def test_the_knob_that_matters_is_named(long: tuple[Machine, Search, list[State]]) -> None:
+def test_the_knob_that_matters_is_named(long: Long) -> None:
     _, search, _ = long
     assert next(iter(search.state.importance)) == "n_max"
 
@@ -181,9 +169,7 @@ def test_a_search_ends_between_two_texts(looks: int) -> None:
     assert not states or states[-1].current is None
 
 
-def test_a_leader_is_shown_with_what_it_brought_and_its_speed_over_plain_decoding(
-    long: tuple[Machine, Search, list[State]],
-) -> None:
+def test_a_leader_is_shown_with_what_it_brought_and_its_speed_over_plain_decoding(long: Long) -> None:
     _, search, states = long
     leader = search.state.leaders["dynatree"]
     assert leader.trial > INITIAL
@@ -192,7 +178,7 @@ def test_a_leader_is_shown_with_what_it_brought_and_its_speed_over_plain_decodin
     assert [state.trials for state in states] == sorted(state.trials for state in states)
 
 
-def test_a_longer_search_is_no_worse(long: tuple[Machine, Search, list[State]]) -> None:
+def test_a_longer_search_is_no_worse(long: Long) -> None:
     _, _, states = long
     worth = [few_nodes(states[blocks].leaders["dynatree"].setting.rules) for blocks in (0, 20, 80, -1)]
     assert worth == sorted(worth)
@@ -217,16 +203,16 @@ class Scripted(Study):
         return {}
 
 
-def chain_speed(settings: Sequence[Setting], text: int) -> Block:
+def chain_speed(candidate: Setting, leader: Setting, text: int) -> Block:
     """Each token of a chain makes it a tenth faster; chains of length seven write a wrong text on the first texts."""
-    chains = [each.rules for each in settings if isinstance(each.rules, Linear)]
-    return Block(50, [PassageResult(100 * 1.1**each.k, right=each.k != 7 or text > 3) for each in chains])
+    own, best = (each.rules.k if isinstance(each.rules, Linear) else 0 for each in (candidate, leader))
+    return Block(50, 100 * 1.1**own, 100 * 1.1**best, right=own != 7 or text > 3)
 
 
 def test_a_setting_that_the_device_has_no_room_for_is_left_out_and_the_search_goes_on() -> None:
-    def full(settings: Sequence[Setting], text: int) -> Block | None:
-        chain = settings[0].rules
-        return None if isinstance(chain, Linear) and chain.k > 6 else chain_speed(settings, text)
+    def full(candidate: Setting, leader: Setting, text: int) -> Block | None:
+        chain = candidate.rules
+        return None if isinstance(chain, Linear) and chain.k > 6 else chain_speed(candidate, leader, text)
 
     study = Scripted(6, 8, 4)
     search = Search([study], full, TEXTS, 0)

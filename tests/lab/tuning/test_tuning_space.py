@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from optuna.trial import FixedTrial
 
 from decoder.methods.dynatree import PRESETS, DynaTree, shipped_preset
 from decoder.methods.linear import Linear
@@ -17,55 +18,32 @@ from dynatui.lab.tuning.study import CHAIN, LONGEST_CHAIN, trees
 TREE = trees(0)
 
 
-class Given:
-    """A trial that suggests the given values."""
-
-    def __init__(self, values: dict[str, Any]) -> None:
-        self.values = values
-
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        del log
-        assert low <= self.values[name] <= high
-        return int(self.values[name])
-
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        del log
-        assert low <= self.values[name] <= high
-        return float(self.values[name])
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        assert self.values[name] in choices
-        return self.values[name]
-
-
 class Drawn:
     """A trial that suggests random values within the bounds."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
 
-    def suggest_int(self, name: str, low: int, high: int, *, log: bool = False) -> int:
-        del name, log
+    def suggest_int(self, _name: str, low: int, high: int, **_: Any) -> int:
         return self.random.choice([low, high, self.random.randint(low, high)])
 
-    def suggest_float(self, name: str, low: float, high: float, *, log: bool = False) -> float:
-        del name, log
+    def suggest_float(self, _name: str, low: float, high: float, **_: Any) -> float:
         return self.random.choice([low, high, self.random.uniform(low, high)])
 
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        del name
+    def suggest_categorical(self, _name: str, choices: Sequence[Any]) -> Any:
         return self.random.choice(choices)
 
 
 @given(st.integers(0, 2**32))
 def test_every_suggestion_is_a_possible_setting(seed: int) -> None:
-    assert isinstance(TREE.rules(Drawn(seed)), DynaTree)
-    assert isinstance(CHAIN.rules(Drawn(seed)), Linear)
+    drawn: Any = Drawn(seed)
+    assert isinstance(TREE.rules(drawn), DynaTree)
+    assert isinstance(CHAIN.rules(drawn), Linear)
 
 
 def test_every_start_is_within_the_bounds_and_the_shipped_setting_is_the_first() -> None:
     assert first_trees(0)[0] == TREE.shipped
-    chains = [CHAIN.rules(Given(dict(start))) for start in CHAIN.starts]
+    chains = [CHAIN.rules(FixedTrial(dict(start))) for start in CHAIN.starts]
     assert chains[0] == CHAIN.shipped == Linear()
 
 
@@ -77,7 +55,7 @@ def test_a_search_starts_from_the_default_of_a_run_at_its_temperature(temperatur
 
 
 def first_trees(temperature: float) -> list[Rules]:
-    return [trees(temperature).rules(Given(dict(start))) for start in trees(temperature).starts]
+    return [trees(temperature).rules(FixedTrial(dict(start))) for start in trees(temperature).starts]
 
 
 def test_all_chains_are_among_the_starts() -> None:

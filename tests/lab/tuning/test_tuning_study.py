@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from decoder.errors import ConfigError, DatabaseError
+from decoder.errors import DatabaseError
 from decoder.methods.dynatree import DynaTree
 from dynatui.lab.tuning import study as module
 from dynatui.lab.tuning.study import CHAIN, FEWEST, Study, database, trees
@@ -81,36 +81,11 @@ def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp
     assert (first, second.n_max) == (TREE.shipped, best.n_max)
 
 
-@pytest.mark.parametrize(
-    ("url", "kind", "said"),
-    [
-        ("nonsense", ConfigError, "which is not a database URL"),
-        ("sqlite:////nonesuch/x.db", DatabaseError, "unable to open database file"),
-        ("oracle+none://host/x", ConfigError, "a database of the kind 'oracle+none'"),
-        ("postgresql://host:port/x", ConfigError, "which is not a database URL"),
-        ("redis://host/x", ConfigError, "a database of the kind 'redis'"),
-    ],
-)
-def test_a_database_that_cannot_be_used_is_one_line(url: str, kind: type[Exception], said: str) -> None:
-    with pytest.raises(kind) as refused, database(url):
-        pass
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
-def test_braces_in_the_name_of_a_database_are_part_of_it(tmp_path: Path) -> None:
-    with database(f"sqlite:///{tmp_path}/{{a}}.db"):
-        assert (tmp_path / "{a}.db").exists()
-
-
-def test_tables_of_another_version_are_one_line(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'tuning.db'}"
-    with database(url):
-        pass
-    with sqlite3.connect(tmp_path / "tuning.db") as file:
-        file.execute("UPDATE alembic_version SET version_num = 'v99.0.0.a'")
-    file.close()
-    with pytest.raises(DatabaseError, match="was made by another version of Optuna: "), database(url):
+def test_a_database_that_cannot_be_opened_is_one_line() -> None:
+    with (
+        pytest.raises(DatabaseError, match=r"^.*unable to open database file.*$"),
+        database("sqlite:////nonesuch/x.db"),
+    ):
         pass
 
 
@@ -121,7 +96,7 @@ def test_a_database_that_is_refused_is_closed(tmp_path: Path) -> None:
         pass
     with closing(sqlite3.connect(tmp_path / "tuning.db")) as file, file:
         file.execute("UPDATE alembic_version SET version_num = 'v99.0.0.a'")
-    with pytest.raises(DatabaseError) as refusal, database(url):
+    with pytest.raises(DatabaseError, match="was made by another version of Optuna: ") as refusal, database(url):
         pass
     assert refusal.value
     assert not [file for file in Path("/proc/self/fd").iterdir() if str(tmp_path) in os.path.realpath(file)]
@@ -135,12 +110,6 @@ def test_a_database_that_goes_away_is_one_line(tmp_path: Path) -> None:
         file.write_bytes(b"no database any more" * 1000)
         with pytest.raises(DatabaseError, match=r"^cannot use the database sqlite:///.*not a database"):
             study.tell(1.0)
-
-
-def test_without_optuna_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"pip install 'dynatui\[bench\]'"):
-        Study(TREE, 0)
 
 
 def test_importing_the_module_imports_no_optuna(monkeypatch: pytest.MonkeyPatch) -> None:
