@@ -36,7 +36,7 @@ counts.append(count())
 channel.send(PEAK)
 channel.release()
 end = time.monotonic() + 20
-while count() >= counts[1] and time.monotonic() < end:
+while count() > counts[0] and time.monotonic() < end:
     time.sleep(0.01)  # the system takes a thread off its list a little after its end
 counts.append(count())
 print(*counts)
