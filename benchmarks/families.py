@@ -32,7 +32,7 @@ from decoder.analysis.interval import Interval
 from decoder.errors import DecoderError
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import cache_bytes, windows_of
+from decoder.forward.layer_kinds import cache_bytes, windows_of
 from decoder.system.computing_clock import ComputingClock
 from decoder.system.device import set_up
 from decoder.system.whole_files import made_folder, write_whole

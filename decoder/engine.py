@@ -26,7 +26,7 @@ from decoder.session.host import HostSession, with_drafter
 from decoder.session.protocol import Session
 from decoder.session.steering import KnobState
 from decoder.system.cpu_threads import choose_threads
-from decoder.verify.coupled import CoupledVerifier
+from decoder.verify.verifier import CoupledVerifier
 
 if TYPE_CHECKING:
     from decoder.session.cuda_graph.slots import GraphSlots

@@ -1,6 +1,15 @@
-"""The names that `decoder` publishes are documented; a name inside that says it all needs no docstring."""
+"""The names that `decoder` publishes are documented; a name inside that says it all needs no docstring.
+
+A folder's docstring names only modules that are there.
+"""
+
+import ast
+import re
+from pathlib import Path
 
 import decoder
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_every_published_name_and_public_method_of_it_is_documented() -> None:
@@ -13,3 +22,13 @@ def test_every_published_name_and_public_method_of_it_is_documented() -> None:
         if not key.startswith("_") and callable(value)
     }
     assert [name for name, one in (published | methods).items() if not one.__doc__] == []
+
+
+def test_every_module_that_the_docstring_of_a_folder_names_is_in_it() -> None:
+    missing = []
+    for path in (path for package in ("decoder", "dynatui") for path in (ROOT / package).rglob("__init__.py")):
+        told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        for name in re.findall(r"`(\w+)`", told):
+            if not (path.with_name(f"{name}.py").is_file() or path.with_name(name).is_dir()):
+                missing.append(f"{path.parent.relative_to(ROOT)}: {name}")
+    assert missing == []

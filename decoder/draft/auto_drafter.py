@@ -8,9 +8,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+from decoder.draft.growth import Children, grow, may_grow
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.model_drafter import LevelDrafter
-from decoder.draft.proposer import Children, Proposal, Proposer, grow, may_grow
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
 from decoder.draft.tree_size.drafted_round import LookupGuess

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from decoder.draft.proposer import Children, Proposal, Proposer, grow
+from decoder.draft.growth import Children, grow
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.draft.suffix_automaton import LONGEST
 from decoder.sampling.noise import DraftProbabilities, TokenNoise
 from decoder.tree import TokenTree

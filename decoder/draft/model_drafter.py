@@ -12,7 +12,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import Passes
-from decoder.draft.proposer import Children, Proposal, Proposer, grow
+from decoder.draft.growth import Children, grow
+from decoder.draft.proposer import Proposal, Proposer
 from decoder.forward.compiled.library import best_tokens, in_rows, library
 from decoder.sampling.noise import DraftProbabilities, Estimate
 from decoder.tree import TokenTree

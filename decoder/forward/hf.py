@@ -21,9 +21,10 @@ from transformers.cache_utils import Cache
 
 from decoder.forward.families.architecture import Architecture, Source, Traits
 from decoder.forward.families.registry import FAMILIES, runs
-from decoder.forward.kv_cache import KEYS, VALUES, Forward, Ints, KvCache, Mask
+from decoder.forward.kv_cache import KEYS, VALUES, KvCache
+from decoder.forward.layer_kinds import FULL, first_seen, longest_text, whole_mask, windows_of
+from decoder.forward.protocol import Forward, Ints, Mask
 from decoder.forward.taps import LayerStates
-from decoder.forward.windows import FULL, first_seen, longest_text, whole_mask, windows_of
 from decoder.system.device import DTYPES
 
 PARTS = frozenset({nn.ModuleList, nn.Linear, nn.Embedding, nn.LayerNorm, nn.Dropout})

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from decoder.forward.families.architecture import Source, Traits
 from decoder.forward.families.registry import HEAD
-from decoder.forward.kv_cache import Forward, Wrapped
+from decoder.forward.layer_kinds import keeps_states, takes_paths
 from decoder.forward.linear import widen
-from decoder.forward.windows import keeps_states, takes_paths
+from decoder.forward.protocol import Forward, Wrapped
 from decoder.system.deferred import imported
 
 Load = Callable[[torch.device], Any]

@@ -1,8 +1,7 @@
-"""KV cache of one model and one text, and the forward forms that compute passes on it."""
+"""KV cache of one model and one text."""
 
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +10,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 KEYS, VALUES = "keys", "values"
-Ints = Sequence[int]
-Mask = NDArray[np.bool_]
-"""Which rows each row attends to."""
 Part = tuple[str, int]
 """What is cached (for example `KEYS`), and the number of the layer."""
 
@@ -165,46 +161,3 @@ def _grown(rows: Tensor, axis: int, capacity: int) -> Tensor:
 def side_by_side(width: int) -> list[int]:
     """Permutation of a key's rotated dimensions that makes the two dimensions of each rotated pair adjacent."""
     return [index for pair in zip(range(width // 2), range(width // 2, width), strict=True) for index in pair]
-
-
-class Forward(Protocol):
-    """A forward form of a model: computes logits from rows. It can only use caches made by its own `new_cache`."""
-
-    @abstractmethod
-    def new_cache(self, capacity: int) -> KvCache: ...
-
-    @abstractmethod
-    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
-        """See `LanguageModel.forward`."""
-
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        """Appends and commits plain text, and returns the logits after its last token."""
-        positions = range(cache.length, cache.length + len(tokens))
-        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
-        cache.keep(positions)
-        return logits
-
-
-class Wrapped(Forward):
-    """A form whose passes another form computes; a subclass says what differs."""
-
-    inner: Forward
-
-    def new_cache(self, capacity: int) -> KvCache:
-        return self.inner.new_cache(capacity)
-
-    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
-        return self.inner.forward(cache, tokens, positions, visible)
-
-    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
-        return self.inner.read(cache, tokens)
-
-
-class TensorParallelGroup(Protocol):
-    """Tensor-parallel processes of one model, each with a shard of its weights."""
-
-    devices: Sequence[str]
-    """Device of each rank, for example cuda:0."""
-
-    def peak_bytes(self) -> list[int]:
-        """Peak memory of each rank so far."""

@@ -22,8 +22,9 @@ from decoder.forward.families.architecture import Traits
 from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import native_model, only_compiled
 from decoder.forward.hf_module import HfModule, Load, OnDemand
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask, TensorParallelGroup
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
+from decoder.forward.protocol import Forward, Ints, Mask, TensorParallelGroup
 from decoder.forward.streaming import Streaming, key_turn
 from decoder.forward.taps import LayerStates, Observed, tapped
 from decoder.system.deferred import imported

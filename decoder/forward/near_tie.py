@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from decoder.errors import DeviceError
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import keeps_states
+from decoder.forward.layer_kinds import keeps_states
 from decoder.sampling.noise import GumbelNoise
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import truncation_mask

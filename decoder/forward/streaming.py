@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
+from decoder.forward.protocol import Forward, Ints, Mask
 
 SLACK = 64
 """Rows by which the cache grows, and that are dropped together, since each drop moves all later rows."""

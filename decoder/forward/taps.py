@@ -14,7 +14,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask, Wrapped
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward, Ints, Mask, Wrapped
 
 Note = Callable[[Tensor, Any, int], object]
 """Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no state of the pass."""

@@ -17,7 +17,8 @@ from transformers import cache_utils
 from transformers.cache_utils import Cache, DynamicLayer
 
 from decoder.forward.hf import cache_argument, takes_positions
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward, Ints, Mask
 from decoder.forward.recurrent.owners import replaced, tensors_of
 from decoder.forward.recurrent.states import path_batch, with_parents
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.windows import SLIDING
+from decoder.forward.layer_kinds import SLIDING
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from torch.nn import functional
 
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.model import write
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import product
+from decoder.forward.protocol import Ints, Mask
 from decoder.heads.parts import GuidedHead, HeadModule, Layer, RmsNorm, Rotation, StatesReader
 
 KIND, PARALLEL_KIND = "EAGLE-3 head", "P-EAGLE head"

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Ints, Mask
 from decoder.heads.parts import GuidedHead
 
 Rows = Callable[[Tensor], Tensor]

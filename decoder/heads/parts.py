@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import NEVER
+from decoder.forward.protocol import Ints, Mask
 
 
 class StatesReader(ABC):

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward, Ints, Mask
 from decoder.heads.dflash import Block, BlockHead
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import GuidedHead, StatesReader

@@ -21,7 +21,7 @@ from decoder.forward.families.architecture import Architecture, Source, Traits
 from decoder.forward.families.registry import FAMILIES, HEAD, shapes
 from decoder.forward.hf_module import HfModule, Load
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import longest_text
+from decoder.forward.layer_kinds import longest_text
 from decoder.models.adapters import adapter_of, base_of
 from decoder.models.checkpoint_files import CONFIG, check_ranges, check_texts, content_of
 from decoder.models.gguf.file import gguf_file, is_gguf

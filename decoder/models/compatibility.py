@@ -17,7 +17,7 @@ from decoder.errors import DeviceError, PairError, first_line, quoted
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import (
+from decoder.forward.layer_kinds import (
     FULL,
     LIMITS,
     NO_MEMORY,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from decoder.errors import ModelError, quoted
-from decoder.forward.windows import FULL, SLIDING
+from decoder.forward.layer_kinds import FULL, SLIDING
 from decoder.heads.dflash_shape import BlockShape, Convolution, Correction, Markov, Selector, Swiglu
 from decoder.models.checkpoint_files import content_of
 from decoder.models.checkpoints import display_name

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from decoder.errors import ConfigError, require
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_kinds import FULL
 from decoder.forward.taps import Tappable
-from decoder.forward.windows import FULL
 from decoder.heads.parts import GuidedHead
 from decoder.models.checkpoint_files import weight_files, weight_names
 from decoder.models.checkpoints import display_name

@@ -15,8 +15,8 @@ from decoder.forward.compiled.library import library
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_kinds import HOST_ROUNDS, SHAPED, UNCAPTURED, keeps_states, takes_paths, windows_of
 from decoder.forward.linear import HALF, products_pay_in_bfloat16
-from decoder.forward.windows import HOST_ROUNDS, SHAPED, UNCAPTURED, keeps_states, takes_paths, windows_of
 from decoder.models.gguf.file import BY_PATHS, GgufFile
 from decoder.models.quantisation import quantisation_of
 from decoder.system.deferred import imported

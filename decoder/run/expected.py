@@ -16,7 +16,7 @@ from decoder.events import Expected
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import shapes
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.windows import cache_bytes
+from decoder.forward.layer_kinds import cache_bytes
 from decoder.models.gguf.file import GgufFile
 from decoder.models.gguf.words import row_bytes
 from decoder.models.pair import Pair

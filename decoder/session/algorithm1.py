@@ -20,7 +20,7 @@ from decoder.session.protocol import Outcome
 from decoder.session.steering import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Budget, Rules, TreeRule
-from decoder.verify.coupled import CoupledVerifier
+from decoder.verify.verifier import CoupledVerifier
 
 
 class Algorithm1Session(HostRounds):

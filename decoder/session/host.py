@@ -33,7 +33,7 @@ from decoder.session.steering import KnobState, Turn
 from decoder.system.device import Stopwatch
 from decoder.system.waiting import MOST_WAITED, waited_here_s
 from decoder.tree import TokenTree
-from decoder.verify.coupled import Verifier
+from decoder.verify.verifier import Verifier
 
 
 def with_drafter(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from decoder.errors import ConfigError, require
-from decoder.forward.windows import by_layers, keeps_states, takes_paths
+from decoder.forward.layer_kinds import by_layers, keeps_states, takes_paths
 from decoder.methods.method import Method
 from decoder.models.adapters import adapter_of
 from decoder.models.checkpoints import display_name

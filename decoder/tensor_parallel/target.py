@@ -24,8 +24,9 @@ from torch import Tensor
 
 from decoder.errors import DeviceError, LostRankError, first_line
 from decoder.forward.hf_module import HfModule
-from decoder.forward.kv_cache import Forward, KvCache
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import Forward
 from decoder.models.checkpoints import display_name
 from decoder.models.load_progress import Tell, downloading
 from decoder.system.deferred import imported

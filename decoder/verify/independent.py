@@ -16,11 +16,11 @@ from decoder.forward.finite_logits import require_choices
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.tree import TokenTree
-from decoder.verify.coupled import Verifier, token_statistics
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.statistics import MOST_NUMBERS, tree_statistics
 from decoder.verify.lossless.verifiers import VERIFIERS
+from decoder.verify.verifier import Verifier, token_statistics
 
 
 @dataclass(frozen=True)

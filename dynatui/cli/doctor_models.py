@@ -14,7 +14,7 @@ import decoder
 from decoder.analysis.roofline import SIZES, DeviceSpeed, PassWork, break_even, expected_times, round_s, step_s
 from decoder.errors import ConfigError, DecoderError
 from decoder.events import TRANSLATED, Expected
-from decoder.forward.windows import longest_text
+from decoder.forward.layer_kinds import longest_text
 from decoder.models import checkpoints, compatibility, hub
 from decoder.models.adapters import adapter_of
 from decoder.models.adapters import base_of as base_of_adapter

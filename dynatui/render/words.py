@@ -103,7 +103,9 @@ def limits(lane: LaneState) -> list[tuple[str, float]]:
 def limited(lane: LaneState) -> tuple[str, ...]:
     """Wordings, the longest first; empty if unknown."""
     named = [f"{name} {100 * share:.0f} %" for name, share in limits(lane)]
-    return (f"limited by {', '.join(named)}", f"limited by {named[0]}", named[0]) if named else ()
+    if not named:
+        return ()
+    return f"limited by {', '.join(named)}", f"limited by {named[0]}", f"by {named[0]}", named[0].replace(" %", "%")
 
 
 def moved_back(lane: LaneState) -> Change | None:

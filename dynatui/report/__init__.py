@@ -1,3 +1,1 @@
-"""Makes one self-contained HTML page from a recording: only `markup` makes HTML from foreign text, only `page` embeds
-data.
-"""
+"""Makes one self-contained HTML page from a recording: only `page` makes HTML from foreign text and embeds data."""

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from decoder.engine import Engine
-from decoder.forward.kv_cache import Forward, KvCache
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Forward
 from tests.decoder.makers import with_pair
 
 Change = Callable[[Sequence[int], Tensor], None]

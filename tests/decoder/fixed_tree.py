@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.forward.kv_cache import Forward
+from decoder.forward.protocol import Forward
 from tests.decoder.any_family import CONTEXT, PROMPT
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.kv_cache import Forward
+from decoder.forward.protocol import Forward
 
 
 def grown(seed: int, words: int) -> tuple[list[int], list[int], list[int], NDArray[np.bool_]]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
-from decoder.forward.kv_cache import Forward
+from decoder.forward.protocol import Forward
 from decoder.heads.timed import timed
 from decoder.models.pair import Pair
 from decoder.system.computing_clock import ComputingClock

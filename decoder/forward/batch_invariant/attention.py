@@ -16,7 +16,8 @@ from transformers import AttentionInterface
 from decoder.errors import PairError
 from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import Ints, KvCache, Mask, Wrapped
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.protocol import Ints, Mask, Wrapped
 from decoder.forward.taps import LayerStates
 
 NAME = "dynatui_float64"

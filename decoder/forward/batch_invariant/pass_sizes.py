@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.errors import ConfigError, PairError
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask, Wrapped
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
+from decoder.forward.protocol import Forward, Ints, Mask, Wrapped
 from decoder.forward.taps import LayerStates, tapped
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64

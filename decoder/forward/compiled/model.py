@@ -18,9 +18,10 @@ from torch import Tensor
 
 from decoder.forward.compiled.library import Library, Model, Pass
 from decoder.forward.families.model import Heads, Rotation
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_kinds import Windows
+from decoder.forward.protocol import Ints, Mask
 from decoder.forward.taps import Native, Note
-from decoder.forward.windows import Windows
 
 
 @dataclass(eq=False)

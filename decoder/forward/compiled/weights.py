@@ -17,7 +17,7 @@ from decoder.forward.compiled.model import CompiledModel, padded
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.families.registry import FAMILIES, NORMS, heads_of
-from decoder.forward.windows import windows_of
+from decoder.forward.layer_kinds import windows_of
 
 ACTIVATIONS = {"none": 2, "tanh": 3, None: 4}
 """In `passes.c`, by the approximation of GELU; None stands for SiLU."""

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.windows import FULL, SLIDING, windows_of
+from decoder.forward.layer_kinds import FULL, SLIDING, windows_of
 
 Layer = TypeVar("Layer")
 FLAGS = ("tie_word_embeddings", "attention_bias", "mlp_bias", "use_parallel_residual")

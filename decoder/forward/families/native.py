@@ -19,10 +19,11 @@ from decoder.forward.families.model import (
     TurnedRows,
     Turning,
 )
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_kinds import FULL, LIMITS, Windows
 from decoder.forward.linear import Linear, product
+from decoder.forward.protocol import Ints, Mask
 from decoder.forward.taps import Native, Note
-from decoder.forward.windows import FULL, LIMITS, Windows
 
 ALIGNED = 8
 """Masks have a multiple of this number of columns, for attention kernels; and matrices, for products in half precision.

@@ -26,8 +26,8 @@ from decoder.forward.families.model import (
 )
 from decoder.forward.families.native import ALIGNED, NativeModel
 from decoder.forward.kv_cache import side_by_side
+from decoder.forward.layer_kinds import FULL, SLIDING, windows_of
 from decoder.forward.linear import HALF, Linear
-from decoder.forward.windows import FULL, SLIDING, windows_of
 
 Shapes = Mapping[str, tuple[int, ...]]
 HEAD = "lm_head.weight"

@@ -16,10 +16,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.kv_cache import Forward, Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.llama_cpp.cache import Contexts, LlamaCache
 from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
 from decoder.forward.llama_cpp.drafted import STATES, TEXT, Paths, Sequences
+from decoder.forward.protocol import Forward, Ints, Mask
 
 SEQUENCES = 64
 """Paths beyond this number are computed in further passes."""

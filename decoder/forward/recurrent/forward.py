@@ -21,7 +21,9 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from decoder.forward.hf import Layers, ModuleForward
-from decoder.forward.kv_cache import Ints, KvCache, Mask
+from decoder.forward.kv_cache import KvCache
+from decoder.forward.layer_kinds import FULL, MASKED, attention_types
+from decoder.forward.protocol import Ints, Mask
 from decoder.forward.recurrent.owners import (
     TRIED,
     Chunks,
@@ -34,7 +36,6 @@ from decoder.forward.recurrent.owners import (
 )
 from decoder.forward.recurrent.states import Drafted, State, StateCache, States, path_batch, with_parents
 from decoder.forward.taps import LayerStates
-from decoder.forward.windows import FULL, MASKED, attention_types
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
 INDEXED_AXES = 3

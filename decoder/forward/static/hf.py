@@ -10,7 +10,7 @@ from decoder.errors import PairError
 from decoder.forward.families.model import write
 from decoder.forward.families.native import windowed_by_slot
 from decoder.forward.hf import Layers, ModuleForward
-from decoder.forward.windows import FULL, HOST_ROUNDS, SHAPED, Windows, keeps_states
+from decoder.forward.layer_kinds import FULL, HOST_ROUNDS, SHAPED, Windows, keeps_states
 from decoder.system.device import without_gradients
 
 

@@ -15,7 +15,7 @@ from decoder.errors import PairError
 from decoder.forward.families.architecture import Source
 from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import native_model, only_compiled, reading_bytes, weight_bytes
-from decoder.forward.windows import UNCAPTURED, Windows
+from decoder.forward.layer_kinds import UNCAPTURED, Windows
 from decoder.system.device import has_room, without_gradients
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph.device_state import XP, DeviceState
 from decoder.session.cuda_graph.static_shapes import FIRST_ROWS, MOST_NODES, Shape
 from decoder.tree_rules import Growth, breadth, least_probability
-from decoder.verify.coupled import DeviceVerifier, Probabilities
+from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 PLACES = MOST_NODES - 1
 WHOLE, PART = 8000, 128

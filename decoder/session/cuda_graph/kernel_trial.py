@@ -17,8 +17,8 @@ from torch import Tensor
 
 from decoder.errors import first_line
 from decoder.forward.families.native import NativeModel
+from decoder.forward.layer_kinds import Windows
 from decoder.forward.linear import has_wide_product
-from decoder.forward.windows import Windows
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
@@ -42,7 +42,7 @@ from decoder.session.cuda_graph.static_shapes import (
 from decoder.session.cuda_graph.verify import VerificationOperators, verify
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules, TreeRule, tree_rule
-from decoder.verify.coupled import GreedyVerifier
+from decoder.verify.verifier import GreedyVerifier
 
 FAR = 1e-4
 """Largest difference of log-probabilities: sums of float32 numbers in another order."""

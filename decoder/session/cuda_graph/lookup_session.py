@@ -19,7 +19,7 @@ from decoder.session.protocol import Outcome, learnt
 from decoder.session.steering import KnobState
 from decoder.system.device import Outbox
 from decoder.tree_rules import TreeRule
-from decoder.verify.coupled import device_verifier
+from decoder.verify.verifier import device_verifier
 
 
 class LookupSession(GraphSession):

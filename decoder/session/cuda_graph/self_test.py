@@ -39,7 +39,7 @@ from decoder.session.protocol import Session
 from decoder.session.steering import KnobState
 from decoder.system.device import device_name, release_memory, require_working, without_gradients
 from decoder.tree_rules import Rules, tree_rule
-from decoder.verify.coupled import CoupledVerifier, GreedyVerifier
+from decoder.verify.verifier import CoupledVerifier, GreedyVerifier
 
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """If a text differs from the reference at a near tie, the text of the next prompt is compared."""

@@ -26,7 +26,7 @@ from decoder.session.protocol import AtStage, Outcome, Session, TokenLimit, go_o
 from decoder.session.steering import KnobState, Turn
 from decoder.system.device import without_gradients
 from decoder.tree import TokenTree
-from decoder.verify.coupled import device_verifier
+from decoder.verify.verifier import device_verifier
 
 Open = Callable[[Sequence[int], int, KnobState | None], Session]
 """(text, maximum number of new tokens, knobs) -> a session that decodes the rest of the text."""

@@ -41,7 +41,7 @@ from decoder.session.cuda_graph.static_shapes import (
 from decoder.session.cuda_graph.verify import verify
 from decoder.system.device import Graphs, Mailbox, Mark, without_gradients
 from decoder.tree_rules import TreeRule
-from decoder.verify.coupled import DeviceVerifier, GreedyVerifier
+from decoder.verify.verifier import DeviceVerifier, GreedyVerifier
 
 CHUNK = 512
 """Prompt tokens in one forward pass."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from decoder.draft.tree_size.plan import DEPTHS, SIZES
-from decoder.forward.windows import SLIDING, Windows
+from decoder.forward.layer_kinds import SLIDING, Windows
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024

@@ -13,15 +13,15 @@ import msgspec
 import pytest
 
 from decoder.analysis.what_if import Cell, Grid, WhatIf, what_if
+from decoder.draft.growth import Children
 from decoder.draft.model_drafter import ModelDrafter
-from decoder.draft.proposer import Children
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth
-from decoder.verify.coupled import accept
+from decoder.verify.verifier import accept
 from tests.decoder.analysis.one_round import replayed
 from tests.decoder.rounds import a_round
 

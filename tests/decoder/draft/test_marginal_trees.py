@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from decoder.draft.growth import Children, grow
 from decoder.draft.model_drafter import best_children
-from decoder.draft.proposer import Children, grow
 from decoder.methods.bestfirst import BestFirst
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth

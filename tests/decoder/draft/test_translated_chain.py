@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from decoder.draft import translated_drafter
-from decoder.draft.proposer import Children
+from decoder.draft.growth import Children
 from decoder.draft.translated_drafter import TranslatedDrafter
 from decoder.methods.linear import Linear
 from decoder.models.pair import Translation

@@ -8,8 +8,8 @@ import torch
 
 from decoder.forward.hf import traits_of
 from decoder.forward.hf_module import HfModule
+from decoder.forward.layer_kinds import cache_bytes
 from decoder.forward.whole_paths import PathCache
-from decoder.forward.windows import cache_bytes
 from tests.decoder.any_family import PROMPT
 from tests.decoder.survey.results import read
 from tests.decoder.survey.tiny_models import FACTORS, tiny_config, tiny_module

@@ -11,9 +11,9 @@ import pytest
 
 from decoder import RunConfig
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import Forward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge
+from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.forward import RecurrentForward
 from decoder.forward.whole_paths import PathForward
 from decoder.models.compatibility import check_architecture, probe

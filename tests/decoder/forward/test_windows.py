@@ -12,7 +12,7 @@ from transformers import AutoConfig, LlamaConfig, MistralConfig, Phi3Config
 from decoder import RunConfig, decode, load_pair
 from decoder.errors import PromptError
 from decoder.events import Round
-from decoder.forward.windows import (
+from decoder.forward.layer_kinds import (
     NO_LIMIT,
     Windows,
     attention_types,

@@ -15,9 +15,9 @@ from decoder.events import Run
 from decoder.forward.families.registry import reading_bytes
 from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_kinds import SHAPED
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import static_forward
-from decoder.forward.windows import SHAPED
 from decoder.heads.eagle3 import UNTAPPED
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.heads import head_shape

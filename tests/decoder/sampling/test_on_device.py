@@ -22,7 +22,7 @@ from decoder.sampling.noise import (
 )
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.device import Graphs
-from decoder.verify.coupled import CoupledDeviceVerifier, device_verifier
+from decoder.verify.verifier import CoupledDeviceVerifier, device_verifier
 from tests.decoder.session.cuda_graph.on_gpu import gpu
 from tests.fake_cuda.recording import record
 

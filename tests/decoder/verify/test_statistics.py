@@ -9,12 +9,12 @@ import torch
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.drawn_drafter import draw_tree
 from decoder.errors import ConfigError
-from decoder.verify.coupled import token_statistics
 from decoder.verify.lossless.drawn_tree import draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.statistics import acceptance_bound, tree_statistics
 from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 from decoder.verify.names import VERIFIER_NAMES, Drafting, require_lossless
+from decoder.verify.verifier import token_statistics
 
 ROWS = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]])
 DRAFT = torch.tensor([0.4, 0.4, 0.2])

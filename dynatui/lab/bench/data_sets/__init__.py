@@ -1,4 +1,5 @@
 """Loading of the benchmark's prompts from a data folder or the Hugging Face hub. This module does not depend on models.
 
-`catalogue` names the data sets, their files and the `rules` that make prompts of their rows; `prompts` loads them.
+`catalogue` names the data sets, their files and the rules that make prompts of their rows; `sources` reads files;
+`prompts` loads the prompts.
 """

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoder.draft.proposer import Children, grow
+from decoder.draft.growth import Children, grow
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve

@@ -26,8 +26,9 @@ from decoder.forward.compiled.library import Pass, library
 from decoder.forward.compiled.model import CompiledModel, Helper, Team, leave_cpu
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.hf import source_of
-from decoder.forward.kv_cache import Forward, KvCache
+from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import Forward
 from tests.decoder.family_models import COMPILED, MODELS, made, native_of
 from tests.decoder.random_trees import path
 

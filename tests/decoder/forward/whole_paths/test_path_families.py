@@ -7,9 +7,9 @@ import torch
 
 from decoder.errors import ConfigError, PairError
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.layer_kinds import FAMILIES as KNOWN
+from decoder.forward.layer_kinds import UNCAPTURED, takes_paths
 from decoder.forward.static.static_forward import static_forward
-from decoder.forward.windows import FAMILIES as KNOWN
-from decoder.forward.windows import UNCAPTURED, takes_paths
 from decoder.models.compatibility import probe
 from decoder.run import decoding_path
 from decoder.run.decoding_path import PATHS, expected_path

@@ -27,7 +27,7 @@ from decoder.session.host import HostSession
 from decoder.session.steering import Steering, Turn
 from decoder.system.device import Graphs, without_gradients
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import GreedyVerifier
+from decoder.verify.verifier import GreedyVerifier
 from tests.decoder.makers import graph_slots, host_session
 from tests.decoder.session.cuda_graph.matching import Devices, begun, check, graph_session, match, records, rounds_of
 from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from decoder.draft.tree_size.plan import Plan
-from decoder.forward.windows import SLIDING, Windows
+from decoder.forward.layer_kinds import SLIDING, Windows
 from decoder.heads.eagle3 import UNTAPPED
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree

@@ -21,7 +21,7 @@ from decoder.session.cuda_graph.static_shapes import Shape, bucket, levels, most
 from decoder.session.cuda_graph.verify import verify
 from decoder.system.device import without_gradients
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledDeviceVerifier, DeviceVerifier, GreedyVerifier
+from decoder.verify.verifier import CoupledDeviceVerifier, DeviceVerifier, GreedyVerifier
 from dynatui.lab.bench.shapes import Size, run_of
 from tests import tiny
 from tests.decoder.family_models import like_llama

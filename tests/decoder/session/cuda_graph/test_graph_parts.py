@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder.draft.model_drafter import best_children
+from decoder.forward.layer_kinds import Windows
 from decoder.forward.static.static_forward import visibility
-from decoder.forward.windows import Windows
 from decoder.knobs import KNOB_GAP
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
@@ -33,7 +33,7 @@ from decoder.session.cuda_graph.verify import _learn, ancestors, verify
 from decoder.session.steering import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, tree_rule
-from decoder.verify.coupled import GreedyVerifier, accept
+from decoder.verify.verifier import GreedyVerifier, accept
 from tests.decoder.session.cuda_graph.laid_out import VOCABULARY, laid_out, some_choices, some_tree
 
 CPU = torch.device("cpu")

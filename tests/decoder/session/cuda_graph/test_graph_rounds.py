@@ -33,7 +33,7 @@ from decoder.session.steering import Turn
 from decoder.system.device import without_gradients
 from decoder.tree import depths
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import GreedyVerifier
+from decoder.verify.verifier import GreedyVerifier
 from tests import tiny
 from tests.decoder.makers import graph_slots, host_session, with_pair
 from tests.decoder.session.cuda_graph.matching import (

@@ -21,7 +21,7 @@ from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
-from decoder.verify.coupled import CoupledDeviceVerifier, GreedyVerifier, device_verifier
+from decoder.verify.verifier import CoupledDeviceVerifier, GreedyVerifier, device_verifier
 from tests.decoder.makers import Played, graph_slots
 from tests.decoder.session.cuda_graph.matching import (
     LIVELY,

@@ -11,7 +11,7 @@ from torch import Tensor
 from decoder.engine import Engine
 from decoder.forward.families.native import NativeModel, aligned
 from decoder.forward.hf import ModuleForward
-from decoder.forward.kv_cache import Forward
+from decoder.forward.protocol import Forward
 from decoder.forward.static.static_forward import static_forward
 from decoder.methods.dynatree import DynaTree
 from decoder.tree_rules import Rules

@@ -24,7 +24,7 @@ from decoder.session.cuda_graph import session
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.steering import KnobState
-from decoder.verify.coupled import CoupledDeviceVerifier, CoupledVerifier
+from decoder.verify.verifier import CoupledDeviceVerifier, CoupledVerifier
 from tests.decoder.makers import TinyModels, graph_slots
 from tests.decoder.session.cuda_graph.matching import recorded, records, refused, with_slots
 

@@ -1,0 +1,67 @@
+"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens. Knows no models, texts or
+costs.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from decoder.tree import TokenTree
+from decoder.tree_rules import Growth, TreeRule, breadth, least_probability
+
+
+@dataclass(slots=True)
+class Children:
+    """Best next tokens after one node, most probable first."""
+
+    tokens: list[int]
+    logprobs: list[float]
+    draft_logprobs: list[float] = field(default_factory=list)
+    """The draft's own, if `logprobs` are sharpened or conditioned on sampling noise; else empty."""
+    lost: bool = False
+    """The draft's logits are NaN or infinite."""
+
+    @property
+    def confidence(self) -> float:
+        return math.exp(self.logprobs[0])
+
+
+Source = Callable[[TokenTree, Sequence[int], Growth[float]], Sequence[Children]]
+"""(tree, nodes of one level, growth rule) -> the best next tokens after each node, up to the rule's largest breadth."""
+
+
+def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
+    """Grows a tree, which has only its root, in place; returns the nodes within the rule's budget, parents before
+    children. `deepest` is the context's limit of levels.
+    """
+    n_max, least = rule.budget.n_max, rule.budget.least
+    least_logprob = math.log(least) if least else -math.inf
+    level = [0]
+    while level and tree.depths[level[0]] < deepest and (rule.budget.best or len(tree) <= n_max):
+        parents = may_grow(tree, _within_budget(tree, level, rule), rule)
+        children, level = source(tree, parents, rule.growth) if parents else (), []
+        for parent, options in zip(parents, children, strict=True):
+            tree.lost |= options.lost
+            if not options.tokens:
+                continue
+            width: int = breadth(rule.growth, options.confidence)
+            room = width if rule.budget.best else min(width, max(0, n_max + 1 - len(tree)))
+            if least:
+                above = tree.path_logprobs[parent]
+                room = sum(above + logprob >= least_logprob for logprob in options.logprobs[:room])
+            level += tree.grow(parent, options.tokens[:room], options.logprobs[:room], options.draft_logprobs[:room])
+    return tree.most_probable(n_max) if rule.budget.best else list(range(len(tree)))
+
+
+def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:
+    if rule.budget.best and len(level) > rule.budget.n_max:
+        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
+    threshold = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
+    return [node for node in level if tree.path_probability(node) >= threshold] if threshold > 0 else list(level)
+
+
+def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
+    """With `best`, the tree's `n_max` most probable nodes."""
+    if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
+        return level
+    return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

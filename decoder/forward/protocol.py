@@ -1,0 +1,59 @@
+"""Forward forms of a model: all give the same logits, up to rounding errors; and tensor-parallel processes."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.forward.kv_cache import KvCache
+
+Ints = Sequence[int]
+Mask = NDArray[np.bool_]
+"""Which rows each row attends to."""
+
+
+class Forward(Protocol):
+    """A forward form of a model: computes logits from rows. It can only use caches made by its own `new_cache`."""
+
+    @abstractmethod
+    def new_cache(self, capacity: int) -> KvCache: ...
+
+    @abstractmethod
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        """See `LanguageModel.forward`."""
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        """Appends and commits plain text, and returns the logits after its last token."""
+        positions = range(cache.length, cache.length + len(tokens))
+        logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
+        cache.keep(positions)
+        return logits
+
+
+class Wrapped(Forward):
+    """A form whose passes another form computes; a subclass says what differs."""
+
+    inner: Forward
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self.inner.new_cache(capacity)
+
+    def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
+        return self.inner.forward(cache, tokens, positions, visible)
+
+    def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
+        return self.inner.read(cache, tokens)
+
+
+class TensorParallelGroup(Protocol):
+    """Tensor-parallel processes of one model, each with a shard of its weights."""
+
+    devices: Sequence[str]
+    """Device of each rank, for example cuda:0."""
+
+    def peak_bytes(self) -> list[int]:
+        """Peak memory of each rank so far."""
