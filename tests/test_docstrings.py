@@ -28,7 +28,6 @@ def test_every_module_that_the_docstring_of_a_folder_names_is_in_it() -> None:
     missing = []
     for path in (path for package in ("decoder", "dynatui") for path in (ROOT / package).rglob("__init__.py")):
         told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-        for name in re.findall(r"`(\w+)`", told):
-            if not (path.with_name(f"{name}.py").is_file() or path.with_name(name).is_dir()):
-                missing.append(f"{path.parent.relative_to(ROOT)}: {name}")
+        named = [path.with_name(name) for name in re.findall(r"`(\w+)`", told)]
+        missing += [one for one in named if not (one.with_suffix(".py").is_file() or one.is_dir())]
     assert missing == []
