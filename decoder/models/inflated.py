@@ -20,14 +20,8 @@ from decoder.errors import ConfigError, DeviceError, quoted, require
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.families.registry import FAMILIES, HEAD, reading_bytes, shapes
 from decoder.forward.language_model import LanguageModel
-from decoder.models.checkpoints import (
-    EMBEDDED_DRAFT,
-    EMBEDDED_TARGET,
-    architecture_in,
-    display_name,
-    embedded_traits,
-    model_of,
-)
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, display_name, embedded_traits, model_of
+from decoder.models.embedded import architecture_in
 from decoder.models.load_progress import Tell
 from decoder.models.quantisation import memory_of
 from decoder.system.deferred import imported

@@ -20,15 +20,8 @@ from decoder.forward import hf_module
 from decoder.forward.families.architecture import Architecture
 from decoder.forward.language_model import LanguageModel
 from decoder.models import checkpoints
-from decoder.models.checkpoints import (
-    EMBEDDED_DRAFT,
-    EMBEDDED_TARGET,
-    PlainTokenizer,
-    Weights,
-    load_config,
-    load_model,
-    load_tokenizer,
-)
+from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_config, load_model, load_tokenizer
+from decoder.models.embedded import PlainTokenizer, Weights
 from tests import tiny
 from tests.decoder.family_models import COMPILED, MODELS, laid_out_anew, made
 from tests.decoder.makers import TinyModels
