@@ -53,12 +53,12 @@ WORKER = """
 import sys
 from decoder import RunConfig, decode, load_pair
 from dynatui.prompts.load import embedded
-dtype, tokens = sys.argv[1:]
+dtype, tokens, temperature = sys.argv[1:]
 loaded, prompts = load_pair(device="cpu", dtype=dtype), sorted(embedded())
 print(len(prompts), flush=True)
 for line in sys.stdin:
     method, prompt = line.split()
-    config = RunConfig(methods=(method,), max_new_tokens=int(tokens))
+    config = RunConfig(methods=(method,), max_new_tokens=int(tokens), temperature=float(temperature))
     *_, summary = decode(loaded, prompts[int(prompt)], config)
     print(summary.methods[method].tokens_per_second, flush=True)
 """
@@ -161,9 +161,9 @@ def snapshots(other: Path) -> tuple[str, int, list[str]]:
 class Worker:
     """Process that has loaded a checkout's embedded pair and decodes on request."""
 
-    def __init__(self, checkout: Path, dtype: str, tokens: int) -> None:
+    def __init__(self, checkout: Path, dtype: str, tokens: int, temperature: float) -> None:
         environment = {"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": str(checkout)}
-        command = [sys.executable, "-c", WORKER, dtype, str(tokens)]
+        command = [sys.executable, "-c", WORKER, dtype, str(tokens), str(temperature)]
         self._process = subprocess.Popen(  # noqa: S603 - the program that is compared
             command, cwd=checkout, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
@@ -210,14 +210,14 @@ def show_same(other: Path, prompts: Sequence[str], tokens: int) -> int:
     return int(worst)
 
 
-def show_speed(other: Path, dtype: str, tokens: int, repeats: int, starts: int) -> int:
+def show_speed(other: Path, dtype: str, tokens: int, temperature: float, repeats: int, starts: int) -> int:
     """Prints each method's ratio of speeds; returns 1 if a whole confidence interval is outside the tolerance."""
     groups: dict[str, list[list[float]]] = {name: [] for name in MEASURED}
     for start in range(starts):
         # In measurements of two equal processes, the process that started first was a few percent slower. So the order
         # alternates.
         places = (HERE, other) if start % 2 == 0 else (other, HERE)
-        workers = [Worker(place, dtype, tokens) for place in places][:: 1 if start % 2 == 0 else -1]
+        workers = [Worker(place, dtype, tokens, temperature) for place in places][:: 1 if start % 2 == 0 else -1]
         for name, by_prompt in ratios(workers[0], workers[1], repeats).items():
             groups[name] += [list(chain.from_iterable(by_prompt))] if starts > 1 else by_prompt
         for worker in workers:
@@ -240,6 +240,7 @@ def main() -> int:
         kind.add_argument("other", type=Path, help="the other checkout")
         kind.add_argument("--tokens", type=int, default=96)
     speed.add_argument("--dtype", default="bfloat16")
+    speed.add_argument("--temperature", type=float, default=0)
     speed.add_argument("--repeats", type=int, default=12)
     speed.add_argument("--starts", type=int, default=1, help="number of times that both processes are started")
     arguments, prompts = parser.parse_known_args()
@@ -248,7 +249,9 @@ def main() -> int:
         parser.error(f"{other} is not a checkout of dynatui; give the folder of a checkout")
     if arguments.kind == "same":
         return show_same(other, prompts, arguments.tokens)
-    return show_speed(other, arguments.dtype, arguments.tokens, arguments.repeats, arguments.starts)
+    return show_speed(
+        other, arguments.dtype, arguments.tokens, arguments.temperature, arguments.repeats, arguments.starts
+    )
 
 
 if __name__ == "__main__":
