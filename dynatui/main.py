@@ -42,7 +42,7 @@ from dynatui.cli import (
     settings,
     why,
 )
-from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, argument, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
@@ -158,7 +158,7 @@ _TOUR = switch(
     panel=options.SCREEN,
 )
 _OTHER = argument("other", "OTHER", "Another recording, to be shown beside the first.", Path, required=False)
-REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, Group("view", options.REPLAY_VIEW))
+REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, OptionGroup("view", options.REPLAY_VIEW))
 
 
 def live_parameters() -> Declared:
@@ -166,15 +166,15 @@ def live_parameters() -> Declared:
         CONTEXT,
         request.MODELS,
         request.PROMPTS,
-        Group("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
+        OptionGroup("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
         _RECORD,
         _METRICS_PORT,
         _FOLLOW,
-        Group("rules", tuple(options.rules(presets.completing))),
+        OptionGroup("rules", tuple(options.rules(presets.completing))),
         options.HEADLESS,
         options.JSON,
         _TOUR,
-        Group("view", options.LIVE_VIEW),
+        OptionGroup("view", options.LIVE_VIEW),
         _VERSION,
     )
 

@@ -1,6 +1,6 @@
 """How many times as fast as plain decoding a method of a race is, or why this is unknown. The machine's load changes
-within a run, so two methods are compared turn by turn: a turn is the shortest part in which both have decoded. All
-plain passes do the same work, so that differences between their times measure the load; if it is too uneven, there is
+within a run, so two methods are compared segment by segment, the shortest parts in which both have decoded. All plain
+passes do the same work, so that differences between their times measure the load; if it is too uneven, there is
 no figure.
 """
 
@@ -19,10 +19,10 @@ WARM_UP_TOKENS = 30
 WIDE = 2.0
 """Ratio of an interval's ends from which it is wide."""
 _FEWEST = 4
-"""Turns for a speed-up whose interval is not wide."""
+"""Segments for a speed-up whose interval is not wide."""
 ENOUGH = 20
-"""Turns from which a wide interval has another cause: an uneven load, or tokens per round that differ much, which is no
-reason to withhold the speed-up.
+"""Segments from which a wide interval has another cause: an uneven load, or tokens per round that differ much, which is
+no reason to withhold the speed-up.
 """
 _MOST = 64
 
@@ -35,7 +35,7 @@ class Decoded(msgspec.Struct, frozen=True):
         return Decoded(self.tokens + other.tokens, self.seconds + other.seconds)
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Segment(msgspec.Struct, frozen=True):
     """A method and plain decoding in the same part of a race."""
 
     tokens: int = 0
@@ -43,8 +43,8 @@ class Turn(msgspec.Struct, frozen=True):
     plain_tokens: int = 0
     plain_seconds: float = 0.0
 
-    def plus(self, other: "Turn") -> "Turn":
-        return Turn(
+    def plus(self, other: "Segment") -> "Segment":
+        return Segment(
             self.tokens + other.tokens,
             self.seconds + other.seconds,
             self.plain_tokens + other.plain_tokens,
@@ -52,15 +52,15 @@ class Turn(msgspec.Struct, frozen=True):
         )
 
 
-class Turns(msgspec.Struct, frozen=True):
+class Segments(msgspec.Struct, frozen=True):
     """At the bound of entries, each pair of adjacent entries is replaced by their total."""
 
-    closed: SharedList[Turn] = msgspec.field(default_factory=SharedList)
-    unfinished: Turn = Turn()
+    closed: SharedList[Segment] = msgspec.field(default_factory=SharedList)
+    unfinished: Segment = Segment()
     complete: int = 0
-    """Turns in `unfinished`."""
+    """Segments in `unfinished`."""
     begun: Decoded = Decoded()
-    """The method's rounds in the turn that has not ended."""
+    """The method's rounds in the segment that has not ended."""
     plain_before: Decoded = Decoded()
     stride: int = 1
 
@@ -68,26 +68,28 @@ class Turns(msgspec.Struct, frozen=True):
     def count(self) -> int:
         return len(self.closed) * self.stride + self.complete
 
-    def with_round(self, own: Decoded, plain: Decoded) -> "Turns":
+    def with_round(self, own: Decoded, plain: Decoded) -> "Segments":
         """`plain` is all plain decoding before this round."""
-        turns = self.ended(plain)
-        before = turns.plain_before if turns.begun.seconds else plain
-        return Turns(turns.closed, turns.unfinished, turns.complete, turns.begun.plus(own), before, turns.stride)
+        segments = self.ended(plain)
+        before = segments.plain_before if segments.begun.seconds else plain
+        return Segments(
+            segments.closed, segments.unfinished, segments.complete, segments.begun.plus(own), before, segments.stride
+        )
 
-    def ended(self, plain: Decoded) -> "Turns":
-        """Ends the last turn if plain decoding has taken part in it."""
+    def ended(self, plain: Decoded) -> "Segments":
+        """Ends the last segment if plain decoding has taken part in it."""
         plain_seconds = plain.seconds - self.plain_before.seconds
         if not (self.begun.seconds and plain_seconds > 0):
             return self
-        turn = Turn(self.begun.tokens, self.begun.seconds, plain.tokens - self.plain_before.tokens, plain_seconds)
-        unfinished, complete = self.unfinished.plus(turn), self.complete + 1
+        segment = Segment(self.begun.tokens, self.begun.seconds, plain.tokens - self.plain_before.tokens, plain_seconds)
+        unfinished, complete = self.unfinished.plus(segment), self.complete + 1
         if complete < self.stride:
-            return Turns(self.closed, unfinished, complete, stride=self.stride)
+            return Segments(self.closed, unfinished, complete, stride=self.stride)
         closed = self.closed.plus([unfinished])
         if len(closed) < _MOST:
-            return Turns(closed, stride=self.stride)
+            return Segments(closed, stride=self.stride)
         pairs = zip(closed[::2], closed[1::2], strict=True)
-        return Turns(SharedList(one.plus(other) for one, other in pairs), stride=2 * self.stride)
+        return Segments(SharedList(one.plus(other) for one, other in pairs), stride=2 * self.stride)
 
 
 class Speedup(msgspec.Struct, frozen=True):
@@ -97,22 +99,22 @@ class Speedup(msgspec.Struct, frozen=True):
     reason: Reason | None = None
 
 
-def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
+def speedup(segments: Segments, *, warm: bool, busy: bool, whole: bool) -> Speedup:
     """Ratio of tokens per second to those of plain decoding. `busy`: threads waited too long or too many rounds
-    stalled; `whole`: a text has ended, so that no more turns will follow.
+    stalled; `whole`: a text has ended, so that no more segments will follow.
     """
     if busy:
         return Speedup(reason="machine busy")
     if not warm:
         return Speedup(reason="warming up")
-    parts = np.array(list(map(msgspec.structs.astuple, turns.closed)), dtype=float).reshape(-1, 4)
-    totals = parts.sum(axis=0) + msgspec.structs.astuple(turns.unfinished)
+    parts = np.array(list(map(msgspec.structs.astuple, segments.closed)), dtype=float).reshape(-1, 4)
+    totals = parts.sum(axis=0) + msgspec.structs.astuple(segments.unfinished)
     if len(parts) < _FEWEST or not (np.isfinite(totals).all() and (totals > 0).all()):
         return Speedup(reason="too few rounds")
     # The logarithm of the ratio is linear in the logarithms of the four totals; the delta method gives its variance.
     shares = len(parts) * parts / totals
     of_plain, of_all = (_factor(shares @ signs) for signs in ((0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
-    uneven, many = of_plain**2 >= WIDE, turns.count >= ENOUGH
+    uneven, many = of_plain**2 >= WIDE, segments.count >= ENOUGH
     if of_all**2 >= WIDE and (uneven or not (many or whole)):
         return Speedup(reason="machine busy" if uneven and many else "too few rounds")
     value = float(totals[0] / totals[1] * totals[3] / totals[2])

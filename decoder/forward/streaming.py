@@ -30,7 +30,7 @@ TRIED_TOKENS, FAR = (1, 2, 3), 1000
 
 
 @dataclass(frozen=True)
-class KeyTurn:
+class KeyRotation:
     frequencies: Float[Tensor, "R"]
     """In radians per position, one for each pair of dimensions; on the host."""
     first: slice
@@ -42,24 +42,26 @@ class KeyTurn:
         wide = torch.promote_types(keys.dtype, torch.float32)
         angles = torch.tensor(by, dtype=torch.float64)[:, None, None] * self.frequencies.double()
         cosine, sine = (part.to(keys.device, wide) for part in (angles.cos(), angles.sin()))
-        turned = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
-        one, other = turned[..., self.first].clone(), turned[..., self.second].clone()
-        turned[..., self.first] = one * cosine - other * sine
-        turned[..., self.second] = one * sine + other * cosine
-        return turned.flatten(2, 3)
+        rotated = keys[:, :, None].to(wide).repeat(1, 1, len(by), 1, 1)
+        one, other = rotated[..., self.first].clone(), rotated[..., self.second].clone()
+        rotated[..., self.first] = one * cosine - other * sine
+        rotated[..., self.second] = one * sine + other * cosine
+        return rotated.flatten(2, 3)
 
 
 @torch.inference_mode()
-def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
+def key_rotation(
+    forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype
+) -> KeyRotation | None:
     """Finds by trial how a model rotates its keys; None if a layer does not rotate them by these frequencies. Raises
     PairError if layers differ in the shape of their keys and values, or have attention windows.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
     halves, neighbours = ((slice(0, count), slice(count, 2 * count)), (slice(0, 2 * count, 2), slice(1, 2 * count, 2)))
-    turns = (KeyTurn(frequencies.cpu(), *pair) for pair in (halves, neighbours))
+    candidates = (KeyRotation(frequencies.cpu(), *pair) for pair in (halves, neighbours))
     allowed = (0.1 if dtype in HALF else 1e-3) * _largest(there)
-    return next((turn for turn in turns if bool((_largest(turn(near, [far]) - there) <= allowed).all())), None)
+    return next((turn for turn in candidates if bool((_largest(turn(near, [far]) - there) <= allowed).all())), None)
 
 
 def _largest(keys: Float[Tensor, "L H S D"]) -> Float[Tensor, "L"]:
@@ -118,7 +120,7 @@ class Streaming(Forward):
     """A form with attention sinks and a sliding window, which must be longer than any path of drafted rows."""
 
     inner: Forward
-    turn: KeyTurn
+    rotate: KeyRotation
     sinks: int
     window: int
 
@@ -171,7 +173,7 @@ class Streaming(Forward):
         """Appends a copy of the sinks for each entry of `shifts`, rotated by that many positions."""
         sinks = stored.store[..., : self.sinks, :]
         copies = stored.store.narrow(3, stored.used, len(shifts) * self.sinks)
-        copies[:, 0] = self.turn(sinks[:, 0], shifts)
+        copies[:, 0] = self.rotate(sinks[:, 0], shifts)
         copies[:, 1] = sinks[:, 1].repeat(1, 1, len(shifts), 1)
         stored.used += copies.shape[3]
 

@@ -325,7 +325,8 @@ def _in_template(tokenizer: TextTokenizer, prompt: Prompt) -> str:
         why = "the prompt is a conversation" if conversation else "--chat was asked for"
         raise ConfigError(f"{why}, but the tokenizer has no chat template; {remedy}, {_TUNED}", "chat")
     messages = [
-        {"role": without_surrogates(turn.role), "content": without_surrogates(turn.content)} for turn in prompt.turns
+        {"role": without_surrogates(message.role), "content": without_surrogates(message.content)}
+        for message in prompt.messages
     ]
     try:
         text = cast("Any", tokenizer).apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -9,29 +9,29 @@ import msgspec
 from decoder.errors import quoted, shortened
 
 USER = "user"
-"""Role of the user's turns in a conversation."""
+"""Role of the user's messages in a conversation."""
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     role: str
     """Such as system, user or assistant; chat templates decide which roles there are."""
     content: str
 
 
 class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text, or a conversation up to a user's turn, with its category."""
+    """A text, or a conversation up to a user's message, with its category."""
 
     text: str
-    """Plain text; for a conversation, the content of its last turn, which is the user's."""
-    earlier: tuple[Turn, ...] | None = None
-    """For a conversation, the turns before its last turn; None for plain text."""
+    """Plain text; for a conversation, the content of its last message, which is the user's."""
+    earlier: tuple[ChatMessage, ...] | None = None
+    """For a conversation, the messages before its last one; None for plain text."""
     category: str = ""
     """From the prompt's file."""
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
-        """All turns; plain text is a single turn of the user."""
-        return (*(self.earlier or ()), Turn(USER, self.text))
+    def messages(self) -> tuple[ChatMessage, ...]:
+        """Plain text is a single message of the user."""
+        return (*(self.earlier or ()), ChatMessage(USER, self.text))
 
 
 AnyPrompt: TypeAlias = str | Prompt
@@ -78,7 +78,7 @@ class FieldError(ValueError):
 @dataclass(frozen=True)
 class Found:
     prompt: AnyPrompt | None
-    """None for a conversation without a turn of the user."""
+    """None for a conversation without a message of the user."""
     field: str
 
 
@@ -120,7 +120,7 @@ def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str
 
 
 def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
-    """None for a conversation without a turn of the user."""
+    """None for a conversation without a message of the user."""
     kind = name.rpartition(".")[2]
     match value:
         case [dict(), *_]:
@@ -136,28 +136,28 @@ def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
     raise FieldError(f'"{shortened(name)}" is {quoted(value)}, which is no prompt')
 
 
-def _conversation(name: str, turns: Sequence[object]) -> Prompt | None:
-    """Up to its last turn of the user; None if there is none."""
-    read = [_turn(name, number, turn) for number, turn in enumerate(turns, 1)]
-    last = max((place for place, turn in enumerate(read) if turn.role == USER), default=None)
+def _conversation(name: str, messages: Sequence[object]) -> Prompt | None:
+    """Up to its last message of the user; None if there is none."""
+    read = [_message(name, number, message) for number, message in enumerate(messages, 1)]
+    last = max((place for place, message in enumerate(read) if message.role == USER), default=None)
     return None if last is None else Prompt(read[last].content, tuple(read[:last]))
 
 
-def _turn(name: str, number: int, turn: object) -> Turn:
+def _message(name: str, number: int, message: object) -> ChatMessage:
     where = f'turn {number} of "{shortened(name)}"'
-    if not isinstance(turn, dict):
-        raise FieldError(f"{where} is {quoted(turn)}, which is no object")
-    speaker = next((turn[key] for key in _SPEAKERS if isinstance(turn.get(key), str)), None)
+    if not isinstance(message, dict):
+        raise FieldError(f"{where} is {quoted(message)}, which is no object")
+    speaker = next((message[key] for key in _SPEAKERS if isinstance(message.get(key), str)), None)
     if speaker is None:
         raise FieldError(f'{where} does not say who speaks, under "role" or "from"')
-    content = next((turn[key] for key in _CONTENTS if turn.get(key) is not None), None)
+    content = next((message[key] for key in _CONTENTS if message.get(key) is not None), None)
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     if not isinstance(parts, list):
         raise FieldError(f'{where} has no text under "content" or "value"')
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     if not all(isinstance(text, str) for text in texts):
         raise FieldError(f"{where} has content that is no text; only text is read")
-    return Turn(_ROLES.get(speaker.casefold(), speaker), "".join(map(str, texts)))
+    return ChatMessage(_ROLES.get(speaker.casefold(), speaker), "".join(map(str, texts)))
 
 
 def _category(record: Mapping[str, Any]) -> str:

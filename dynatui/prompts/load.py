@@ -127,7 +127,7 @@ def _from_objects(name: str, window: Window, prompt_field: str | None) -> Prompt
                 left_out += 1
                 continue
             prompt = as_prompt(found.prompt)
-            text += sum(len(turn.content) for turn in prompt.turns)
+            text += sum(len(message.content) for message in prompt.messages)
             if len(prompts) == MOST_PROMPTS or text > MOST_TEXT:
                 raise PromptError(
                     f"{shown} has more than {MOST_PROMPTS} prompts, or more than {MOST_TEXT >> 20} MiB of them; give "
@@ -169,7 +169,8 @@ def _part(count: int, name: str, conversation: bool, wrapped: bool) -> str:  # n
 def _clean(prompt: Prompt) -> AnyPrompt:
     """The prompt without lone surrogates, which JSON can escape."""
     earlier = prompt.earlier and tuple(
-        type(turn)(_without_surrogates(turn.role), _without_surrogates(turn.content)) for turn in prompt.earlier
+        type(message)(_without_surrogates(message.role), _without_surrogates(message.content))
+        for message in prompt.earlier
     )
     return plainest(Prompt(_without_surrogates(prompt.text), earlier, _without_surrogates(prompt.category)))
 

@@ -27,7 +27,7 @@ _LEAST_FRAMED = 7
 
 
 @dataclass(frozen=True)
-class Moment:
+class VersusView:
     played_s: float
     seconds: float
     number: int
@@ -76,7 +76,7 @@ _FIGURES = (
 """Columns of the table; a narrow terminal omits the last ones first."""
 
 
-def moment(now: Moment, width: int) -> Row:
+def moment(now: VersusView, width: int) -> Row:
     word, ink = _doing(now)
     parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
     if now.pairs > 1:
@@ -92,7 +92,7 @@ def moment(now: Moment, width: int) -> Row:
     return (*left, ("  ", "plain"), *line, *clock)
 
 
-def _doing(now: Moment) -> tuple[str, Ink]:
+def _doing(now: VersusView) -> tuple[str, Ink]:
     if now.paused:
         return "PAUSED", "warn"
     if now.ended:

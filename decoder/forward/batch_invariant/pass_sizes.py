@@ -89,7 +89,7 @@ def refuse_float64(dtype: torch.dtype) -> None:
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     """`words` is the size of the vocabulary. Raises PairError if bits differ even if rows are computed one by one."""
-    trial = Trial(forward, words)
+    trial = SizeTrial(forward, words)
     tells = trial.tells()
     widest = CUDA_ROWS if cuda else UNPADDED_ROWS if tells else PADDED_ROWS
     while widest > 1 and trial.place_matters(widest):
@@ -99,7 +99,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     # padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
-        if Trial(exact, words).tree_agrees():
+        if SizeTrial(exact, words).tree_agrees():
             return exact
     raise PairError(
         "the target's logits for a draft tree differ in bits from those for plain text, even if rows are computed "
@@ -107,7 +107,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     )
 
 
-class Trial:
+class SizeTrial:
     """Trial passes over a few random tokens."""
 
     def __init__(self, forward: Forward, words: int) -> None:
@@ -127,8 +127,8 @@ class Trial:
         """Whether a row's bits depend on its index in a pass, or on the other rows."""
         tokens = self._tokens[:rows]
         expected = self._siblings(tokens)
-        turned = (torch.equal(self._siblings(tokens[by:] + tokens[:by]).roll(by, 0), expected) for by in (1, rows // 2))
-        return not all(turned) or not torch.equal(self._siblings(tokens[:1] * rows), expected[:1].expand_as(expected))
+        rolled = (torch.equal(self._siblings(tokens[by:] + tokens[:by]).roll(by, 0), expected) for by in (1, rows // 2))
+        return not all(rolled) or not torch.equal(self._siblings(tokens[:1] * rows), expected[:1].expand_as(expected))
 
     def agreeing(self, widest: int) -> tuple[int, ...]:
         """Numbers of rows whose passes give a row the same bits as a pass of `widest` rows."""

@@ -71,25 +71,25 @@ class Architecture:
         """In radians per position. Computed in float32 on the CPU, for the rounding of Hugging Face's modules."""
         rope = self.rope_parameters
         width = int(self.head_dim * rope.get("partial_rotary_factor", 1.0))
-        turns: Tensor = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
+        frequencies: Tensor = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
         if rope["rope_type"] == "linear":
-            turns /= rope["factor"]
-        return _by_wavelength(turns, rope) if rope["rope_type"] == "llama3" else turns
+            frequencies /= rope["factor"]
+        return _by_wavelength(frequencies, rope) if rope["rope_type"] == "llama3" else frequencies
 
 
-def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
+def _by_wavelength(frequencies: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[Tensor, "R"]:
     """Llama 3's scaling: long wavelengths are stretched, short ones kept, and those in between interpolated."""
     factor, low, high = rope["factor"], rope["low_freq_factor"], rope["high_freq_factor"]
     length = rope["original_max_position_embeddings"]
-    waves = 2 * math.pi / turns
-    stretched = torch.where(waves > length / low, turns / factor, turns)
+    waves = 2 * math.pi / frequencies
+    stretched = torch.where(waves > length / low, frequencies / factor, frequencies)
     share = (length / waves - low) / (high - low)
     between = (1 - share) * stretched / factor + share * stretched
     return torch.where(~(waves < length / high) * ~(waves > length / low), between, stretched)
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelWeights:
     """A model's weights, all in one dtype and on one device."""
 
     architecture: Architecture
@@ -124,7 +124,7 @@ class Traits:
     """In the checkpoint's form (one id, a list or None)."""
     skeleton: Callable[[], Any]
     """Makes a Hugging Face module without weights."""
-    source: Source | None
+    source: ModelWeights | None
     """None if only the model's Hugging Face module can compute its passes."""
     precision: str = ""
     """Quantisation of the weights and dtype of the passes, in words; empty if the weights are not quantised."""

@@ -72,17 +72,17 @@ class Heads:
         return self.groups * self.heads * self.width
 
 
-class Turning:
+class RotationMatrices:
     """Makes matrices of rotations, in a dtype that has no complex numbers."""
 
     def __init__(self, heads: Heads, dtype: torch.dtype, device: torch.device) -> None:
-        width, turned = heads.width, torch.arange(heads.rotated, device=device)
+        width, rotated = heads.width, torch.arange(heads.rotated, device=device)
         self._same = torch.eye(width, dtype=dtype, device=device).repeat(1, 2)
         """Ones for each number that is kept, whatever the position."""
-        self._same[turned, turned] = 0
+        self._same[rotated, rotated] = 0
         self._signs = torch.zeros((heads.rotated, width, 2 * width), dtype=dtype, device=device)
         """Where each cosine and each sine goes in a matrix, and with which sign."""
-        cosines, sines = turned[::2], turned[1::2]
+        cosines, sines = rotated[::2], rotated[1::2]
         self._signs[cosines, cosines, cosines] = self._signs[cosines, sines, sines] = 1
         self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
 
@@ -93,15 +93,15 @@ class Turning:
 
 
 @dataclass(frozen=True)
-class TurnedRows:
+class RowRotations:
     """Matrices of a pass's rotations, made once for all layers, and only if a layer needs them."""
 
-    turning: Turning
+    rotation_matrices: RotationMatrices
     rotation: Complex[Tensor, "N 1 1 R"]
 
     @cached_property
     def matrices(self) -> Float[Tensor, "N D 2D"]:
-        return self.turning.matrices(self.rotation)
+        return self.rotation_matrices.matrices(self.rotation)
 
 
 class LayerSlots:
@@ -142,7 +142,7 @@ class Pass(NamedTuple):
     values: tuple[Float[Tensor, "H S D"], ...]
     biases: Sequence[Float[Tensor, "N S"]]
     """Added to the scores of the rows that the layer reads."""
-    turns: TurnedRows | None = None
+    row_rotations: RowRotations | None = None
     """Form of `rotation` for rows whose dtype has no complex numbers."""
 
 
@@ -231,15 +231,15 @@ def attended(product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pas
     """
     head = step = heads.width
     rows, start = product, first
-    if given.turns is not None:
+    if given.row_rotations is not None:
         # Queries and keys are read from the first half of each product, values from the second half: with values in the
         # same tensor, keys and values are stored by one operation.
-        both = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.turns.matrices)
+        both = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.row_rotations.matrices)
         rows, start, step = both.flatten(1), 0, 2 * head
     count, width = rows.shape
-    if heads.rotated and given.turns is None:
-        turned = (count, 1, (heads.groups + 1) * heads.heads, heads.rotated // 2, 2)
-        torch.view_as_complex(rows.as_strided(turned, (width, width, head, 2, 1), start)).mul_(given.rotation)
+    if heads.rotated and given.row_rotations is None:
+        pairs = (count, 1, (heads.groups + 1) * heads.heads, heads.rotated // 2, 2)
+        torch.view_as_complex(rows.as_strided(pairs, (width, width, head, 2, 1), start)).mul_(given.rotation)
     columns = heads.heads * step + step - head
     first_key = start + heads.groups * heads.heads * step
     kept = rows.as_strided((2, heads.heads, count, head), (columns, step, width, 1), first_key)
@@ -317,13 +317,13 @@ class Fused:
         heads, count = self.layer.heads, len(product)
         kept, asking = heads.heads, heads.heads * heads.groups
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
-        given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
-        queries = turned(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
+        given.new[index].copy_(torch.stack((rotated(keys, given.rotation, heads.rotated), values)))
+        queries = rotated(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
         attended = attend(queries, given.keys[index], given.values[index], given.biases[index]).flatten(0, 1)
         return attended.transpose(0, 1).reshape(count, -1)
 
 
-def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
+def rotated(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
     """Heads with their first `width` dimensions rotated; the two dimensions of a pair are adjacent."""
     cosine, sine = torch.view_as_real(rotation[:, 0, 0]).unbind(-1)
     left, right = heads[..., :width].unflatten(-1, (-1, 2)).unbind(-1)

@@ -13,7 +13,7 @@ from decoder.analysis.bottleneck import (
     of_method,
     verdict,
 )
-from decoder.analysis.metrics import Race, Tally
+from decoder.analysis.metrics import RunFold, Tally
 from decoder.append_only import TokenLog
 from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally
 
@@ -172,7 +172,7 @@ def test_a_line_on_a_draft_that_never_agrees_names_another_or_none() -> None:
 
 
 def test_a_line_says_nothing_where_too_little_is_known_or_nothing_limits() -> None:
-    assert headline(of_method(Race(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
+    assert headline(of_method(RunFold(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
     perfect = structs.replace(
         tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
     )

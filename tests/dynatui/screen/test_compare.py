@@ -181,7 +181,7 @@ def test_figures_of_different_work_are_called_so(changes: dict[str, object], sai
 
 @pytest.mark.parametrize("width", [0, 1, 8, 20, 40, 59, 80, 120, 300])
 def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], width: int) -> None:
-    moment = versus.Moment(0.1, 0.2, 1, 2, 0.25, paused=False, ended=False)
+    moment = versus.VersusView(0.1, 0.2, 1, 2, 0.25, paused=False, ended=False)
     for name in ("a.jsonl", "漢" * 50):
         rows = [versus.heading(1, name, states[1], width), versus.moment(moment, width)]
         for row in [*rows, *versus.table(states, (width, 7)), *versus.table(states, (width, 5))]:

@@ -74,12 +74,12 @@ def _rotated(
     heads = tl.load(rows[:, None] + d[None, :], there, other=0.0)
     if rotated > 0:
         pairs: tl.constexpr = [rows.shape[0], padded // 2, 2]
-        turning = (d < rotated)[None, :]
-        numbers = tl.load(rotations[:, None] + d[None, :], live[:, None] & turning, other=0.0)
+        rotating = (d < rotated)[None, :]
+        numbers = tl.load(rotations[:, None] + d[None, :], live[:, None] & rotating, other=0.0)
         cosine, sine = tl.split(tl.reshape(numbers.to(tl.float32), pairs))
         left, right = tl.split(tl.reshape(heads.to(tl.float32), pairs))
         both = tl.join(left * cosine - right * sine, left * sine + right * cosine)
-        heads = tl.where(turning, tl.reshape(both, heads.shape).to(heads.dtype), heads)
+        heads = tl.where(rotating, tl.reshape(both, heads.shape).to(heads.dtype), heads)
     return heads
 
 
@@ -102,7 +102,7 @@ def _attended(
     return higher, total * kept + tl.sum(weights, 1), mean * kept[:, None] + added
 
 
-@triton.jit(do_not_specialize=["count", "turn_stride"])
+@triton.jit(do_not_specialize=["count", "rotation_stride"])
 def attend_by_parts(
     product: tl.tensor,
     row_stride: tl.tensor,
@@ -111,7 +111,7 @@ def attend_by_parts(
     kind_stride: tl.tensor,
     head_stride: tl.tensor,
     rotation: tl.tensor,
-    turn_stride: tl.tensor,
+    rotation_stride: tl.tensor,
     slots: tl.tensor,
     bias: tl.tensor,
     bias_stride: tl.tensor,
@@ -136,7 +136,7 @@ def attend_by_parts(
     is the pass's own rows, `own_step` rows at a time.
 
     The query heads of a key-value head are further rows: row r is token r % count. `aligned` divides the number of
-    rotated dimensions and `turn_stride`.
+    rotated dimensions and `rotation_stride`.
     """
     head, block, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     parts = tl.num_programs(2)
@@ -147,8 +147,8 @@ def attend_by_parts(
     dense = (d < width)[None, :]
     # Columns are [queries | keys | values], each head after head.
     asking = product + token * row_stride + first + (head * groups + group) * width
-    turns = rotation + tl.multiple_of(token * turn_stride, aligned)
-    queries = _rotated(asking, live, turns, width, padded, rotated)
+    rotations = rotation + tl.multiple_of(token * rotation_stride, aligned)
+    queries = _rotated(asking, live, rotations, width, padded, rotated)
     keys, values = store + head * head_stride, store + kind_stride + head * head_stride
     biases = bias + token * bias_stride
 
@@ -176,8 +176,8 @@ def attend_by_parts(
             new = n < count
             there = new[:, None] & dense
             kept = product + n * row_stride + first + (heads * groups + head) * width
-            key_turns = rotation + tl.multiple_of(n * turn_stride, aligned)
-            key = _rotated(kept, new, key_turns, width, padded, rotated)
+            key_rotations = rotation + tl.multiple_of(n * rotation_stride, aligned)
+            key = _rotated(kept, new, key_rotations, width, padded, rotated)
             value = tl.load(kept[:, None] + heads * width + d[None, :], there, other=0.0)
             slot = tl.load(slots + n, new, other=0).to(tl.int32)
             if block == 0:
@@ -299,7 +299,7 @@ def attend(
     """
     place, bias = given.new[index], given.biases[index]
     # If all rows have one position, there is one rotation for all of them.
-    store, turns = place.rows, torch.view_as_real(given.rotation.expand(len(product), -1, -1, -1))
+    store, rotations = place.rows, torch.view_as_real(given.rotation.expand(len(product), -1, -1, -1))
     count, rows, asking = len(product), len(product) * heads.groups, heads.heads * heads.groups
     visible = given.values[index].shape[1]
     divided = division(heads, count, visible, processors.count, product.dtype)
@@ -314,8 +314,8 @@ def attend(
         store,
         store.stride(0),
         store.stride(1),
-        turns,
-        turns.stride(0),
+        rotations,
+        rotations.stride(0),
         place.slots,
         bias,
         bias.stride(0),
@@ -330,7 +330,7 @@ def attend(
         step=divided.step,
         own_step=divided.own_step,
         most_rows=MOST_ROWS,
-        aligned=math.gcd(heads.rotated, turns.stride(0), 16),
+        aligned=math.gcd(heads.rotated, rotations.stride(0), 16),
         stages=STAGES,
         **sizes,
         **launch(divided.tile, product.dtype, processors.generation),

@@ -8,7 +8,7 @@ import torch
 
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.heads import TappedTarget
 from decoder.session.cuda_graph.slots import BEYOND, read
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
@@ -22,7 +22,7 @@ PARENTS = [0, 0, 0, 1]
 SLOTS = 256
 
 
-def tree_logits(side: Side) -> torch.Tensor:
+def tree_logits(side: DraftPart) -> torch.Tensor:
     """Logits of a tree after the text, whose rows go to the slots after the text."""
     places = torch.tensor([len(TEXT) + depth for depth in (0, 1, 1, 2)])
     slots = torch.arange(len(TEXT), len(TEXT) + len(DRAFTED))
@@ -49,7 +49,7 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
     module = target(family)
     forward = static_of(module)
     tapped = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
-    plain = Side(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
+    plain = DraftPart(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
     found, expected = ((read(side, TEXT), tree_logits(side), side.store) for side in (tapped, plain))
     assert all(map(torch.equal, found, expected))
     states = ordinary(module, family)
