@@ -188,7 +188,7 @@ class LanguageModel:
                 f"the positions of {self.name} are not rotary, so streaming cannot move its attention sinks; leave out "
                 "streaming, or choose models of another family"
             )
-        return self.with_forward(Streaming(self.runs_by, turn, sinks, window))
+        return self.with_forward(Streaming(self.runs_by, rotation, sinks, window))
 
     @property
     def _own_cache(self) -> str:
