@@ -11,7 +11,7 @@ from benchmarks.stages.worker import ROOT, Work
 from benchmarks.terminal import Terminal
 from decoder.analysis.metrics import RunFold, fold
 from dynatui.number_format import short
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 
 BOOK = ROOT / "dynatui" / "prompts" / "4-lighthouse.txt"
 SIZE = 160, 50
@@ -59,4 +59,4 @@ def app(work: Work) -> None:
 def recorded(recording: Path) -> RunFold:
     """The run so far; its beginning alone if no method has begun."""
     begun = recording.exists() and recording.read_bytes().count(b"\n") > 1
-    return fold(read(recording)) if begun else RunFold()
+    return fold(read_events(recording)) if begun else RunFold()

@@ -232,7 +232,7 @@ def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
     return WORDS[limit].settled if settled else WORDS[limit].remedy
 
 
-def verdict(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
+def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
     """Sentences: speed, main limit, remedy (by default those of the two main limits), a note on repetitive texts."""
     limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else remedies(bottleneck)
     sentences = [
@@ -262,13 +262,13 @@ def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None =
 
 
 def explained(race: RunFold, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """`verdict` on a method called `name`, with a note if its text differs from that of `ar`; empty without a
-    bottleneck.
+    """`bottleneck_sentences` on a method called `name`, with a note if its text differs from that of `ar`; empty without
+    a bottleneck.
     """
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
         return ()
-    speed, *remedies = verdict(bottleneck, name, remedy)
+    speed, *remedies = bottleneck_sentences(bottleneck, name, remedy)
     if figures.first_difference is None:
         return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""

@@ -82,7 +82,7 @@ _SUMS = (
 
 
 def tally_round(tally: Tally, event: Round) -> Tally:
-    levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
+    levels, round_times = by_depth(event), times_of_round(event, event.t - tally.decode_s)
     added = {
         "rounds": 1,
         "drafted": drafted_nodes(event),
@@ -109,7 +109,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
     )
 
 
-def times(event: Round, round_s: float) -> Times:
+def times_of_round(event: Round, round_s: float) -> Times:
     timed = len(event.committed) if round_s > 0 else 0
     return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.round_costs import RoundCosts, fitted
-from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay
+from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay_rounds
 from decoder.events import LENGTH, Round
 from decoder.knobs import KNOB_GAP
 from decoder.methods import root_is_drafted
@@ -186,7 +186,7 @@ def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis, costs: RoundCosts
     cells = []
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
-        cells.append(tuple(_cell(replay(record, replace(turned, d0=d0).rule()), costs) for d0 in columns))
+        cells.append(tuple(_cell(replay_rounds(record, replace(turned, d0=d0).rule()), costs) for d0 in columns))
     return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(base_depth)))
 
 

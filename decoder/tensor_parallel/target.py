@@ -218,7 +218,7 @@ class Leader:
 
 
 @torch.inference_mode()
-def replay(channel: Channel, own: Forward, device: torch.device) -> None:
+def follow_leader(channel: Channel, own: Forward, device: torch.device) -> None:
     caches: dict[int, KvCache] = {}
     while (message := channel.receive()) != END:
         if isinstance(message, PassCommand):
@@ -288,7 +288,7 @@ def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
         dtype = channel.receive()
         if isinstance(dtype, torch.dtype):  # else the leader has already ended
             module = part_of(ranks, target, place, dtype)
-            replay(channel, imported("decoder.forward.hf").ModuleForward(module), place)
+            follow_leader(channel, imported("decoder.forward.hf").ModuleForward(module), place)
     except RuntimeError as error:
         raise LostRankError(f"process {ranks.rank} of the target cannot go on: {reason(error)}; start again") from error
     os._exit(0)  # Python's usual shutdown would wait for threads that wait for other processes

@@ -98,7 +98,7 @@ def attach(
     return code
 
 
-def replay(path: Path, view: View, *, on_screen: bool) -> int:
+def replay_server(path: Path, view: View, *, on_screen: bool) -> int:
     if on_screen:
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()

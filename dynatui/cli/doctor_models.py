@@ -112,7 +112,7 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
     yield CheckResult("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
 
 
-def times(case: DoctorInput) -> Iterator[CheckResult]:
+def theoretical_times(case: DoctorInput) -> Iterator[CheckResult]:
     """The highest speed of plain decoding, and the least time and break-even of rounds of several sizes."""
     names = _names_of(case.models)
     if _lacks_target(case.models) or not all(_place_of(name) for name in names.values()):

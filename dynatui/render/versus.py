@@ -132,14 +132,14 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     for letter, state, side, ink in zip(LETTERS, states, (left, right), _INKS, strict=True):
         body.append(line(f"{letter}  {state.watched}", (figure.written(figure.of(side)) for figure in figures), ink))
     body += [line("B / A", (figure.ratio((left, right)) for figure in figures), "strong")]
-    body += [fit(verdict(*states), inner)]
+    body += [fit(texts_compared(*states), inner)]
     title: Row = (("A against B", "title"), (" ─ watched methods, at equal decode time", "dim"))
     if stalled := stall_notes((left, right)):
         title = (*title, (f" ─ {stalled[1]}", "warn"))
     return frame(title, body, size) if size[1] >= _LEAST_FRAMED else [fit(row, size[0]) for row in body[: size[1]]]
 
 
-def verdict(left: RunState, right: RunState) -> Row:
+def texts_compared(left: RunState, right: RunState) -> Row:
     """Up to the length of the shorter text."""
     if left.run is None or right.run is None:
         return ()

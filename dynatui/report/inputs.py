@@ -113,7 +113,7 @@ def require_free(path: Path, *, force: bool) -> None:
         )
 
 
-def write(text: str, path: Path, *, force: bool) -> None:
+def write_report(text: str, path: Path, *, force: bool) -> None:
     """Writes atomically, readable by everyone who could read the replaced file. Raises a ConfigError if nothing was
     written.
     """

@@ -141,7 +141,7 @@ def watch(session: Session) -> int:
         return _show(source, session.view, command)
 
 
-def replay(runs: Runs, view: View) -> int:
+def show_replay(runs: Runs, view: View) -> int:
     return _show(TraceSource(runs, view.speed, runs.prompt), view)
 
 

@@ -6,7 +6,7 @@ Events that are played again after a step back in a recording count once.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from decoder.analysis.metrics import times
+from decoder.analysis.metrics import times_of_round
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
@@ -159,7 +159,7 @@ class SessionLog:
         if event.round < self.counted:
             return replace(self, setting=setting)
         before = self.tried.get(setting, Tried())
-        round_times = times(event, event.t - self.state.race.tallies[self.watched].decode_s)
+        round_times = times_of_round(event, event.t - self.state.race.tallies[self.watched].decode_s)
         after = Tried(
             before.tokens + len(event.committed),
             before.times.plus(round_times),

@@ -116,10 +116,10 @@ class LayerSlots:
         return self._store[self._layer]
 
     def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
-        write(self._store, self._layer, self.slots, src)
+        write_slots(self._store, self._layer, self.slots, src)
 
 
-def write(
+def write_slots(
     store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
 ) -> None:
     """Opaque to torch.compile, which would otherwise copy the whole store for each write."""

@@ -262,7 +262,7 @@ def _parts(pair: Pair, forms: Forms, most: int) -> tuple[DraftPart, DraftPart | 
     return tapped, HeadPart(draft, drafting, *sizes, tapped.states)
 
 
-def read(side: DraftPart, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
+def read_logits(side: DraftPart, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
     """Logits after each token of a text's beginning."""
     ids = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(len(ids), device=ids.device)

@@ -151,4 +151,4 @@ def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -
     if not result.verdict.keeps:
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write
-        return presets.write(name, result.run, comments, force=force)
+        return presets.write_preset(name, result.run, comments, force=force)

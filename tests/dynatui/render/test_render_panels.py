@@ -17,7 +17,7 @@ from decoder.events import TRANSLATED, End, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
@@ -482,7 +482,7 @@ def test_in_ascii_every_panel_is_ascii(painter: str) -> None:
 
 @pytest.mark.parametrize("painter", PAINTERS)
 def test_every_panel_is_cheap(painter: str) -> None:
-    events = list(read(Path("tests/traces/demo.jsonl")))
+    events = list(read_events(Path("tests/traces/demo.jsonl")))
     scene = Scene(state_of([Prompt(1, 5), *events[:400]]))
     took = []
     for _ in range(5):

@@ -14,7 +14,7 @@ from decoder.knobs import KnobName, TunableParameters
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.linear import Linear
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.screen.run import lines, options
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
@@ -31,7 +31,7 @@ from tests.dynatui.scripted_runs import (
 )
 
 TUNED = PRESETS["tuned"]
-DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
+DEMO = read_events(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
 
 def log_of(records: Iterable[Record]) -> SessionLog:

@@ -13,7 +13,7 @@ from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward
 from decoder.session.cuda_graph.draft import DraftPart
-from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read
+from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests.decoder.family_models import MODELS, made, static_of
 from tests.decoder.random_trees import errors, path
@@ -91,7 +91,7 @@ def test_text_and_tree_beyond_the_windows_have_the_logits_of_the_module(name: st
     module = made(name, torch.float64)
     forward = FORMS[form](module)
     side = DraftPart(forward, forward.new_store(SLOTS + BEYOND), 96, 192)
-    torch.testing.assert_close(read(side, TEXT[:30]), plain(module, TEXT[:30]), rtol=0, atol=1e-10)
+    torch.testing.assert_close(read_logits(side, TEXT[:30]), plain(module, TEXT[:30]), rtol=0, atol=1e-10)
     places = torch.arange(30, len(TEXT))
     rest = side.logits(torch.tensor(TEXT[30:]), places, places, causal_bias(side.store, len(places), 30))
     torch.testing.assert_close(rest, plain(module, TEXT)[30:], rtol=0, atol=1e-10)

@@ -10,7 +10,7 @@ from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
 from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.heads import TappedTarget
-from decoder.session.cuda_graph.slots import BEYOND, read
+from decoder.session.cuda_graph.slots import BEYOND, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests import tiny
 from tests.decoder.family_models import static_of
@@ -50,7 +50,7 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
     forward = static_of(module)
     tapped = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
     plain = DraftPart(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
-    found, expected = ((read(side, TEXT), tree_logits(side), side.store) for side in (tapped, plain))
+    found, expected = ((read_logits(side, TEXT), tree_logits(side), side.store) for side in (tapped, plain))
     assert all(map(torch.equal, found, expected))
     states = ordinary(module, family)
     torch.testing.assert_close(tapped.states[: len(states)], states, rtol=0, atol=1e-4)
@@ -61,7 +61,7 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
 def test_an_accepted_path_moves_with_its_states() -> None:
     forward = static_of(target("llama"))
     side = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
-    read(side, TEXT)
+    read_logits(side, TEXT)
     tree_logits(side)
     first = len(TEXT)
     states, store = side.states.clone(), side.store.clone()
