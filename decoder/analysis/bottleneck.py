@@ -262,7 +262,7 @@ def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None =
 
 
 def explained(race: RunFold, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """`bottleneck_sentences` on a method called `name`, with a note if its text differs from that of `ar`; empty without
+    """`bottleneck_sentences` on method `name`, with a note if its text differs from that of `ar`; empty without
     a bottleneck.
     """
     bottleneck, figures = of_method(race, method), race.figures().get(method)

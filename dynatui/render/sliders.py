@@ -11,7 +11,7 @@ from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing_line, limited, moved_back, reason, sign, target, turned, versus, written
-from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence
+from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, difference_words, sentence
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
