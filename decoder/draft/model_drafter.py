@@ -14,8 +14,9 @@ from torch import Tensor
 from decoder.draft.draft_passes import Passes
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.forward.compiled.library import best_tokens, in_rows, library
+from decoder.forward.compiled.library import best_tokens, in_rows, library, truncated_offsets
 from decoder.sampling.noise import DraftProbabilities, Estimate
+from decoder.sampling.truncation import TRUNCATION_PENALTY
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 
@@ -139,7 +140,7 @@ class ModelDrafter(LevelDrafter):
         if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
             sharpened = Estimate([growth.sharpness] * len(logits)) if growth.sharpness != 1 else None
             return best_children(logits, count, sharpened, own=sharpened is not None)
-        estimate = self._probabilities.estimate(logits, positions)
+        estimate = self._probabilities.estimate(positions)
         return best_children(logits, count, estimate, own=self._probabilities.noisy)
 
 
@@ -152,8 +153,11 @@ def best_children(
     """
     count = min(count, logits.shape[-1])
     if logits.device.type == "cpu" and (found := library()):
+        rows = in_rows(logits)
         offsets, factors = (estimate.offsets, estimate.factors) if estimate else (None, None)
-        best = best_tokens(found, in_rows(logits), count, offsets, factors, own=own)
+        if estimate and estimate.truncation:
+            offsets = [*truncated_offsets(found, rows, offsets, estimate.truncation, TRUNCATION_PENALTY)]
+        best = best_tokens(found, rows, count, offsets, factors, own=own)
         return [_possible(Children(*each)) for each in zip(*best, strict=True)]
     logprobs = (estimate.scores(logits) if estimate else logits).log_softmax(-1, torch.float32)
     on_cpu = logprobs.device.type == "cpu"

@@ -5,15 +5,16 @@ NaN is NaN.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.errors import LogitsError
-from decoder.forward.compiled.library import chosen_tokens, in_rows, library
+from decoder.forward.compiled.library import chosen_tokens, in_rows, kept_token, library
 from decoder.sampling.noise import Offsets
+from decoder.sampling.settings import Sampling
 
 
 def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
@@ -29,6 +30,18 @@ def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> lis
     scores = logits.float() if offsets is None else logits.float() + torch.stack(list(offsets))
     # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
     return (scores.numpy() if scores.device.type == "cpu" else scores).argmax(-1).tolist()
+
+
+def kept_choice(
+    logits: Float[Tensor, "N V"], offsets: Offsets, truncation: Sequence[Sampling]
+) -> Callable[[int], int] | None:
+    """Maps the index of a row to its token with the largest sum of logit and offset, of those that truncation keeps.
+    Only rows that are asked for are computed, since few are. None without a compiled library for the logits.
+    """
+    if logits.device.type != "cpu" or not (found := library()):
+        return None
+    rows = in_rows(logits)
+    return lambda row: kept_token(found, rows[row], offsets[row], truncation[row])
 
 
 def require_choices(logits: Float[Tensor, "N V"]) -> None:

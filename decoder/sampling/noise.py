@@ -137,11 +137,21 @@ class Estimate:
     factors: Sequence[float]
     offsets: Offsets | None = None
     """On the device of the logits."""
+    truncation: Sequence[Sampling] | None = None
+    """Settings of each row, whose excluded tokens get a penalty; None if no row excludes tokens."""
 
     def scores(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         """In float32."""
-        rows = logits.float() if self.offsets is None else logits.float() + torch.stack(list(self.offsets))
+        offsets = self.offsets
+        if self.truncation is not None:
+            offsets = with_truncation(logits, offsets, self.truncation)
+        rows = logits.float() if offsets is None else logits.float() + torch.stack(list(offsets))
         return rows * torch.tensor(self.factors, device=rows.device)[:, None]
+
+
+def _truncating(settings: list[Sampling]) -> list[Sampling] | None:
+    """None if no row excludes tokens."""
+    return settings if any(sampling.truncates for sampling in settings) else None
 
 
 class DraftProbabilities:
@@ -159,16 +169,13 @@ class DraftProbabilities:
         """Whether decoding is greedy from a position on; if so, the draft's logits stay unchanged."""
         return self._schedule.greedy_from(position)
 
-    def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Estimate:
+    def estimate(self, positions: Sequence[int]) -> Estimate:
         """Of the target's tokens at `positions`, from the draft's logits for these tokens."""
         settings = [self._schedule.at(position) for position in positions]
         factors = [
             1.0 if sampling.greedy else 1 / max(sampling.temperature, LEAST_TEMPERATURE) for sampling in settings
         ]
-        if not any(sampling.truncates for sampling in settings):
-            return Estimate(factors)
-        nothing = torch.zeros(logits.shape[-1], device=logits.device)
-        return Estimate(factors, with_truncation(logits, [nothing] * len(settings), settings))
+        return Estimate(factors, None, _truncating(settings))
 
     def noise_from(self, position: int) -> TokenNoise | None:
         """The noise from a position on; None if decoding is greedy there, or if the draft does not know the noise."""
@@ -228,11 +235,13 @@ class GumbelNoise(DraftProbabilities):
         rows = logits.float()
         return lambda row: self._choice(rows[row], positions[row])
 
-    def offsets(self, positions: Sequence[int]) -> list[Float[Tensor, "V"]] | None:
-        """What `scores` adds at each position; None if truncation excludes tokens at one of them."""
-        if any(self._schedule.at(position).truncates for position in positions):
-            return None
+    def offsets(self, positions: Sequence[int]) -> list[Float[Tensor, "V"]]:
+        """What `scores` adds at each position."""
         return [*map(self._row, positions)]
+
+    def truncation(self, positions: Sequence[int]) -> list[Sampling] | None:
+        """Settings of each position; None if no position excludes tokens."""
+        return _truncating([self._schedule.at(position) for position in positions])
 
     def _choice(self, logits: Float[Tensor, "V"], position: int) -> int:
         scores = (logits + self._row(position)).numpy()
@@ -242,13 +251,11 @@ class GumbelNoise(DraftProbabilities):
         # On a CPU, numpy's argmax takes a tenth of the time of torch's argmax.
         return int(scores.argmax())
 
-    def estimate(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Estimate:
+    def estimate(self, positions: Sequence[int]) -> Estimate:
         """How probably the target chooses each token."""
         settings = [self._schedule.at(position) for position in positions]
-        offsets = [*map(self._row, positions)]
-        if any(sampling.truncates for sampling in settings):
-            offsets = with_truncation(logits, offsets, settings)
-        return Estimate([1.0 if sampling.greedy else SHARPNESS for sampling in settings], offsets)
+        factors = [1.0 if sampling.greedy else SHARPNESS for sampling in settings]
+        return Estimate(factors, self.offsets(positions), _truncating(settings))
 
     def noise_from(self, position: int) -> TokenNoise | None:
         return None if self.greedy_from(position) else self.noise_of

@@ -77,9 +77,11 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 
 
 def with_truncation(
-    logits: Float[Tensor, "N V"], offsets: Sequence[Float[Tensor, "V"]], settings: Sequence[Sampling]
+    logits: Float[Tensor, "N V"], offsets: Sequence[Float[Tensor, "V"]] | None, settings: Sequence[Sampling]
 ) -> list[Float[Tensor, "V"]]:
     """Minus the penalty for the tokens that truncation excludes."""
+    if offsets is None:
+        offsets = [torch.zeros(logits.shape[-1], device=logits.device)] * len(logits)
     return [
         offset - TRUNCATION_PENALTY * ~truncation_mask(row[None].float(), sampling)[0] if sampling.truncates else offset
         for row, offset, sampling in zip(logits, offsets, settings, strict=True)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.events import Verification
-from decoder.forward.finite_logits import choices, require_choices
+from decoder.forward.finite_logits import choices, kept_choice, require_choices
 from decoder.sampling.noise import SHARPNESS, DeviceSampling, GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import TRUNCATION_PENALTY, probabilities
@@ -137,9 +137,11 @@ class CoupledVerifier(Verifier):
         if self.noise.greedy_from(first):
             return GreedyVerifier().verify(tree, logits, first)
         positions = [first + depth for depth in tree.depths]
-        if (offsets := self.noise.offsets(positions)) is not None:
-            return accept(tree, choices(logits, offsets).__getitem__)
+        if (truncation := self.noise.truncation(positions)) is None:
+            return accept(tree, choices(logits, self.noise.offsets(positions)).__getitem__)
         require_choices(logits)
+        if chosen := kept_choice(logits, self.noise.offsets(positions), truncation):
+            return accept(tree, chosen)
         return accept(tree, self.noise.chooser(logits, positions))
 
     def statistics(

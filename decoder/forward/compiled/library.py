@@ -8,7 +8,7 @@ import hashlib
 import platform
 import sys
 from collections.abc import Sequence
-from ctypes import POINTER, Structure, c_float, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.sampling.noise import Offsets
+from decoder.sampling.settings import Sampling
 
 SOURCE = Path(__file__).with_name("passes.c")
 LEVELS = {"AVX512": "x86_64_v4", "AVX2": "x86_64_v3"}
@@ -42,6 +43,12 @@ class NormStruct(Structure):
     """RMS norms have no bias."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p))
+
+
+class TruncationStruct(Structure):
+    """A `Sampling` that is not greedy."""
+
+    _fields_ = (("temperature", c_float), ("top_k", c_int32), ("top_p", c_double))
 
 
 class LayerStruct(Structure):
@@ -120,7 +127,10 @@ def library() -> PassLibrary | None:
     functions.dynatui_help.argtypes, functions.dynatui_help.restype = [c_void_p, c_int32], None
     functions.dynatui_best.argtypes = [c_void_p, c_int64, *[c_void_p] * 2, *[c_int32] * 3, *[c_void_p] * 3]
     functions.dynatui_choices.argtypes = [c_void_p, c_int64, c_void_p, *[c_int32] * 2, c_void_p]
-    functions.dynatui_best.restype = functions.dynatui_choices.restype = None
+    functions.dynatui_truncate.argtypes = [c_void_p, c_int64, *[c_void_p] * 2, *[c_int32] * 2, c_float, *[c_void_p] * 2]
+    functions.dynatui_best.restype = functions.dynatui_choices.restype = functions.dynatui_truncate.restype = None
+    functions.dynatui_kept_choice.argtypes = [*[c_void_p] * 3, c_int32, c_void_p]
+    functions.dynatui_kept_choice.restype = c_int32
     sizes = (c_int32 * 4)()
     functions.dynatui_sizes(sizes)
     return PassLibrary(functions, *sizes)
@@ -181,6 +191,46 @@ def chosen_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], offsets: O
         logits.data_ptr(), logits.stride(0), _addresses(offsets), rows, vocabulary, tokens
     )
     return list(tokens)
+
+
+def truncated_offsets(
+    library: PassLibrary,
+    logits: Float[Tensor, "N V"],
+    offsets: Offsets | None,
+    settings: Sequence[Sampling],
+    penalty: float,
+) -> Float[Tensor, "N V"]:
+    """The offsets, minus the penalty for the tokens that truncation by each row's settings excludes: those that
+    `decoder.sampling.truncation.truncation_mask` excludes, up to rounding of the sum of probabilities.
+    """
+    rows, vocabulary = logits.shape
+    weights, truncated = logits.new_empty(vocabulary + library.lanes), logits.new_empty(rows, vocabulary)
+    library.functions.dynatui_truncate(
+        logits.data_ptr(),
+        logits.stride(0),
+        _addresses(offsets),
+        (TruncationStruct * rows)(*map(_numbers, settings)),
+        rows,
+        vocabulary,
+        penalty,
+        weights.data_ptr(),
+        truncated.data_ptr(),
+    )
+    return truncated
+
+
+def kept_token(library: PassLibrary, logits: Float[Tensor, "V"], offset: Float[Tensor, "V"], sampling: Sampling) -> int:
+    """The best token by logit plus offset, of those that truncation keeps; -1 for a row without a choice."""
+    weights = logits.new_empty(len(logits) + library.lanes)
+    truncation = TruncationStruct(*_numbers(sampling))
+    addresses = logits.data_ptr(), offset.data_ptr(), ctypes.byref(truncation)
+    token: int = library.functions.dynatui_kept_choice(*addresses, len(logits), weights.data_ptr())
+    return token
+
+
+def _numbers(sampling: Sampling) -> tuple[float, int, float]:
+    """Greedy decoding keeps all tokens."""
+    return (sampling.temperature, sampling.top_k, sampling.top_p) if sampling.truncates else (1.0, 0, 1.0)
 
 
 def _addresses(offsets: Offsets | None) -> "ctypes.Array[ctypes.c_void_p] | None":

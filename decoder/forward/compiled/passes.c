@@ -64,6 +64,7 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #define INLINE static inline __attribute__((always_inline))
 
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef double Doubles __attribute__((vector_size(8 * LANES), aligned(8)));
 typedef float Four __attribute__((vector_size(16), aligned(4)));
 typedef float Eight __attribute__((vector_size(32)));
 typedef int32_t Integers __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -712,6 +713,149 @@ static Ranked next_best(const Scores *row, int32_t count, Ranked before) {
   return (Ranked){most, 0};
 }
 
+/* Truncation by top-k, and by top-p within the top-k */
+
+typedef struct {
+  float temperature;
+  int32_t top_k; /* 0: all */
+  double top_p;  /* 1: all */
+} Truncation;
+
+/* The kept tokens: those whose logit is larger than `least`, and of those whose logit equals it the ones up to `last`. */
+typedef struct {
+  float least;
+  int32_t last;
+} Kept;
+
+typedef struct {
+  int64_t count;
+  double weight;
+} Above;
+
+/* Number and weight of the tokens before a token in descending order of logits, of equal logits the lower one first. */
+static Above ahead(const float *logits, const float *weights, int32_t count, float logit, int32_t token) {
+  Integers number = {0}, tokens;
+  Doubles sums = {0};
+  Above found = {0};
+  int32_t i = 0;
+  for (int lane = 0; lane < LANES; lane++) tokens[lane] = lane;
+  for (; i + LANES <= count; i += LANES, tokens += LANES) {
+    const Vector here = load(logits + i);
+    const Integers larger = (here > all(logit)) | ((here == all(logit)) & (tokens < token));
+    number -= larger;
+    sums += __builtin_convertvector(either(larger, load(weights + i), (Vector){0}), Doubles);
+  }
+  for (int lane = 0; lane < LANES; lane++) {
+    found.count += number[lane];
+    found.weight += sums[lane];
+  }
+  for (; i < count; i++)
+    if (logits[i] > logit || (logits[i] == logit && i < token)) {
+      found.count++;
+      found.weight += weights[i];
+    }
+  return found;
+}
+
+/* Number and weight of the tokens whose logit is larger than `limit`. */
+static Above above(const float *logits, const float *weights, int32_t count, float limit) {
+  return ahead(logits, weights, count, limit, 0);
+}
+
+/* Floats in the order of integers, and back. */
+INLINE int32_t ordered(int32_t bits) { return bits ^ (bits >> 31 & INT32_MAX); }
+
+INLINE float float_at(int32_t place) {
+  const int32_t bits = ordered(place);
+  float number;
+  memcpy(&number, &bits, sizeof number);
+  return number;
+}
+
+INLINE int32_t place_of(float number) {
+  int32_t bits;
+  memcpy(&bits, &number, sizeof bits);
+  return ordered(bits);
+}
+
+/* The largest logit that is at most `limit`. */
+static float next_logit(const float *logits, int32_t count, float limit) {
+  Vector highest = all(-INFINITY);
+  float most = -INFINITY;
+  int32_t i = 0;
+  for (; i + LANES <= count; i += LANES) {
+    const Vector here = load(logits + i);
+    highest = either((here <= all(limit)) & (here > highest), here, highest);
+  }
+  for (int lane = 0; lane < LANES; lane++) most = highest[lane] > most ? highest[lane] : most;
+  for (; i < count; i++) most = logits[i] <= limit && logits[i] > most ? logits[i] : most;
+  return most;
+}
+
+/* The smallest logit above which there are fewer than `most` tokens, and less weight than `share`. */
+static float least_kept(const float *logits, const float *weights, int32_t count, float highest, int64_t most,
+                        double share) {
+  int64_t low = place_of(-INFINITY), high = place_of(highest), beyond_low = count, beyond_high = 0;
+  while (high - low > 1 && beyond_low - beyond_high > 1) {
+    const int64_t middle = low + (high - low) / 2;
+    const Above found = above(logits, weights, count, float_at((int32_t)middle));
+    if (found.count < most && found.weight < share) {
+      high = middle;
+      beyond_high = found.count;
+    } else {
+      low = middle;
+      beyond_low = found.count;
+    }
+  }
+  return next_logit(logits, count, float_at((int32_t)high));
+}
+
+/* The probabilities of the tokens, relative to that of the most probable one, whose logit is `highest`. */
+static void weigh_tokens(const float *logits, int32_t count, float highest, float temperature, float *weights) {
+  for (int32_t i = 0; i < count; i += LANES) {
+    Vector here = {0};
+    memcpy(&here, logits + i, sizeof(float) * (i + LANES <= count ? LANES : count - i));
+    const Vector weight = exponential((here - all(highest)) / all(temperature));
+    store(weights + i, either(here == all(-INFINITY), (Vector){0}, weight));
+  }
+}
+
+static int64_t most_kept(const Truncation *by, int32_t count) {
+  return by->top_k && by->top_k < count ? by->top_k : count;
+}
+
+/* Top-p of the weight of the tokens within top-k. */
+static double share_of(const Truncation *by, const float *logits, const float *weights, int32_t count, float highest) {
+  const int64_t most = most_kept(by, count);
+  if (by->top_p >= 1) return INFINITY;
+  const float least = most < count ? least_kept(logits, weights, count, highest, most, INFINITY) : -INFINITY;
+  Above found = above(logits, weights, count, least);
+  for (int32_t i = 0; i < count && found.count < most; i++)
+    if (logits[i] == least) {
+      found.count++;
+      found.weight += weights[i];
+    }
+  return by->top_p * found.weight;
+}
+
+static Kept kept_tokens(const float *logits, int32_t count, const Truncation *by, float *weights) {
+  const Scores own = {logits, NULL, 1};
+  const float highest = highest_score(&own, count);
+  const int64_t most = most_kept(by, count);
+  if (highest != highest || (most == count && by->top_p >= 1)) return (Kept){-INFINITY, INT32_MAX};
+  weigh_tokens(logits, count, highest, by->temperature, weights);
+  const double share = share_of(by, logits, weights, count, highest);
+  Kept kept = {least_kept(logits, weights, count, highest, most, share), -1};
+  Above found = above(logits, weights, count, kept.least);
+  for (int32_t i = 0; i < count && found.count < most && found.weight < share; i++)
+    if (logits[i] == kept.least) {
+      kept.last = i;
+      found.count++;
+      found.weight += weights[i];
+    }
+  return kept;
+}
+
 /* Threads */
 
 /* Computes parts of a step until none is left, and waits for those of other threads. Returns 0 if a helper waited so
@@ -807,6 +951,39 @@ EXPORT void dynatui_choices(const float *logits, int64_t stride, const float *co
     const Scores scores = {own.logits, offsets ? offsets[row] : NULL, 1};
     const float most = highest_score(&own, vocabulary);
     tokens[row] = most != most ? -1 : next_best(&scores, vocabulary, (Ranked){INFINITY, -1}).token;
+  }
+}
+
+/* Offsets, of which `penalty` is subtracted for the tokens that truncation excludes; of equally probable tokens those
+ * with lower ids are kept first, and the most probable one always is. A row whose logits leave no choice keeps all. The
+ * offsets may be NULL; `weights` has room for the vocabulary and one vector. */
+EXPORT void dynatui_truncate(const float *logits, int64_t stride, const float *const *offsets,
+                             const Truncation *truncations, int32_t row_count, int32_t vocabulary, float penalty,
+                             float *weights, float *truncated) {
+  for (int64_t row = 0; row < row_count; row++) {
+    const float *own = logits + row * stride, *offset = offsets ? offsets[row] : NULL;
+    const Kept kept = kept_tokens(own, vocabulary, truncations + row, weights);
+    float *out = truncated + row * vocabulary;
+    for (int32_t i = 0; i < vocabulary; i++) {
+      const int excluded = own[i] < kept.least || (own[i] == kept.least && i > kept.last);
+      out[i] = (offset ? offset[i] : 0) - (excluded ? penalty : 0);
+    }
+  }
+}
+
+/* The best token of a row by logits plus offset, of those that truncation keeps; -1 if the logits leave no choice. */
+EXPORT int32_t dynatui_kept_choice(const float *logits, const float *offset, const Truncation *by, int32_t vocabulary,
+                                   float *weights) {
+  const Scores own = {logits, NULL, 1}, scores = {logits, offset, 1};
+  const float highest = highest_score(&own, vocabulary);
+  const int64_t most = most_kept(by, vocabulary);
+  if (highest != highest) return -1;
+  weigh_tokens(logits, vocabulary, highest, by->temperature, weights);
+  const double share = share_of(by, logits, weights, vocabulary, highest);
+  for (Ranked best = {INFINITY, -1};;) {
+    best = next_best(&scores, vocabulary, best);
+    const Above found = ahead(logits, weights, vocabulary, logits[best.token], best.token);
+    if (found.count < most && found.weight < share) return best.token;
   }
 }
 
