@@ -65,7 +65,7 @@ def markdown(survey: Survey) -> str:
     counts = ", ".join(f"{len(trials)} {title.lower()}" for title, trials in groups.items() if trials)
     about = ABOUT.format(version=survey.transformers, counts=f"Of {len(greedy)} families: {counts}.")
     tables = (section(table(title, trials, sampled)) for title, trials in groups.items() if trials)
-    return "\n\n".join([about, *(part for table in tables for part in table if part)]) + "\n"
+    return "\n\n".join([about, *(part for parts in tables for part in parts if part)]) + "\n"
 
 
 GROUPS: Mapping[str, Callable[[Trial], bool]] = {
