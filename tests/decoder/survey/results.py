@@ -1,12 +1,13 @@
 """The survey's results as files: the JSON that is kept, and the page made from it."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from decoder.system.whole_files import write_whole
-from dynatui.lab.tables.data import Column, Spec, of_rows, section
+from dynatui.lab.tables.data import Column, Table, section
 from tests.decoder.survey.trial import LOOKUP, METHODS, TOKENS, Trial
 
 ROOT = Path(__file__).parents[3]
@@ -22,10 +23,11 @@ transformers' `generate`: greedy, and at temperature {SAMPLED} with the same Gum
 {{counts}}
 
 The route is the code that computes the target: native (without transformers' module), module, states (a module whose
-layers keep states), or paths (a module that takes no tree mask, and so computes each root-to-leaf path of a tree, which
-is slower). The largest difference is that of a tree node's logits from those of plain text, over the largest logit.
+layers keep states), or paths (a module that takes no tree mask, see [Running](running.md#models-and-dtypes)). The
+largest difference is that of a tree node's logits from those of plain text, over the largest logit.
 
-`python -m tests.decoder.survey` measures them and writes this page."""
+`python -m tests.decoder.survey` measures the families and writes this page; `benchmarks/models.json` has each family's
+own result."""
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +64,8 @@ def markdown(survey: Survey) -> str:
     groups = {title: [trial for trial in greedy.values() if fits(trial)] for title, fits in GROUPS.items()}
     counts = ", ".join(f"{len(trials)} {title.lower()}" for title, trials in groups.items() if trials)
     about = ABOUT.format(version=survey.transformers, counts=f"Of {len(greedy)} families: {counts}.")
-    tables = (
-        section(of_rows(columns(sampled) if trials[0].route else REASONS, trials, title=title))
-        for title, trials in groups.items()
-        if trials
-    )
-    return "\n\n".join([about, *(part for table in tables for part in table if part)]) + "\n"
+    tables = (section(table(title, trials, sampled)) for title, trials in groups.items() if trials)
+    return "\n\n".join([about, *(part for parts in tables for part in parts if part)]) + "\n"
 
 
 GROUPS: Mapping[str, Callable[[Trial], bool]] = {
@@ -80,6 +78,24 @@ GROUPS: Mapping[str, Callable[[Trial], bool]] = {
 """Sections of the page, each with a test for its greedy trials."""
 
 
+def table(title: str, trials: Sequence[Trial], sampled: Mapping[str, Trial]) -> Table:
+    """A section's greedy trials: families with equal results are one row."""
+    texts = bool(trials[0].route)
+    rows: dict[tuple[str, ...], list[Trial]] = {}
+    for trial in trials:
+        results = (trial.route, result(trial), result(sampled.get(trial.family))) if texts else (reason(trial),)
+        rows.setdefault(results, []).append(trial)
+    titles = ("route", "greedy", f"T = {SAMPLED}", "largest difference") if texts else ("reason",)
+    return Table(
+        title=title,
+        columns=tuple(Column(one) for one in (*titles, "families")),
+        rows=tuple(
+            (*results, *([difference(alike)] if texts else []), ", ".join(trial.family for trial in alike))
+            for results, alike in rows.items()
+        ),
+    )
+
+
 def result(trial: Trial | None) -> str:
     """The result of a trial in words."""
     if trial is None:
@@ -88,16 +104,13 @@ def result(trial: Trial | None) -> str:
     return trial.refused or trial.not_built or trial.ended or "; ".join(wrong) or "exact"
 
 
-REASONS: tuple[Spec[Trial], ...] = ((Column("family"), lambda trial: trial.family), (Column("reason"), result))
-"""Columns of the tables of families without texts."""
+def reason(trial: Trial) -> str:
+    """Why a family has no text, without its name, its numbers, and the advice that ends refusals."""
+    said = result(trial).removeprefix(trial.family).removeprefix(",").partition("; choose")[0]
+    return re.sub(r" \(difference .*?\)", "", said).strip()
 
 
-def columns(sampled: Mapping[str, Trial]) -> tuple[Spec[Trial], ...]:
-    """Columns of a table of greedy trials, with the sampled trials of the same families."""
-    return (
-        (Column("family"), lambda trial: trial.family),
-        (Column("route"), lambda trial: trial.route),
-        (Column("greedy"), result),
-        (Column(f"T = {SAMPLED}"), lambda trial: result(sampled.get(trial.family))),
-        (Column("largest difference"), lambda trial: "" if trial.difference is None else f"{trial.difference:.0e}"),
-    )
+def difference(trials: Sequence[Trial]) -> str:
+    """The largest of the measured differences."""
+    measured = [trial.difference for trial in trials if trial.difference is not None]
+    return f"{max(measured):.0e}" if measured else ""

@@ -29,7 +29,7 @@ def test_a_different_text_is_a_section_of_the_page_with_the_place_of_the_differe
     )
     page = markdown(Survey(transformers="5", trials=(trial,)))
     assert "## Different text\n" in page
-    assert "| llama | native | ar differs from token 3 on | not measured |" in page
+    assert "| native | ar differs from token 3 on | not measured |  | llama |" in page
 
 
 def test_a_result_replaces_the_kept_one_in_its_place() -> None:

@@ -101,7 +101,7 @@ def test_every_action_of_a_key_is_one_that_the_script_has() -> None:
 
 
 def test_the_guide_lists_the_keys() -> None:
-    guide = (TRACES.parents[1] / "docs" / "sharing.md").read_text(encoding="utf-8")
+    guide = (TRACES.parents[1] / "docs" / "recordings.md").read_text(encoding="utf-8")
     listed = guide.partition("<!-- keys: from dynatui/report/replay_data.py -->\n")[2].partition(
         "<!-- end of keys -->"
     )[0]
