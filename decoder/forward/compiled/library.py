@@ -209,7 +209,7 @@ def truncated_offsets(
         logits.data_ptr(),
         logits.stride(0),
         _addresses(offsets),
-        (TruncationStruct * rows)(*map(_numbers, settings)),
+        (TruncationStruct * rows)(*(TruncationStruct(*_numbers(each)) for each in settings)),
         rows,
         vocabulary,
         penalty,

@@ -317,13 +317,15 @@ class Fused:
         heads, count = self.layer.heads, len(product)
         kept, asking = heads.heads, heads.heads * heads.groups
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
-        given.new[index].copy_(torch.stack((rotated(keys, given.rotation, heads.rotated), values)))
-        queries = rotated(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
+        given.new[index].copy_(torch.stack((rotate_heads(keys, given.rotation, heads.rotated), values)))
+        queries = rotate_heads(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
         attended = attend(queries, given.keys[index], given.values[index], given.biases[index]).flatten(0, 1)
         return attended.transpose(0, 1).reshape(count, -1)
 
 
-def rotated(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
+def rotate_heads(
+    heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int
+) -> Float[Tensor, "H N D"]:
     """Heads with their first `width` dimensions rotated; the two dimensions of a pair are adjacent."""
     cosine, sine = torch.view_as_real(rotation[:, 0, 0]).unbind(-1)
     left, right = heads[..., :width].unflatten(-1, (-1, 2)).unbind(-1)

@@ -41,7 +41,7 @@ LIMITED = {
 def raced(tallies: Mapping[str, Tally]) -> RunFold:
     """A finished race with these totals, in which all turns were alike."""
     turns = {name: _alike(of, tallies["ar"]) for name, of in tallies.items() if name != "ar"}
-    return RunFold(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, turns=turns)
+    return RunFold(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, segments=turns)
 
 
 def _alike(of: Tally, plain: Tally) -> Segments:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.forward.families.model import Heads, RotationMatrices
+from decoder.forward.families.model import Heads, RotationMatrices, rotate_heads
 from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward
@@ -42,7 +42,7 @@ def test_a_matrix_turns_a_head_and_keeps_it_too(rotated: int) -> None:
     angles = torch.randn(5, rotated // 2, dtype=torch.float64)
     rotation = torch.polar(torch.ones_like(angles), angles)[:, None, None]
     matrices = RotationMatrices(Heads(1, 1, 8, rotated), rows.dtype, rows.device).matrices(rotation)
-    by_formula = rotated(rows.transpose(0, 1), rotation, rotated).transpose(0, 1)
+    by_formula = rotate_heads(rows.transpose(0, 1), rotation, rotated).transpose(0, 1)
     torch.testing.assert_close(torch.bmm(rows, matrices), torch.cat((by_formula, rows), 2), rtol=0, atol=1e-14)
 
 
