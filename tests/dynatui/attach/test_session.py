@@ -50,13 +50,11 @@ AWAY = PageError("cannot reach host:8000: Connection refused")
 
 
 def test_a_session_begins_with_its_opening_and_goes_on_with_the_server() -> None:
-    opening, server, first, second = events(Scripted(ONE, TWO))
+    opening, *found = events(Scripted(AWAY, AWAY, ONE, TWO))
     assert isinstance(opening, Opening)
     assert (opening.url, opening.interval_s) == ("http://host:8000", 1.0)
-    assert isinstance(server, Server)
-    assert isinstance(first, Reading)
-    assert isinstance(second, Reading)
-    assert (first.t, second.t, second.interval.seconds) == (0.0, 1.0, 1.0)
+    assert [type(event) for event in found] == [Gap, Gap, Server, Reading, Reading]
+    assert [(event.t, event.interval.seconds) for event in readings(found)] == [(2.0, 0.0), (3.0, 1.0)]
 
 
 def test_a_server_that_goes_away_and_comes_back_is_a_gap_with_its_reason() -> None:
@@ -65,11 +63,6 @@ def test_a_server_that_goes_away_and_comes_back_is_a_gap_with_its_reason() -> No
     assert gap == Gap(t=1.0, reason="cannot reach host:8000: Connection refused")
     assert isinstance(after, Reading)
     assert (after.interval.seconds, after.interval.drafts, after.interval.drafted_per_second) == (2.0, 100, 150.0)
-
-
-def test_a_server_that_is_not_there_at_first_is_asked_until_it_is() -> None:
-    found = events(Scripted(AWAY, AWAY, ONE))
-    assert [type(event) for event in found] == [Opening, Gap, Gap, Server, Reading]
 
 
 def test_a_server_that_begins_anew_counts_from_0() -> None:
@@ -81,16 +74,15 @@ def test_a_server_that_begins_anew_counts_from_0() -> None:
     assert last.session.drafts == 107
 
 
-def test_a_metric_that_is_missing_for_a_while_goes_on_where_it_was() -> None:
-    without = "".join(line for line in TWO.splitlines(keepends=True) if "num_drafts" not in line)
-    _, middle, last = readings(events(Scripted(ONE, without, TWO)))
+def without(name: str) -> str:
+    return "".join(line for line in TWO.splitlines(keepends=True) if name not in line)
+
+
+def test_a_metric_or_an_engine_that_is_missing_for_a_while_goes_on_where_it_was() -> None:
+    _, middle, last = readings(events(Scripted(ONE, without("num_drafts"), TWO)))
     assert (middle.interval.drafts, middle.interval.tokens_per_round, middle.interval.drafted) == (None, None, 300)
     assert (last.interval.drafts, last.session.drafts) == (100, 100)
-
-
-def test_an_engine_that_is_missing_on_one_page_does_not_count_anew() -> None:
-    without = "".join(line for line in TWO.splitlines(keepends=True) if 'engine="1"' not in line)
-    _, middle, last = readings(events(Scripted(ONE, without, TWO)))
+    _, middle, last = readings(events(Scripted(ONE, without('engine="1"'), TWO)))
     assert (middle.interval.drafts, last.interval.drafts, last.session.drafts) == (80, 20, 100)
     assert last.interval.acceptance_by_position == pytest.approx([18 / 20, 13 / 20, 9 / 20])
 
@@ -143,18 +135,14 @@ def test_after_a_slow_answer_the_next_poll_is_on_time() -> None:
     assert [reading.t for reading in readings(events(server))] == [2.5, 5.5, 8.5]
 
 
-def test_it_ends_after_as_many_polls_as_were_asked_for() -> None:
-    server = Scripted(ONE, TWO, TWO)
+@pytest.mark.parametrize(("waiting", "polls"), [([], 2), ([True, True, False], 4)])
+def test_it_ends_after_as_many_polls_as_were_asked_for_once_nothing_is_waited_for(
+    waiting: list[bool], polls: int
+) -> None:
+    server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter(waiting)
     plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
-    found = list(watch(plan, server.page, server.pause, server.clock))
-    assert len(readings(found)) == 2
-
-
-def test_it_goes_on_beyond_its_polls_until_nothing_is_waited_for() -> None:
-    server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter([True, True, False])
-    plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
-    found = list(watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left)))
-    assert len(readings(found)) == 4
+    found = watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left, False))
+    assert len(readings(list(found))) == polls
 
 
 def test_what_is_kept_stays_bounded_where_labels_change_at_every_poll() -> None:

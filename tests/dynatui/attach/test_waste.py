@@ -24,10 +24,6 @@ def after(*lots: Counts, seconds: float = SECONDS, before: Judgement | None = No
     return found
 
 
-def is_wasted(*accepted_a_round: float) -> bool:
-    return after(*map(lot, accepted_a_round)).wasted is not None
-
-
 def test_many_rounds_of_which_next_to_nothing_was_accepted_are_told_since_they_began() -> None:
     found = as_event(VLLM, after(lot(ALIVE), lot(DEAD), lot(DEAD)))
     assert found is not None
@@ -36,64 +32,57 @@ def test_many_rounds_of_which_next_to_nothing_was_accepted_are_told_since_they_b
 
 
 @pytest.mark.parametrize(
-    ("accepted", "is_so"),
+    ("accepted", "wasted"),
     [
         ((WASTED_BELOW - 1,), False),
         ((WASTED_BELOW - 1.01,), True),
         ((DEAD, PAYING_FROM - 1), False),
         ((DEAD, PAYING_FROM - 1.01), True),
+        ((NEAR, NEAR, NEAR), False),
+        ((DEAD, NEAR, NEAR), True),
+        ((DEAD, ALIVE, NEAR), False),
+        ((DEAD, ALIVE), False),
     ],
 )
-def test_the_limits_are_sharp(accepted: tuple[float, ...], is_so: bool) -> None:  # noqa: FBT001 - a table of cases
-    assert is_wasted(*accepted) is is_so
+def test_between_the_sharp_limits_all_stays_as_it_was(accepted: tuple[float, ...], *, wasted: bool) -> None:
+    assert (after(*map(lot, accepted)).wasted is not None) is wasted
+
+
+def test_it_begins_anew_after_drafts_were_accepted_again() -> None:
+    assert after(lot(DEAD), lot(ALIVE), lot(DEAD)).since == 2 * SECONDS
 
 
 @pytest.mark.parametrize(
-    ("rounds", "accepted", "seconds", "is_so"),
+    ("rounds", "accepted", "seconds", "wasted"),
     [(100, 9, 10.0, True), (100, 10, 10.0, False), (99, 0, 10.0, False), (100, 9, 9.9, False)],
 )
 def test_a_hundred_rounds_in_ten_seconds_must_bring_ten_drafted_tokens(
-    rounds: int,
-    accepted: int,
-    seconds: float,
-    is_so: bool,  # noqa: FBT001 - a table of cases
+    rounds: int, accepted: int, seconds: float, *, wasted: bool
 ) -> None:
     found = after(Counts(drafts=rounds, drafted=2 * rounds, accepted=accepted), seconds=seconds)
-    assert (found.wasted is not None) is is_so
-    if is_so:
+    assert (found.wasted is not None) is wasted
+    if wasted:
         still, again = (lot(more / 100, 100) for more in (19, 20))
         assert after(still, before=found).wasted is not None
         assert after(again, before=found).wasted is None
 
 
-def test_between_the_limits_all_stays_as_it_was() -> None:
-    assert not is_wasted(NEAR, NEAR, NEAR)
-    assert is_wasted(DEAD, NEAR, NEAR)
-    assert not is_wasted(DEAD, ALIVE, NEAR)
-
-
-def test_it_goes_away_when_drafts_are_accepted_again_and_begins_anew_after_that() -> None:
-    assert not is_wasted(DEAD, ALIVE)
-    assert after(lot(DEAD), lot(ALIVE), lot(DEAD)).since == 2 * SECONDS
-
-
-def test_a_low_share_of_large_trees_is_no_waste() -> None:
-    trees = Counts(drafts=ROUNDS, drafted=64 * ROUNDS, accepted=3 * ROUNDS)
-    assert after(trees).wasted is None
-
-
-@pytest.mark.parametrize(("accepted", "is_so"), [(0.34, True), (0.36, False), (0.41, False)])
-def test_a_low_share_of_some_tokens_a_round_is_waste(accepted: float, is_so: bool) -> None:  # noqa: FBT001 - a case
-    drafts = Counts(drafts=ROUNDS, drafted=8 * ROUNDS, accepted=round(accepted * ROUNDS))
-    assert (after(drafts).wasted is not None) is is_so
-
-
-def test_a_low_share_is_waste_until_it_is_clearly_higher() -> None:
-    few, some, more = (
-        Counts(drafts=ROUNDS, drafted=8 * ROUNDS, accepted=round(each * ROUNDS)) for each in (0.3, 0.45, 0.5)
-    )
-    assert after(few, some).wasted is not None
-    assert after(few, some, more).wasted is None
+@pytest.mark.parametrize(
+    ("drafted", "accepted", "wasted"),
+    [
+        (64, (3.0,), False),
+        (8, (0.34,), True),
+        (8, (0.36,), False),
+        (8, (0.41,), False),
+        (8, (0.3, 0.45), True),
+        (8, (0.3, 0.45, 0.5), False),
+    ],
+)
+def test_a_low_share_of_some_tokens_a_round_but_not_of_large_trees_is_waste_until_it_is_clearly_higher(
+    drafted: int, accepted: tuple[float, ...], *, wasted: bool
+) -> None:
+    lots = (Counts(drafts=ROUNDS, drafted=drafted * ROUNDS, accepted=round(each * ROUNDS)) for each in accepted)
+    assert (after(*lots).wasted is not None) is wasted
 
 
 def test_few_rounds_and_a_short_time_say_nothing() -> None:
