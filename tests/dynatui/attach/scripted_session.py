@@ -63,3 +63,12 @@ def session(seconds: int = 60) -> list[Event]:
 def wasting(seconds: int = 60) -> list[Event]:
     """A session whose drafts are wasted from second 20 on."""
     return [*session(19), *(structs.replace(reading(float(t), 9), wasted=WASTED) for t in range(20, seconds + 1))]
+
+
+EVERYTHING: list[Event] = [
+    *session(3),
+    GAP,
+    reading(62.0, restarted=True),
+    structs.replace(reading(63.0), wasted=WASTED, drafting=DRAFTING),
+]
+"""A session with every kind of event but a request and its answer."""

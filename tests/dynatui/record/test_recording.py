@@ -2,38 +2,64 @@
 
 import errno
 import fcntl
+import operator
 import os
 import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from io import FileIO
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from decoder.errors import RecordingError
-from decoder.events import SCHEMA, Event, Run, encode
+from decoder.events import Base, Run, encode
 from dynatui import files
-from dynatui.record import reader, recording
+from dynatui.record import reader, recording, server_recording
 from dynatui.record.reader import read
-from dynatui.record.recording import Recorder, new_recording_path
+from dynatui.record.recording import RUNS, Form, Recorder, new_recording_path
+from dynatui.record.server_recording import SERVERS
 from dynatui.state.run_state import Loading, Prompt
 from dynatui.state.timeline import run_so_far
+from tests.dynatui.attach.scripted_session import EVERYTHING
 from tests.dynatui.fake_engine import round_, run, story
 
+RECORDED: dict[str, tuple[Form, Sequence[Base], Callable[[Path], Sequence[Base]]]] = {
+    "runs": (RUNS, story("one"), read),
+    "servers": (SERVERS, EVERYTHING, lambda path: list(server_recording.events(path))),
+}
+"""Form of a recording, events and the function that reads them."""
 
-def record(path: Path, events: list[Event]) -> None:
-    with Recorder(path) as recorder:
+
+def record(path: Path, events: Sequence[Base], form: Form = RUNS) -> None:
+    with Recorder(path, form=form) as recorder:
         for event in events:
             recorder.write(event)
+
+
+@pytest.mark.parametrize("kind", RECORDED)
+def test_what_was_written_is_read_back_and_what_is_recorded_later_follows(path: Path, kind: str) -> None:
+    form, events, read_all = RECORDED[kind]
+    record(path, events, form)
+    assert list(read_all(path)) == list(events)
+    record(path, events, form)
+    assert read_all(path) == [*events, *events]
+
+
+def test_every_event_is_in_the_file_as_soon_as_it_is_written_for_its_owner_alone(path: Path) -> None:
+    recorder = Recorder(path)
+    recorder.write(run())
+    assert path.read_bytes() == encode(run())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    recorder.close()
 
 
 ROUND = encode(round_("ar", 0, "x"))
@@ -43,29 +69,6 @@ def refusal(path: Path) -> str:
     with pytest.raises(RecordingError) as caught:
         read(path)
     return str(caught.value)
-
-
-def test_what_was_written_is_read_back(path: Path) -> None:
-    record(path, story())
-    assert read(path) == story()
-
-
-def test_only_the_owner_can_read_a_new_recording(path: Path) -> None:
-    record(path, story())
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-
-
-def test_every_event_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None:
-    recorder = Recorder(path)
-    recorder.write(run())
-    assert path.read_bytes() == encode(run())
-    recorder.close()
-
-
-def test_a_second_recording_follows_the_first(path: Path) -> None:
-    record(path, story("one"))
-    record(path, story("two"))
-    assert read(path) == story("one") + story("two")
 
 
 class Reluctant:
@@ -89,41 +92,22 @@ def test_a_line_that_is_taken_in_parts_is_written_whole(path: Path, monkeypatch:
     assert path.read_bytes() == b"".join(map(encode, story()))
 
 
-@pytest.mark.parametrize("cut", [1, 2, 40])
-def test_a_line_that_a_crash_tore_is_passed_over(path: Path, cut: int) -> None:
-    record(path, story())
-    path.write_bytes(path.read_bytes()[: -cut - 1])
-    assert read(path) == story()[:-1]
-
-
-def test_a_torn_line_is_cut_off_before_the_next_run_is_added(path: Path) -> None:
-    record(path, story("one"))
-    path.write_bytes(path.read_bytes()[:-20])
-    record(path, story("two"))
-    assert read(path) == story("one")[:-1] + story("two")
-
-
-def test_a_last_line_that_lacks_only_its_end_counts(path: Path) -> None:
-    record(path, story("one"))
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert read(path) == story("one")
-    record(path, story("two"))
-    assert read(path) == story("one") + story("two")
-
-
-@given(st.data())
-def test_a_file_that_a_crash_tore_anywhere_is_continued(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+@given(st.sampled_from(sorted(RECORDED)), st.data())
+def test_a_file_that_a_crash_tore_anywhere_is_read_to_its_last_whole_line_and_continued(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
 ) -> None:
-    whole = b"".join(map(encode, story("one")))
+    form, events, read_all = RECORDED[kind]
+    whole = b"".join(map(encode, events))
+    ends = list(accumulate(len(encode(event)) for event in events))
+    near_an_end = st.builds(operator.sub, st.sampled_from(ends), st.integers(0, 2))
+    cut = data.draw(st.integers(0, len(whole)) | st.integers(0, ends[0]) | near_an_end)
     path = tmp_path_factory.mktemp("torn") / "run.jsonl"
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole)) | st.integers(0, len(encode(run()))))])
-    try:
-        before = read(path)
-    except RecordingError:  # no line is complete
-        before = []
-    record(path, story("two"))
-    assert read(path) == before + story("two")
+    path.write_bytes(whole[:cut])
+    before = [event for event, end in zip(events, ends, strict=True) if end - 1 <= cut]  # a line may lack its end
+    if before:
+        assert read_all(path) == before
+    record(path, events, form)
+    assert read_all(path) == [*before, *events]
 
 
 def test_a_blank_line_at_the_end_does_not_end_a_recording(path: Path) -> None:
@@ -233,11 +217,13 @@ def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_an_error_at_the_event_that_meets_it() -> None:
+def test_a_full_disk_is_an_error_at_the_event_that_meets_it_and_at_once_for_a_run_so_far() -> None:
     recorder = Recorder(Path("/dev/full"))
     with pytest.raises(RecordingError, match="No space left on device"):
         recorder.write(run())
     recorder.close()
+    with pytest.raises(RecordingError, match="No space left on device"):
+        Recorder(Path("/dev/full"), story())
 
 
 def test_a_second_writer_is_refused_and_changes_nothing_until_the_first_has_ended(path: Path) -> None:
@@ -297,49 +283,10 @@ def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path
     assert not writer.is_alive(), "what follows goes nowhere"
 
 
-def test_closing_twice_does_no_harm(path: Path) -> None:
-    recorder = Recorder(path)
-    recorder.close()
-    recorder.close()
-
-
 @pytest.mark.parametrize("content", [b"", b'{"type":"run","sch', b"some text"])
 def test_a_file_without_a_complete_event_is_refused(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     assert "holds no complete event" in refusal(path)
-
-
-BAD_LINES = {
-    "bytes that are no text": (b"\xff\xfe\x00\n", "line 2"),
-    "no object": (b"[]\n", "Expected `object`"),
-    "no such event": (b'{"type":"dance"}\n', "Invalid value 'dance'"),
-    "not a number": (ROUND.replace(b'"t":0.1', b'"t":NaN'), "malformed"),
-    "infinite": (ROUND.replace(b'"t":0.1', b'"t":1e999'), "out of range"),
-    "huge": (ROUND.replace(b'"round":0', b'"round":1' + b"0" * 5000), "out of range"),
-    "of another type": (ROUND.replace(b'"round":0', b'"round":"0"'), "Expected `int`, got `str`"),
-    "unknown field": (ROUND.replace(b'"round":0', b'"round":0,"mood":1'), "unknown field `mood`"),
-    "unknown method": (ROUND.replace(b'"ar"', b'"linear"'), "linear is not a method of this run"),
-    "deep": (b'{"type":"run","methods":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "line 2"),
-}
-
-
-@pytest.mark.parametrize(("bad", "reason"), BAD_LINES.values(), ids=BAD_LINES.keys())
-def test_a_bad_line_is_refused_by_its_number_and_reason(path: Path, bad: bytes, reason: str) -> None:
-    path.write_bytes(encode(run()) + bad)
-    said = refusal(path)
-    assert f"{path}: line 2: " in said
-    assert reason in said
-    assert "\n" not in said
-
-
-def test_an_event_before_any_run_is_refused(path: Path) -> None:
-    path.write_bytes(ROUND)
-    assert "line 1: an event comes before any run" in refusal(path)
-
-
-def test_a_newer_schema_is_refused_by_both_numbers(path: Path) -> None:
-    path.write_bytes(encode(structs.replace(run(), schema=99)).replace(b'"seed"', b'"novel":true,"seed"'))
-    assert f"schema 99, this version reads {SCHEMA}" in refusal(path)
 
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,14 +315,10 @@ def test_a_recording_that_begins_in_the_middle_of_a_run_is_whole(path: Path) -> 
 
 def test_a_recording_that_begins_before_any_run_waits_for_one(path: Path) -> None:
     assert run_so_far([Loading("models"), Prompt(1, 2)]) == []
-    Recorder(path, run_so_far([])).close()
+    recorder = Recorder(path, run_so_far([]))
+    for _ in range(2):  # closing twice does no harm
+        recorder.close()
     assert path.read_bytes() == b""
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_disk_without_room_for_the_run_so_far_is_an_error_at_once() -> None:
-    with pytest.raises(RecordingError, match="No space left on device"):
-        Recorder(Path("/dev/full"), story())
 
 
 NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
@@ -387,19 +330,15 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "dynatui" / "recordings"
 
 
-def test_a_recording_of_ones_own_is_named_after_the_time_and_private(state: Path) -> None:
-    path = new_recording_path(NOON)
-    assert path == state / "20260301-123005.jsonl"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(state.stat().st_mode) == 0o700
-
-
-def test_two_recordings_of_one_second_do_not_meet(state: Path) -> None:
+def test_a_recording_of_ones_own_is_named_after_the_time_and_private_and_two_of_one_second_do_not_meet(
+    state: Path,
+) -> None:
     first, second, third = (new_recording_path(NOON) for _ in range(3))
-    assert (second.name, third.name) == ("20260301-123005-2.jsonl", "20260301-123005-3.jsonl")
+    names = ("20260301-123005.jsonl", "20260301-123005-2.jsonl", "20260301-123005-3.jsonl")
+    assert [first, second, third] == [state / name for name in names]
+    assert (stat.S_IMODE(first.stat().st_mode), stat.S_IMODE(state.stat().st_mode)) == (0o600, 0o700)
     record(second, story())
     assert first.read_bytes() == b""
-    assert first.parent == state
 
 
 def test_a_state_folder_that_cannot_be_is_one_clear_error(state: Path) -> None:
