@@ -1,14 +1,15 @@
-"""A page is a single file; its security policy allows only its own style and scripts; its colours are legible."""
+"""A page is a single file that allows only its own style and scripts, is legible, and takes no text for markup."""
 
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html.parser import HTMLParser
 from itertools import product
 
 import msgspec
 import pytest
 
-from dynatui.report.page import Page, as_json, asset, element, written
+from dynatui.report.page import Markup, Page, as_json, asset, details, element, joined, table, written
 from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
@@ -21,8 +22,8 @@ PAIRS += [("accepted", "accepted-paper", TEXT_CONTRAST), ("bonus", "bonus-paper"
 PAIRS += [(one, other, GRAPHIC_CONTRAST) for one, other in product(GRAPHICS, BACKGROUNDS)]
 
 
-def page(data: object = None, scripts: tuple[str, ...] = SCRIPTS) -> str:
-    return written(Page(title="title", body=element("main", "body"), data=data, scripts=scripts))
+def page(scripts: tuple[str, ...] = SCRIPTS) -> str:
+    return written(Page(title="title", body=element("main", "body"), scripts=scripts))
 
 
 def hashed(text: str) -> str:
@@ -34,29 +35,18 @@ def policy_of(text: str) -> str:
     return str(found).replace("&#x27;", "'")
 
 
-def test_the_policy_names_the_hash_of_the_style_and_of_the_script() -> None:
+def test_the_policy_names_the_hash_of_style_and_script_before_them_and_allows_nothing_else() -> None:
     text = page()
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert f"script-src {hashed(script)};" in policy_of(text)
-    assert f"style-src {hashed(style)};" in policy_of(text)
-
-
-def test_the_policy_allows_nothing_else() -> None:
-    text = policy_of(page())
-    assert text.startswith("default-src 'none';")
-    assert not re.search(r"unsafe|https?:|\*|'self'", text)
-
-
-def test_a_page_without_scripts_allows_none() -> None:
-    text = page(scripts=())
-    assert "<script" not in text
-    assert "script-src 'none'" in policy_of(text)
-
-
-def test_the_policy_comes_before_all_that_it_governs() -> None:
-    text = page()
+    policy = policy_of(text)
+    assert policy.startswith("default-src 'none';")
+    assert f"script-src {hashed(script)};" in policy
+    assert f"style-src {hashed(style)};" in policy
+    assert not re.search(r"unsafe|https?:|\*|'self'", policy)
     assert text.index("Content-Security-Policy") < text.index("<style>") < text.index("<script")
+    assert "<script" not in page(scripts=())
+    assert "script-src 'none'" in policy_of(page(scripts=()))
 
 
 @pytest.mark.parametrize("text", ACTS)
@@ -105,3 +95,49 @@ def test_every_colour_stands_in_both_schemes() -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_never_make_markup_of_text(name: str) -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|import", asset(name))
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, _attributes: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+
+
+@pytest.mark.parametrize("text", ACTS)
+def test_text_in_an_element_or_an_attribute_stays_text(text: str) -> None:
+    assert Tags(element("p", text)).found == Tags(element("p", "plain", title=text)).found == ["p"]
+
+
+def test_markup_stays_markup_and_text_beside_it_does_not() -> None:
+    assert joined((element("b", "x"), "<b>")) == "<b>x</b>&lt;b&gt;"
+    assert isinstance(joined(("<",)), Markup)
+
+
+@pytest.mark.parametrize(
+    ("made", "html"),
+    [
+        (element("p", "\x1b\u202e\u2028"), "<p>\u241b\ufffd\ufffd</p>"),
+        (element("td", class_="x", aria_label="y", title=None), '<td class="x" aria-label="y"></td>'),
+        (element("meta", content="x"), '<meta content="x">'),
+    ],
+    ids=["characters that steer", "names of attributes", "always empty"],
+)
+def test_elements_are_written_as_html_has_them(made: Markup, html: str) -> None:
+    assert made == html
+
+
+def test_a_table_names_its_rows_and_columns_and_can_be_reached_by_the_keyboard() -> None:
+    found = table("Speed", ["lane", "tokens/s"], [["ar", "1"]])
+    assert '<th scope="col">tokens/s</th>' in found
+    assert '<th scope="row">ar</th><td>1</td>' in found
+    assert 'tabindex="0" role="region" aria-label="Speed"' in found
+
+
+def test_details_and_tables_hold_text_alone() -> None:
+    made = joined((details([(HOSTILE, HOSTILE)]), table(HOSTILE, [HOSTILE], [[HOSTILE, HOSTILE]])))
+    ours = {"dl", "div", "dt", "dd", "table", "caption", "span", "thead", "tbody", "tr", "th", "td"}
+    assert {*Tags(made).found} == ours
