@@ -1,8 +1,6 @@
 """What checks of the doctor find in a case, as findings and as text."""
 
-from collections.abc import Iterable
-
-from dynatui.cli.doctor import CHECKS
+from dynatui.cli.doctor import CHECKS, examine, page
 from dynatui.cli.doctor_machine import Case, Finding
 from dynatui.session import Models
 
@@ -16,5 +14,13 @@ def found(check: str, **changed: object) -> list[Finding]:
     return list(CHECKS[check](case(**changed)))
 
 
-def said(findings: Iterable[Finding]) -> str:
-    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+def told(check: str, **changed: object) -> str:
+    """The findings as lines of verdict, text and remedy."""
+    return "\n".join(f"{each.verdict}: {each.text}; {each.remedy}" for each in found(check, **changed))
+
+
+def refused(check: str, **changed: object) -> str:
+    """The doctor's page of a check that finds or ends in a problem."""
+    report = examine(case(**changed), {check: CHECKS[check]})
+    assert not report.ok
+    return page(report)
