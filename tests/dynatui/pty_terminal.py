@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ import pexpect
 import pyte
 import pytest
 
-from decoder.events import Event, encode
+from decoder.events import Base, encode
 from dynatui.terminal.output import modes_of
 from tests.dynatui.warm_python import WarmPython
 
@@ -188,7 +188,7 @@ def terminals(home: Path, warm: WarmPython | None = None) -> Iterator[Start]:
                 terminal.child.close(force=True)
 
 
-def written(path: Path, events: list[Event]) -> str:
+def written(path: Path, events: Iterable[Base]) -> str:
     """Writes a recording of these events; returns its path."""
     path.write_bytes(b"".join(map(encode, events)))
     return str(path)

@@ -8,11 +8,11 @@ import pytest
 
 import decoder
 from dynatui import main as cli
-from dynatui.record.recording import Recorder
 from dynatui.session import Session
 from dynatui.terminal import streams
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine, story
+from tests.dynatui.pty_terminal import written
 
 
 @pytest.fixture
@@ -89,8 +89,4 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
     """Path of a recording of one run."""
-    path = tmp_path / "run.jsonl"
-    with Recorder(path) as recorder:
-        for event in story():
-            recorder.write(event)
-    return path
+    return Path(written(tmp_path / "run.jsonl", story()))

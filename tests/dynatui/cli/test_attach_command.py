@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from decoder.events import encode
 from dynatui import main as cli
 from dynatui.attach.events import Answer
 from dynatui.cli import attach
@@ -21,6 +20,7 @@ from dynatui.record.server_recording import events
 from dynatui.sources.server import RecordedServer
 from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
 from tests.dynatui.attach.scripted_session import reading, session, wasting
+from tests.dynatui.pty_terminal import written
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
 
@@ -328,6 +328,6 @@ def test_commands_for_runs_say_what_a_recording_of_a_server_is(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "server.jsonl"
-    path.write_bytes(b"".join(map(encode, session(3))))
+    written(path, session(3))
     assert cli.main([str(path) if word == "same" else word for word in command] + [str(path)]) == 2
     assert "show it with dynatui replay FILE" in capsys.readouterr().err

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from decoder.events import encode
 from dynatui import files
 from dynatui import main as cli
 from tests.dynatui.fake_engine import story
+from tests.dynatui.pty_terminal import written
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and a shell")]
 
@@ -102,6 +102,6 @@ def test_standard_input_is_a_prompt_by_its_path_too(line: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("name", ["/dev/stdin < run.jsonl", "<(sleep 0.5; cat run.jsonl)"])
 def test_a_recording_comes_through_a_pipe_too(name: str, tmp_path: Path) -> None:
-    (tmp_path / "run.jsonl").write_bytes(b"".join(map(encode, story())))
+    written(tmp_path / "run.jsonl", story())
     done = shell(f"dynatui replay --headless {name}", tmp_path)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Once upon a time")
