@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
-from io import StringIO
 
 import pytest
 from msgspec import structs
@@ -13,7 +12,6 @@ from decoder.events import Event, Round, Start, Summary, encode
 from decoder.run.config import RunConfig
 from dynatui.record.checks import Checker
 from dynatui.record.export import rounds_csv
-from dynatui.record.transcript import Transcript
 from dynatui.render.cards import cards
 from dynatui.render.inspect import inspect
 from dynatui.render.race import race
@@ -27,10 +25,9 @@ from dynatui.session import Session
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.source import readable_speed
 from dynatui.state.ab_comparison import compared, samples_of
-from dynatui.state.run_state import Prompt, RunState, apply
-from dynatui.state.session_log import SessionLog
+from tests.dynatui.places import after, printed, scene
 from tests.dynatui.render.extreme_scenes import is_drawn
-from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, raced, run, tree_round
 
 STALLED = 10
 STALL_S = 1.06
@@ -55,10 +52,6 @@ def told(lost: dict[int, float]) -> list[Event]:
 USUAL = told({})
 ONE = told({STALLED: STALL_S})
 MANY = told(dict.fromkeys(range(0, ROUNDS, 2), 0.03))
-
-
-def scene(events: Iterable[Event]) -> Scene:
-    return Scene(state_of([Prompt(1, 1), *events]))
 
 
 def page(rows: Iterable[str]) -> str:
@@ -146,17 +139,9 @@ def test_a_comparison_of_settings_is_without_it() -> None:
     assert many["tokens_per_second"].b == pytest.approx(3 * ROUNDS / (0.02 * ROUNDS + 20 * 0.03))
 
 
-def log_of(events: Iterable[Event]) -> SessionLog:
-    state, log = RunState(), SessionLog()
-    for event in events:
-        state = apply(state, event)
-        log = log.apply(event, state)
-    return log
-
-
 def test_the_best_knobs_are_found_without_it() -> None:
     def rate(events: list[Event]) -> float:
-        found = log_of(events).best()
+        found = after(events)[1].best()
         assert found is not None
         return found[1].rate
 
@@ -172,24 +157,16 @@ def test_the_best_knobs_are_found_without_it() -> None:
     ],
 )
 def test_tables_of_text_and_pages_say_so(events: list[Event], words: str) -> None:
-    said = StringIO()
-    transcript = Transcript(StringIO(), said, as_json=False)
-    for event in events:
-        transcript.feed(event)
-    transcript.finish()
-    assert words in said.getvalue().splitlines()
-    assert words in summary_lines(log_of(events))
+    said = printed(events)[1]
+    assert words in said.splitlines()
+    assert words in summary_lines(after(events)[1])
     assert words in replay_page("run.jsonl", [events]).body
 
 
 def test_without_a_stalled_round_nothing_is_said_of_any() -> None:
-    said = StringIO()
-    transcript = Transcript(StringIO(), said, as_json=False)
-    for event in USUAL:
-        transcript.feed(event)
-    transcript.finish()
-    assert "stall" not in said.getvalue()
-    assert not [line for line in summary_lines(log_of(USUAL)) if "stall" in line]
+    said = printed(USUAL)[1]
+    assert "stall" not in said
+    assert not [line for line in summary_lines(after(USUAL)[1]) if "stall" in line]
     assert "rates leave out" not in replay_page("run.jsonl", [USUAL]).body.replace("rounds that rates leave out", "")
 
 
