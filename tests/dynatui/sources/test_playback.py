@@ -37,12 +37,40 @@ def prompt(source: TraceSource) -> str:
     return next(record.prompt for record in reversed(source.records) if isinstance(record, Run))
 
 
-def test_a_way_back_ends_with_the_round_before(source: TraceSource) -> None:
+def test_a_way_back_ends_with_the_round_before_and_a_way_forward_tells_nothing_twice(source: TraceSource) -> None:
     source.seek_round(WATCHED, 4)
     source.seek_round(WATCHED, 3)
     assert last_round(source) == 2
     source.seek_round(WATCHED, 0)
     assert source.records[-3:] == story()[:3]
+    forward = TraceSource(runs_of(TWO_RUNS), speed=1.0)
+    for seconds in (0.2, 0.45):
+        forward.seek(seconds)
+    assert sum(isinstance(record, Run) for record in forward.records) == 1
+
+
+def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
+    source.advance(0.0)
+    source.seek(0.5)
+    source.seek(0.15)
+    source.advance(0.1)
+    assert (last_round(source), source.played_s[0]) == (1, 0.25)
+    for rounds in (4, 2):
+        source.seek_round(WATCHED, rounds)
+        source.play(0.1)
+        assert last_round(source) == rounds
+
+
+def test_a_search_stays_within_the_run_and_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
+    source.seek(99.0)
+    assert source.records[-1] == story()[-1]
+    source.seek(-1.0)
+    assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
+    source.set_paused(paused=True)
+    source.go(1)
+    assert (prompt(source), rounds_shown(source.records)) == ("second", 0)
+    source.go(-1)
+    assert prompt(source) == "Once upon"
 
 
 def test_a_way_back_is_the_run_told_anew_up_to_there(source: TraceSource) -> None:
@@ -56,36 +84,6 @@ def _due_by(event: Event, seconds: float) -> bool:
     if isinstance(event, Round):
         return event.wall_s <= seconds
     return story().index(event) < 9  # a knob is due with the round before it
-
-
-def test_a_way_forward_tells_nothing_twice(source: TraceSource) -> None:
-    source.seek(0.2)
-    source.seek(0.45)
-    assert sum(isinstance(record, Run) for record in source.records) == 1
-
-
-def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
-    source.advance(0.0)
-    source.seek(0.5)
-    source.seek(0.15)
-    source.advance(0.1)
-    assert (last_round(source), source.played_s[0]) == (1, 0.25)
-
-
-def test_it_plays_on_from_a_round(source: TraceSource) -> None:
-    source.seek_round(WATCHED, 4)
-    source.play(0.1)
-    assert last_round(source) == 4
-    source.seek_round(WATCHED, 2)
-    source.play(0.1)
-    assert last_round(source) == 2
-
-
-def test_a_search_stays_within_the_run(source: TraceSource) -> None:
-    source.seek(99.0)
-    assert source.records[-1] == story()[-1]
-    source.seek(-1.0)
-    assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
 
 
 def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
@@ -108,15 +106,6 @@ def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source:
     source.go(1)
     assert source.length(WATCHED) == (6, 0.12)
     assert TraceSource(runs_of([run()])).length(WATCHED) == (0, 0.0)
-
-
-def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
-    source.set_paused(paused=True)
-    source.go(1)
-    assert prompt(source) == "second"
-    assert rounds_shown(source.records) == 0
-    source.go(-1)
-    assert prompt(source) == "Once upon"
 
 
 def test_after_the_last_run_the_show_stays() -> None:
