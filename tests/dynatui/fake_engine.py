@@ -5,29 +5,28 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import SimpleNamespace
 
-from decoder.analysis.metrics import Race
+from msgspec import structs
+
+from decoder.analysis.metrics import fold
 from decoder.events import End, Event, Round, Run, Start, Summary
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session
 from dynatui.sources.engine import Load, Loaded, Report
+from tests.dynatui import scripted_runs
 
 WORDS = ("Once ", "upon ", "a ", "time")
 
 
 def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Run:
     """The first event of a run."""
-    return Run(
-        version="0.1.0",
-        started_at="2026-01-01T00:00:00Z",
+    return structs.replace(
+        scripted_runs.run(methods, prompt),
         target="big",
         draft="small",
-        device="cpu",
         dtype="float32",
         draft_dtype="float32",
-        seed=0,
-        prompt=prompt,
         prompt_tokens=[1, 2, 3],
         max_new_tokens=8,
         methods={name: {} for name in methods},
@@ -36,16 +35,14 @@ def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Ru
 
 def round_(method: str, number: int, text: str) -> Round:
     """A round that accepts one of two drafted nodes and adds a bonus token."""
-    return Round(
-        method=method,
-        round=number,
+    return structs.replace(
+        scripted_runs.plain_round(method, number, text),
         position=2 * number,
         t=0.1 * (number + 1),
         wall_s=0.2 * (number + 1),
         draft_s=0.03,
         verify_s=0.05,
         commit_s=0.01,
-        target_forwards=1,
         draft_forwards=2,
         tokens=[7, 8, 9],
         parents=[-1, 0, 0],
@@ -53,7 +50,6 @@ def round_(method: str, number: int, text: str) -> Round:
         pieces=[" it", " was", " is"],
         accepted=[1],
         committed=[8, 10 + number],
-        text=text,
     )
 
 
@@ -65,10 +61,7 @@ def story(
     events += [Start(method=name, prefill_s=0.02) for name in methods]
     events += [round_(name, number, word) for number, word in enumerate(words) for name in methods]
     events += [End(method=name, reason="length", peak_bytes=1000) for name in methods]
-    race = Race()
-    for event in events:
-        race = race.apply(event)
-    return [*events, Summary(methods=race.figures())]
+    return [*events, Summary(methods=fold(events).figures())]
 
 
 class FakeTokenizer:
@@ -165,14 +158,14 @@ class FakeEngine:
         self.prompts.append(text)
         self.configs.append(config)
         self.speeds.append(steering.speed)
-        race = Race()
+        told: list[Event] = []
         for number, event in enumerate(story(text, config.methods, self.words)):
             self.before_event(number, steering)
             if steering.stopped and isinstance(event, Round | End):
                 break
-            race = race.apply(event)
+            told.append(event)
             yield event
         else:
             return
         yield from (End(method=name, reason="stopped") for name in config.methods)
-        yield Summary(methods=race.figures())
+        yield Summary(methods=fold(told).figures())

@@ -23,21 +23,10 @@ from tests.dynatui.scripted_runs import run, tree_round
 KNOBS = tuple(all_knobs().values())
 
 
-def test_a_knob_is_found_by_its_name() -> None:
+def test_a_knob_is_found_by_its_name_and_a_recorded_one_that_no_method_has_called_by_it() -> None:
     assert [info(knob.name) for knob in KNOBS] == [*KNOBS]
-    assert info("tau_h").symbol == "τh"
-
-
-def test_a_recorded_knob_that_no_method_has_is_called_by_its_name() -> None:
-    assert info("volume").symbol == "volume"
-    assert info("\x1b[2J").symbol == "␛[2J"
+    assert [info(name).symbol for name in ("tau_h", "volume", "\x1b[2J")] == ["τh", "volume", "␛[2J"]
     assert len(info("v" * 999).symbol) < 30
-
-
-@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed()])
-def test_no_two_knobs_of_a_method_are_called_the_same(rules: Rules) -> None:
-    symbols = [info(name).symbol for name in rules.ends()]
-    assert len(set(symbols)) == len(symbols)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -49,13 +38,17 @@ def test_every_key_of_a_method_turns_a_knob_that_it_has(method: str) -> None:
     assert (rules is None) == (sliders_of(method) == ())
 
 
+@pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed()])
+def test_no_two_knobs_of_a_method_are_called_the_same(rules: Rules) -> None:
+    symbols = [info(name).symbol for name in rules.ends()]
+    assert len(set(symbols)) == len(symbols)
+
+
 @pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.own])
 def test_every_knob_of_a_method_is_explained_in_few_words_and_set_by_an_option(name: str) -> None:
     method, options = METHODS[name], {flag for parameter in cli.command().params for flag in parameter.opts}
     set_by = {parameter: option.flag for option in method.options for parameter in option.parameters}
-    for knob in method.knobs:
-        assert set_by[knob.parameter] in options
-        assert 5 < len(knob.meaning) <= 40
+    assert all(set_by[knob.parameter] in options and 5 < len(knob.meaning) <= 40 for knob in method.knobs)
 
 
 def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further() -> None:
@@ -72,20 +65,21 @@ def test_a_step_moves_a_knob_and_a_coarse_one_moves_it_further() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "written"),
     [
-        ("tau_h", 0.85, "0.85"),
-        ("tau_h", 1.0, "1"),
-        ("d0", 5.0, "5"),
-        ("d0", 5.337, "5.34"),
-        ("n_max", 256.0, "256"),
-        ("selection", 1.0, "best"),
-        ("selection", 0.0, "bfs"),
-        ("tau", 0.0, "0"),
-        ("tau", 0.1, "0.1"),
-        ("tau", 0.005, "0.005"),
-        ("rho_stop", 0.025, "0.025"),
-        ("history", 1.0, "on"),
-        ("history", 0.0, "off"),
-        ("k", 10.0, "10"),
+        *(
+            ("tau_h", 0.85, "0.85"),
+            ("tau_h", 1.0, "1"),
+            ("d0", 5.0, "5"),
+            ("d0", 5.337, "5.34"),
+            ("n_max", 256.0, "256"),
+        ),
+        *(
+            ("tau", 0.0, "0"),
+            ("tau", 0.1, "0.1"),
+            ("tau", 0.005, "0.005"),
+            ("rho_stop", 0.025, "0.025"),
+            ("k", 10.0, "10"),
+        ),
+        *(("selection", 1.0, "best"), ("selection", 0.0, "bfs"), ("history", 1.0, "on"), ("history", 0.0, "off")),
     ],
 )
 def test_values_are_written_as_people_write_them(name: KnobName, value: float, written: str) -> None:
@@ -129,36 +123,25 @@ def _turn(name: KnobName, value: float, source: Literal["user", "history"] = "us
     return Knob(method="dynatree", round=1, name=name, old=0, new=value, source=source)
 
 
-def _preset(rules: DynaTree, *knobs: Knob) -> str:
-    """The preset that is shown after these turns in a run that began with `rules`."""
-    return preset_of("dynatree", _state(asdict(rules), *knobs).lane)
+TUNED, PAPER = PRESETS["tuned"], PRESETS["paper"]
+MORE = TUNED.n_max + 1
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_the_preset_in_force_has_the_name_of_its_values(name: str) -> None:
-    assert _preset(PRESETS[name]) == name
-    assert _preset(PRESETS[name], _turn("temperature", 0.9)) == name
-
-
-def test_a_turned_knob_belongs_to_no_preset_until_it_is_turned_back() -> None:
-    rules = PRESETS["tuned"]
-    assert _preset(rules, _turn("n_max", rules.n_max + 1)) == ""
-    assert _preset(rules, _turn("n_max", rules.n_max + 1), _turn("n_max", rules.n_max)) == "tuned"
-
-
-def test_knobs_turned_to_the_values_of_another_preset_have_its_name() -> None:
-    assert (
-        _preset(PRESETS["tuned"], *(_turn(name, PRESETS["paper"].knob(name)) for name in PRESETS["paper"].ends()))
-        == "paper"
-    )
-
-
-def test_the_history_rule_of_a_preset_does_not_leave_the_preset() -> None:
-    assert _preset(PRESETS["paper"], _turn("d0", 4.5, "history"), _turn("tau_h", 0.85, "history")) == "paper"
-
-
-def test_parameters_that_no_knob_turns_belong_to_a_preset_too() -> None:
-    assert _preset(replace(PRESETS["tuned"], window=PRESETS["tuned"].window + 1)) == ""
+@pytest.mark.parametrize(
+    ("rules", "turns", "name"),
+    [
+        *((rules, turns, name) for name, rules in PRESETS.items() for turns in ([], [_turn("temperature", 0.9)])),
+        (TUNED, [_turn("n_max", MORE)], ""),
+        (TUNED, [_turn("n_max", MORE), _turn("n_max", TUNED.n_max)], "tuned"),
+        (TUNED, [_turn(knob, PAPER.knob(knob)) for knob in PAPER.ends()], "paper"),
+        (PAPER, [_turn("d0", 4.5, "history"), _turn("tau_h", 0.85, "history")], "paper"),
+        (replace(TUNED, window=TUNED.window + 1), [], ""),
+    ],
+)
+def test_the_preset_in_force_has_the_name_of_the_values_that_the_user_set(
+    rules: DynaTree, turns: list[Knob], name: str
+) -> None:
+    assert preset_of("dynatree", _state(asdict(rules), *turns).lane) == name
 
 
 def test_a_method_without_presets_has_none() -> None:
@@ -166,11 +149,8 @@ def test_a_method_without_presets_has_none() -> None:
     assert [preset_of(method, lane) for method in ("linear", "ar", "")] == [""] * 3
 
 
-def test_a_method_without_knobs_has_no_rules() -> None:
+def test_without_knobs_or_with_some_that_no_rules_could_have_there_are_no_rules() -> None:
     assert rules_in_force(apply(RunState(), run(("ar",)))) is None
-
-
-def test_knobs_that_no_rules_could_have_give_none() -> None:
     state = apply(apply(RunState(), run()), structs.replace(tree_round(0), knobs=Knobs(0.9, 0.4, 99.0)))
     assert rules_in_force(state) is None
 

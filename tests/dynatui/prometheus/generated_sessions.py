@@ -1,9 +1,10 @@
 """Generated sessions: consecutive runs, some interrupted, of methods with and without a draft."""
 
 from hypothesis import strategies as st
+from msgspec import structs
 
-from decoder.events import End, Event, Knob, Round, Start, Summary
-from tests.dynatui.scripted_runs import run
+from decoder.events import End, Event, Knob, Start, Summary
+from tests.dynatui.scripted_runs import plain_round, run
 
 METHODS = ("auto", "alg1", "ar", "hf")
 SECONDS = st.floats(0, 200, allow_nan=False)
@@ -32,16 +33,11 @@ def rounds(draw: st.DrawFn, method: str) -> list[Event]:
         t += draw(SECONDS)
         committed = list(range(draw(st.integers(1, len(accepted) + 1))))
         told.append(
-            Round(
-                method=method,
-                round=number,
+            structs.replace(
+                plain_round(method, number, text=""),
                 position=position,
                 t=t,
                 wall_s=t,
-                draft_s=None,
-                verify_s=None,
-                commit_s=None,
-                target_forwards=1,
                 draft_forwards=None if method == "hf" else 1,
                 tokens=[7] * len(parents),
                 parents=parents,
@@ -49,7 +45,6 @@ def rounds(draw: st.DrawFn, method: str) -> list[Event]:
                 pieces=[""] * len(parents),
                 accepted=accepted,
                 committed=committed,
-                text="",
             )
         )
         if draw(st.booleans()):
