@@ -18,20 +18,14 @@ def values(file: str, key: str) -> list[str]:
     return [value.strip('"') for value in re.findall(rf"^[ -]*{key}: (.*)$", text, re.MULTILINE)]
 
 
-def test_the_script_can_be_started() -> None:
+def test_the_script_can_be_started_and_stops_at_the_first_failure() -> None:
     assert os.access(SCRIPT, os.X_OK)
     subprocess.run(["bash", "-n", str(SCRIPT)], check=True)
-
-
-def test_the_script_stops_at_the_first_failure() -> None:
     assert "set -euo pipefail" in SCRIPT.read_text(encoding="utf-8")
 
 
-def test_the_script_lints_formats_and_checks_types() -> None:
+def test_the_script_lints_formats_checks_types_and_ends_with_the_tests() -> None:
     assert [step.split()[0] for step in CHECKS] == [".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"]
-
-
-def test_the_script_ends_with_the_tests_of_the_readme_and_those_that_it_leaves_out() -> None:
     steps = [line for line in SCRIPT.read_text(encoding="utf-8").splitlines() if line.startswith("step ")]
     assert (steps[0], *steps[-2:]) == (
         'step "${command% && *}"',
@@ -40,16 +34,10 @@ def test_the_script_ends_with_the_tests_of_the_readme_and_those_that_it_leaves_o
     )
 
 
-def test_the_hooks_before_a_commit_are_the_steps_of_the_script() -> None:
+def test_hooks_and_hosted_integration_run_the_same_with_the_python_of_the_test_command() -> None:
     assert values(".pre-commit-config.yaml", "entry") == CHECKS
     assert set(values(".pre-commit-config.yaml", "language")) == {"system"}
-
-
-def test_hosted_integration_runs_the_script_alone() -> None:
     assert values(".github/workflows/ci.yml", "run") == [".ci/run"]
-
-
-def test_hosted_integration_has_the_python_of_the_test_command() -> None:
     (version,) = values(".github/workflows/ci.yml", "python-version")
     assert f"\npython{version} -m venv" in (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -14,68 +14,58 @@ TRACE = Path(__file__).parents[1] / "traces" / "demo.jsonl"
 Change = Callable[[dict[str, Any]], None]
 
 
-def changed(tmp_path: Path, kind: str, method: str, change: Change) -> Path:
-    """Writes the recorded trace with one changed event; returns the file's path."""
-    lines = TRACE.read_text(encoding="utf-8").splitlines()
-    events = [json.loads(line) for line in lines]
+def later(event: dict[str, Any]) -> None:
+    event["t"] += 1
+    event["verify_s"] *= 2
+
+
+def other_token(event: dict[str, Any]) -> None:
+    event["committed"][0] += 1
+
+
+def other_tree(event: dict[str, Any]) -> None:
+    event["limited_by"] = "cost"
+    event["logprobs"] = []
+
+
+def moved(by: float) -> Change:
+    def move(event: dict[str, Any]) -> None:
+        event["logprobs"][-1] += by
+
+    return move
+
+
+def longer(event: dict[str, Any]) -> None:
+    event["methods"]["fixed"]["path_length"] += 0.001
+    event["methods"]["fixed"]["decode_s"] += 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "method", "change", "found"),
+    [
+        ("round", "ar", lambda _: None, []),
+        ("round", "dynatree", later, []),
+        ("round", "auto", other_token, ["run 0, auto text"]),
+        ("round", "auto", other_tree, []),  # auto follows measured times
+        ("round", "dynatree", other_tree, ["run 0, dynatree round 0"]),
+        ("round", "dynatree", moved(1e-5), []),
+        ("round", "dynatree", moved(0.5), ["run 0, dynatree round 0"]),
+        ("summary", "", longer, ["run 0, summary"]),
+    ],
+)
+def test_texts_trees_and_figures_are_compared_and_times_are_not(
+    tmp_path: Path, kind: str, method: str, change: Change, found: list[str]
+) -> None:
+    events = [json.loads(line) for line in TRACE.read_text(encoding="utf-8").splitlines()]
     change(next(event for event in events if (event["type"], event.get("method", method)) == (kind, method)))
     file = tmp_path / "changed.jsonl"
     file.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
-    return file
-
-
-def differences(tmp_path: Path, kind: str, method: str, change: Change) -> list[str]:
-    """Differences that the program finds between the trace and the changed trace."""
-    return commits.differences(commits.figures(changed(tmp_path, kind, method, change)), commits.figures(TRACE))
-
-
-def test_a_recording_is_as_it_is(tmp_path: Path) -> None:
-    assert differences(tmp_path, "round", "ar", lambda _: None) == []
-
-
-def test_times_may_differ(tmp_path: Path) -> None:
-    def later(event: dict[str, Any]) -> None:
-        event["t"] += 1
-        event["verify_s"] *= 2
-
-    assert differences(tmp_path, "round", "dynatree", later) == []
-
-
-def test_a_token_of_any_method_is_compared(tmp_path: Path) -> None:
-    def other_token(event: dict[str, Any]) -> None:
-        event["committed"][0] += 1
-
-    assert differences(tmp_path, "round", "auto", other_token) == ["run 0, auto text"]
-
-
-def test_the_trees_of_a_method_that_follows_measured_times_may_differ(tmp_path: Path) -> None:
-    def unlike(event: dict[str, Any]) -> None:
-        event["limited_by"] = "cost"
-        event["logprobs"] = []
-
-    assert differences(tmp_path, "round", "auto", unlike) == []
-    assert differences(tmp_path, "round", "dynatree", unlike) == ["run 0, dynatree round 0"]
-
-
-@pytest.mark.parametrize(("by", "found"), [(1e-5, []), (0.5, ["run 0, dynatree round 0"])])
-def test_log_probabilities_may_differ_by_rounding(tmp_path: Path, by: float, found: list[str]) -> None:
-    def moved(event: dict[str, Any]) -> None:
-        event["logprobs"][-1] += by
-
-    assert differences(tmp_path, "round", "dynatree", moved) == found
-
-
-def test_figures_of_the_summary_are_compared(tmp_path: Path) -> None:
-    def longer(event: dict[str, Any]) -> None:
-        event["methods"]["fixed"]["path_length"] += 0.001
-        event["methods"]["fixed"]["decode_s"] += 1
-
-    assert differences(tmp_path, "summary", "", longer) == ["run 0, summary"]
+    assert commits.differences(commits.figures(file), commits.figures(TRACE)) == found
 
 
 def test_what_is_missing_on_one_side_is_a_difference() -> None:
-    assert commits.differences({"a": 1}, {"a": 1, "b": 2}) == ["b"]
-    assert commits.differences({"a": 1, "b": 2}, {"a": 1}) == ["b"]
+    both: tuple[dict[str, Any], dict[str, Any]] = ({"a": 1}, {"a": 1, "b": 2})
+    assert commits.differences(*both) == commits.differences(*reversed(both)) == ["b"]
 
 
 class Fake:

@@ -28,30 +28,36 @@ def took(
     return microseconds(launch, COSTS, BYTES_PER_S, given)
 
 
-def test_a_product_takes_the_time_of_its_bytes_but_never_less_than_the_shortest_product() -> None:
-    assert took("mm", (50, 1000), (1000, 10000), result=10**6) == pytest.approx(0.1 + 20 + 1)
-    assert took("mm", (1, 10), (10, 10), result=20) == 4
+@pytest.mark.parametrize(
+    ("name", "shapes", "result", "expected"),
+    [
+        # a product takes the time of its bytes, but never less than the shortest product
+        ("mm", [(50, 1000), (1000, 10000)], 10**6, 0.1 + 20 + 1),
+        ("mm", [(1, 10), (10, 10)], 20, 4),
+        # a small operator takes its kernels, and a large one its bytes
+        ("add", [(64, 64), (64, 64)], 8192, 2),
+        ("sort", [(64,)], 640, 8),
+        ("add", [(1000, 1000), (1000, 1000)], 2 * 10**6, 6),
+        # writing a few rows of a large store does not take the time of the store
+        ("index_copy_", [(10**4, 10**4), (1, 10**4)], 2 * 10**8, 2),
+        # a selection takes more waves for more rows
+        ("topk", [(1, 1024)], 0, 4 + 8 * 0.25),
+        ("topk", [(265, 1024)], 0, 4 + 2 * 8 * 0.25),
+    ],
+)
+def test_an_operator_takes_its_kernels_or_its_bytes(
+    name: str, shapes: list[tuple[int, ...]], result: int, expected: float
+) -> None:
+    assert took(name, *shapes, result=result) == pytest.approx(expected)
 
 
-def test_a_small_operator_takes_its_kernels_and_a_large_one_its_bytes() -> None:
-    assert took("add", (64, 64), (64, 64), result=8192) == 2
-    assert took("sort", (64,), result=640) == 8
-    assert took("add", (1000, 1000), (1000, 1000), result=2 * 10**6) == pytest.approx(6)
-
-
-def test_writing_a_few_rows_of_a_large_store_does_not_take_the_time_of_the_store() -> None:
-    assert took("index_copy_", (10**4, 10**4), (1, 10**4), result=2 * 10**8) == 2
+def test_a_selection_takes_more_passes_for_wider_numbers() -> None:
+    assert took("topk", (1, 4096), dtype=torch.float64) == 4 + 32 * 0.25 * 4
 
 
 def test_attention_takes_the_time_of_its_keys_once_for_each_wave_of_heads() -> None:
     assert took("_scaled_dot_product_efficient_attention", (1, 32, 64, 80), (1, 32, 384, 80)) == 2 + 6
     assert took("_scaled_dot_product_efficient_attention", (1, 133, 64, 80), (1, 133, 65, 80)) == 2 * (2 + 2)
-
-
-def test_a_selection_takes_more_passes_for_wider_numbers_and_more_waves_for_more_rows() -> None:
-    assert took("topk", (1, 1024)) == 4 + 8 * 0.25
-    assert took("topk", (1, 4096), dtype=torch.float64) == 4 + 32 * 0.25 * 4
-    assert took("topk", (265, 1024)) == 4 + 2 * 8 * 0.25
 
 
 @BY_TRITON
