@@ -14,7 +14,6 @@ from tests.dynatui.warm_python import WarmPython
 
 @pytest.fixture(autouse=True)
 def _nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes settings and sets a truecolor terminal, in this process and in its child processes."""
     for name in [name for name in os.environ if name.startswith("DYNATUI_") and name != "DYNATUI_DATA"]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -50,7 +49,6 @@ def start_new(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Path of a recording that is not there yet."""
     return tmp_path / "run.jsonl"
 
 

@@ -20,7 +20,6 @@ WORDS = ("Once ", "upon ", "a ", "time")
 
 
 def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Run:
-    """The first event of a run."""
     return structs.replace(
         scripted_runs.run(methods, prompt),
         target="big",
@@ -65,16 +64,12 @@ def story(
 
 
 class FakeTokenizer:
-    """Makes a token of each word, and has no special tokens."""
-
     all_special_ids: Sequence[int] = ()
 
     def __call__(self, text: str, **_: bool) -> SimpleNamespace:
-        """Token ids of a text."""
         return SimpleNamespace(input_ids=list(range(len(text.split()))))
 
     def decode(self, ids: Sequence[int], **_: bool) -> str:
-        """Some text of these tokens."""
         return " ".join("word" for _ in ids)
 
 
@@ -131,7 +126,6 @@ class FakeEngine:
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
     ) -> "FakeReady":
-        """Keeps the arguments, reports progress and returns a fake pair."""
         del gpu_layers, inflate, kernels
         self.kernels_later.append(kernels_later)
         self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
@@ -143,8 +137,6 @@ class FakeEngine:
         return FakeReady()
 
     def loader(self, session: Session) -> Load:
-        """Function that loads the fake pair for a session and returns its `decode`."""
-
         def load(report: Report, progress: Report) -> Loaded:
             pair = self.load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
             return Loaded(partial(self.decode, pair))

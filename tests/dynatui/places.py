@@ -34,7 +34,6 @@ def scene(events: Iterable[Event]) -> Scene:
 
 
 def printed(events: Iterable[Event], *, as_json: bool = False) -> tuple[str, str]:
-    """What a run without a screen prints on standard output and on standard error."""
     out, said = StringIO(), StringIO()
     transcript = Transcript(out, said, as_json=as_json)
     for event in events:

@@ -38,9 +38,7 @@ class Terminal:
     child: "pexpect.spawn[bytes]"
     screen: pyte.Screen
     written: bytes = b""
-    """All bytes that the program has written."""
     modes: list[Any] | None = None
-    """Terminal modes after the program ended."""
     _stream: pyte.Stream = field(init=False)
     _decode: codecs.IncrementalDecoder = field(init=False)
 
@@ -48,7 +46,6 @@ class Terminal:
         self._stream = pyte.Stream(self.screen)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace")
         self.first_modes = modes_of(self.child.fileno())
-        """Terminal modes before the program started."""
 
     @property
     def rows(self) -> list[str]:
@@ -58,29 +55,24 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """Text of the screen."""
         return "\n".join(self.rows)
 
     @property
     def afterwards(self) -> str:
-        """Text written after the alternate screen was left."""
         return self.written.rpartition(LEAVE)[2].decode()
 
     def read(self, seconds: float = 0.05) -> str:
-        """Reads for some seconds and returns the text of the screen."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self._take(0.02):
             pass
         return self.shown
 
     def wait_for(self, text: str) -> str:
-        """Waits until the screen shows a text; returns the text of the screen."""
         if not self.wait_until(lambda: text in self.shown):
             pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
         return self.shown
 
     def wait_until(self, holds: Callable[[], bool]) -> bool:
-        """Reads until a condition holds; returns whether it did."""
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
             self.read()
@@ -119,7 +111,6 @@ class Terminal:
         return time.monotonic() - began
 
     def resize(self, columns: int, lines: int) -> None:
-        """Changes the size of the terminal."""
         self.child.setwinsize(lines, columns)
         self.screen.resize(lines, columns)
 

@@ -13,7 +13,6 @@ CHECKS = [step for step in STEPS if "pytest" not in step]
 
 
 def values(file: str, key: str) -> list[str]:
-    """All values of a key in a YAML file, at any level."""
     text = (ROOT / file).read_text(encoding="utf-8")
     return [value.strip('"') for value in re.findall(rf"^[ -]*{key}: (.*)$", text, re.MULTILINE)]
 

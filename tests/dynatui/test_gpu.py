@@ -49,7 +49,6 @@ def nvml(names: Sequence[str] = ("H200", "H200"), mig: int = 0) -> SimpleNamespa
 
 @pytest.fixture
 def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
-    """Function that replaces `pynvml` by another library."""
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
 

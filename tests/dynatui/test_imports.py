@@ -31,7 +31,6 @@ def loaded(code: str, cwd: Path) -> set[str]:
 
 
 def after(*commands: str) -> str:
-    """Code that runs these command lines of dynatui."""
     calls = (f"assert main({command.split()!r}) == 0" for command in commands)
     return "\n".join(("from dynatui.main import main", *calls))
 

@@ -17,8 +17,6 @@ from dynatui.prompts import load
 
 
 class FakeStdin:
-    """Standard input with these bytes."""
-
     def __init__(self, content: bytes) -> None:
         self.buffer = io.BytesIO(content)
 

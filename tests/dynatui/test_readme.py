@@ -36,8 +36,6 @@ TERMS = (
 
 
 class Block(NamedTuple):
-    """A fenced code block and the comment above it."""
-
     page: str
     note: str
     language: str
@@ -63,7 +61,6 @@ def programs(page: str) -> list[tuple[str, str]]:
 
 
 def between(page: str, beginning: str, end: str) -> list[str]:
-    """Lines of a page between two comments."""
     (found,) = re.findall(rf"<!-- {re.escape(beginning)} -->\n(.*?)<!-- {end} -->", TEXTS[page], re.DOTALL)
     return str(found).splitlines()
 
@@ -204,6 +201,5 @@ def test_every_link_into_the_repository_leads_to_a_file_and_its_heading(page: Pa
 
 
 def headings(page: Path) -> set[str]:
-    """Anchors of a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}

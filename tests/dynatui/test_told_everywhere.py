@@ -85,7 +85,6 @@ def test_the_tile_has_no_figure_before_the_headline_has_one() -> None:
 
 
 def played(method: str, **parameters: int) -> list[Event]:
-    """A run whose second token differs from ar's."""
     other = structs.replace(plain_round(method, 1), committed=[99])
     begun = structs.replace(run((method, "ar")), methods={method: parameters, "ar": {}})
     return [begun, plain_round(method, 0), plain_round("ar", 0), other, plain_round("ar", 1)]

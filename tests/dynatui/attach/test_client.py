@@ -209,7 +209,6 @@ def test_another_scheme_or_host_than_the_server_s_is_named(server: PageServer, c
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A self-signed certificate for this machine, and its key."""
     path = tmp_path / "own.pem"
     own = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
     own += ["-addext", "subjectAltName=IP:127.0.0.1"]

@@ -189,7 +189,6 @@ def test_a_server_is_recognised_by_its_own_names(text: str, kind: str | None) ->
 
 
 def exported(drafts: int, accepted: int, model: str) -> str:
-    """A page written by prometheus_client, which vLLM, SGLang and TensorRT-LLM use."""
     registry = CollectorRegistry()
     for name, value in (("num_drafts", drafts), ("num_accepted_tokens", accepted), ("num_draft_tokens", 3 * drafts)):
         counter = Counter(f"vllm:spec_decode_{name}", "Some.", ["model_name", "engine"], registry=registry)

@@ -15,7 +15,6 @@ def found(check: str, **changed: object) -> list[Finding]:
 
 
 def told(check: str, **changed: object) -> str:
-    """The findings as lines of verdict, text and remedy."""
     return "\n".join(f"{each.verdict}: {each.text}; {each.remedy}" for each in found(check, **changed))
 
 

@@ -23,8 +23,6 @@ from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, ser
 from tests.dynatui.attach.scripted_session import reading, session, wasting
 from tests.dynatui.pty_terminal import written
 
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
-
 ROOT = Path(__file__).parents[3]
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - name of an environment variable
 SECRET = "sk-nobody-may-see-this"  # noqa: S105 - not a real key
@@ -57,7 +55,6 @@ def started(
 
 
 def printed(running: "subprocess.Popen[str]") -> dict[str, Any]:
-    """The next line that the program prints."""
     assert running.stdout is not None
     line: dict[str, Any] = json.loads(running.stdout.readline())
     return line

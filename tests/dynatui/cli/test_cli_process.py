@@ -1,4 +1,4 @@
-"""Tests of the installed program in its own process, on tiny models: pipes, signals and full disks."""
+"""Tests of the program in its own process: pipes, signals, full disks, and a soon end though nobody reads."""
 
 import json
 import os
@@ -6,14 +6,20 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from decoder.events import End, Round, Summary
+from dynatui import files
 from dynatui.main import main
 from dynatui.record.reader import read
+from tests.dynatui.fake_engine import story
+from tests.dynatui.pty_terminal import written
 from tests.tiny import TinyPair, kindred_pair
 
 PROGRAM = str(Path(sys.executable).with_name("dynatui"))
@@ -27,7 +33,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 @pytest.fixture
 def base(pair: TinyPair) -> list[str]:
-    """Command line of the program on the tiny pair."""
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
     return [PROGRAM, "--headless", "--max-new-tokens", "24", *models]
 
@@ -192,3 +197,145 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
     _, *asked = base
     assert main([*asked, "--prompt", "x", "--compile", *more]) == 2
     assert capfd.readouterr() == ("", line)
+
+
+ROOT = Path(__file__).parents[3]
+FAKED = """
+import sys
+import decoder
+from tests.dynatui.fake_engine import FakeEngine
+engine = FakeEngine()
+vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
+code = main(sys.argv[1:])
+print(engine.prompts)
+sys.exit(code)
+"""
+"""The program with a fake engine; prints the prompts that the engine received."""
+
+
+def shell(line: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a line of bash in which `dynatui` is the program with a fake engine."""
+    function = 'dynatui() { "$PYTHON" -c "$FAKED" "$@"; }; '
+    own = {"PYTHON": sys.executable, "FAKED": FAKED, "PYTHONPATH": str(ROOT)}
+    return ran("bash", "-c", function + line, env={**os.environ, **own}, timeout=30)
+
+
+def assert_refused_in_one_line(code: int, said: str) -> None:
+    assert code == 2
+    assert re.fullmatch(r"dynatui: cannot .*pipe.*\n", said)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("replay pipe --headless", "replay pipe --json", "--headless --prompt-file pipe.jsonl", "--follow pipe"),
+        "DYNATUI_CONFIG",
+    ],
+)
+def test_a_pipe_without_a_writer_ends_in_one_line(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
+    for name in ("pipe", "pipe.jsonl"):
+        os.mkfifo(name)
+    if arguments == "DYNATUI_CONFIG":
+        monkeypatch.setenv("DYNATUI_CONFIG", "pipe")
+        arguments = "--headless --prompt x"
+    assert_refused_in_one_line(main(arguments.split()), capsys.readouterr().err)
+
+
+def test_a_pipe_without_a_writer_does_not_hold_up_the_program() -> None:
+    os.mkfifo("pipe")
+    done = shell("dynatui --headless --prompt-file pipe")
+    assert_refused_in_one_line(done.returncode, done.stderr)
+
+
+LATE = "<(sleep 0.5; echo three)"
+FOUR = (
+    f"echo one | dynatui --headless --prompt-file - --prompt-file <(echo two) --prompt-file {LATE} --prompt-file pipe"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "prompts"),
+    [
+        (f"mkfifo pipe; (sleep 1; echo four > pipe) & {FOUR}", ["one", "two", "three", "four"]),
+        ("echo one | dynatui --headless --prompt-file /dev/stdin", ["one"]),
+        ("echo one > file; dynatui --headless --prompt-file /dev/stdin < file", ["one"]),
+    ],
+)
+def test_pipes_and_standard_input_are_prompts_in_their_order(line: str, prompts: list[str]) -> None:
+    done = shell(line)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(prompts))
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin < run.jsonl", "<(sleep 0.5; cat run.jsonl)"])
+def test_a_recording_comes_through_a_pipe_too(name: str) -> None:
+    written(Path("run.jsonl"), story())
+    done = shell(f"dynatui replay --headless {name}")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Once upon a time")
+
+
+SOON_S = 3.0
+FULL_S = 0.3
+"""Time after which a pipe that is not read is full."""
+ENDLESS = """
+import sys
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+import decoder
+from msgspec import structs
+from decoder.events import Round
+from tests.dynatui.endless_engine import EndlessEngine
+numbers = count()
+def long(event):
+    if next(numbers) == 50:
+        Path(sys.argv[2]).touch()
+    return structs.replace(event, text="x" * 1000) if isinstance(event, Round) else event
+def decode(pair, prompt, config, steering):
+    return EndlessEngine(pause_s=0.0, foreign=long).decode(prompt, config, steering)
+vars(decoder).update(load_pair=lambda **_: SimpleNamespace(prepare=str), decode=decode)
+sys.exit(main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
+"""
+"""The program with an endless engine that writes much output."""
+
+
+def end_soon(signals: Sequence[signal.Signals], folder: Path, recorded: str, output: int) -> None:
+    """Starts a run for each signal; once all of them decode, each must end soon after its signal, as interrupted."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs = dict[signal.Signals, subprocess.Popen[str]]()
+    with ExitStack() as started:
+        for number in signals:
+            here = folder / number.name
+            here.mkdir(exist_ok=True)
+            command = [sys.executable, "-c", ENDLESS, str(here / recorded), str(here / "decoding")]
+            run = subprocess.Popen(command, cwd=here, env=environment, stdout=output, stderr=subprocess.PIPE, text=True)
+            runs[number] = started.enter_context(run)
+            started.callback(runs[number].kill)
+        for number, running in runs.items():
+            while not (folder / number.name / "decoding").exists():
+                assert running.poll() is None
+                time.sleep(0.02)
+        time.sleep(FULL_S)
+        for number, running in runs.items():
+            assert running.poll() is None
+            began = time.monotonic()
+            running.send_signal(number)
+            assert (running.wait(15), time.monotonic() - began < SOON_S) == (130, True)
+            assert running.stderr is not None
+            assert not re.search("Traceback|Exception", running.stderr.read())
+
+
+def test_nobody_reads_the_recording(tmp_path: Path) -> None:
+    (tmp_path / "SIGTERM").mkdir()
+    os.mkfifo(tmp_path / "SIGTERM" / "fifo")
+    unread = os.open(tmp_path / "SIGTERM" / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    end_soon([signal.SIGTERM], tmp_path, "fifo", subprocess.DEVNULL)
+    os.close(unread)
+
+
+def test_nobody_reads_the_output(tmp_path: Path) -> None:
+    signals = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+    end_soon(signals, tmp_path, "run.jsonl", subprocess.PIPE)
+    assert all(read(tmp_path / number.name / "run.jsonl") for number in signals)

@@ -217,7 +217,6 @@ def test_a_log_that_cannot_be_written_is_a_problem_and_recordings_that_cannot_a_
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    """Environment of a user without settings or state."""
     return {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "OMP_NUM_THREADS": "1"}
 
 

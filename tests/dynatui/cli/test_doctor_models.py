@@ -22,7 +22,6 @@ TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder of an empty Hugging Face cache."""
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
@@ -34,7 +33,6 @@ def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cached(hub: Path, name: str) -> Path:
-    """Makes the folder of a model in the cache."""
     model = hub / f"models--{name.replace('/', '--')}"
     (model / "refs").mkdir(parents=True)
     (model / "refs" / "main").write_text("abc")
@@ -44,7 +42,6 @@ def cached(hub: Path, name: str) -> Path:
 
 
 def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> None:
-    """Writes a configuration and a tokenizer, without weights."""
     config = json.loads((source / "config.json").read_text()) | changes
     (folder / "config.json").write_text(json.dumps(config))
     for name in TOKENIZER:
@@ -192,7 +189,6 @@ def test_the_ids_that_a_draft_lacks_are_counted(hub: Path, width: int, words: st
 
 
 def quantised(hub: Path, settings: dict[str, Any]) -> Path:
-    """Writes configuration and tokenizer of a quantised model, without weights; returns the folder."""
     folder = cached(hub, "owner/packed")
     tiny.FAMILIES["llama"](dtype="bfloat16").save_pretrained(folder)
     tiny.train_tokenizer().save_pretrained(folder)

@@ -34,7 +34,6 @@ PROMPT, COUNT = "The tree grows where the draft is sure", 20
 
 
 def tiny_module(family: str) -> Any:
-    """A tiny module with the vocabulary of the tests' tokenizer."""
     config = tiny_config(family)
     for name in ("vocab_size", "vocab_size_per_layer_input"):
         if hasattr(of_text := config.get_text_config(), name):

@@ -33,15 +33,11 @@ STEERING = set("\x1b\x07\x9b\u202e")
 
 
 class Terminal(io.StringIO):
-    """A stream that claims to be a terminal."""
-
     def isatty(self) -> bool:
         return True
 
 
 class Failing(io.StringIO):
-    """A stream whose writes raise a given error."""
-
     def __init__(self, error: OSError) -> None:
         super().__init__()
         self.error = error
@@ -51,8 +47,6 @@ class Failing(io.StringIO):
 
 
 class Captured:
-    """A transcript with access to its two streams."""
-
     def __init__(self, out: io.StringIO | None = None, *, as_json: bool = False) -> None:
         self.out = out or io.StringIO()
         self.err = io.StringIO()
@@ -60,7 +54,6 @@ class Captured:
         self.code = 0
 
     def run(self, engine: FakeEngine, *prompts: AnyPrompt, **further: Any) -> "Captured":
-        """Runs prompts by an engine."""
         session = Session(prompts or ("one",), **{"config": TWO_METHODS, **further})
         self.code = headless.run(session, self.transcript, engine.loader(session))
         return self
@@ -100,8 +93,6 @@ def kept(prompt: str, number: int = 1, count: int = 1) -> list[Event]:
 
 
 def at(number: int, act: Callable[[], object]) -> FakeEngine:
-    """An engine that calls `act` just before event `number`."""
-
     def before(count: int, _steering: Steering) -> None:
         if count == number:
             act()

@@ -27,7 +27,6 @@ HEADLESS = ("--headless", "--methods", "dynatree,ar", "--prompt", "one", "--prom
 
 @pytest.fixture
 def taken() -> Iterator[int]:
-    """A port on which another server listens."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 

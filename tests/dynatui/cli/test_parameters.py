@@ -18,7 +18,6 @@ Made = list[tuple[Callable[..., Any], Declared]]
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Functions of all commands and groups, each with its parameters."""
     pairs = Made()
 
     def recorded(maker: Callable[..., Any], *given: Any, **further: Any) -> Any:
@@ -52,7 +51,6 @@ def test_every_function_takes_values_of_the_declared_types(made: Made) -> None:
 
 
 def values(*declared: Group | TyperOption | TyperArgument, line: str) -> dict[str, Any]:
-    """The arguments that a function with these parameters gets from a command line."""
     got = dict[str, Any]()
 
     def run(**given: Any) -> int:

@@ -25,7 +25,6 @@ def trees(draw: st.DrawFn, method: str) -> tuple[list[int], list[int]]:
 
 @st.composite
 def rounds(draw: st.DrawFn, method: str) -> list[Event]:
-    """Events of one method in a run: the start and some rounds."""
     told: list[Event] = [Start(method=method, prefill_s=draw(SECONDS))]
     t, position = 0.0, 0
     for number in range(draw(st.integers(0, 4))):

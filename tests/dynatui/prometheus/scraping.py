@@ -15,15 +15,12 @@ PATIENCE_S = 60.0
 
 
 class Answer(NamedTuple):
-    """Status, content type and body of a server's response."""
-
     status: int
     kind: str
     page: bytes
 
 
 def address(url: str) -> tuple[str, int]:
-    """Host and port of a URL."""
     found = urlsplit(url)
     assert found.hostname is not None
     assert found.port is not None
@@ -39,7 +36,6 @@ def answer(url: str, path: str = "/metrics", method: str = "GET", **headers: str
 
 
 def by_method(page: bytes, sample: str) -> dict[str, float]:
-    """The sum of a sample's series, by method."""
     found: dict[str, float] = {}
     for family in text_string_to_metric_families(page.decode()):
         for each in family.samples:
@@ -49,7 +45,6 @@ def by_method(page: bytes, sample: str) -> dict[str, float]:
 
 
 def generated(page: bytes) -> dict[str, float]:
-    """Generated tokens by method."""
     return by_method(page, "vllm:generation_tokens_total")
 
 
@@ -69,7 +64,6 @@ def metrics_of(exporter: Exporter) -> Metrics:
 
 
 def counted(events: Iterable[Event]) -> Metrics:
-    """The metrics after these events."""
     exporter = Exporter()
     for event in events:
         exporter.take(event)

@@ -153,7 +153,6 @@ DYNATREE = {"model_name": "books-16m", "engine": "0", "method": "dynatree"}
 
 
 def page(events: list[Event]) -> dict[str, Metric]:
-    """Metric families, parsed from the page after these events."""
     exporter = Exporter()
     for event in events:
         exporter.take(event)

@@ -31,7 +31,6 @@ _CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Session]:
-    """Sessions that command lines start; none is run."""
     sessions: list[Session] = []
 
     def note(session: Session, *_: Any, **__: Any) -> int:
@@ -44,7 +43,6 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Session]:
 
 
 def _again(line: str, started: list[Session]) -> Session:
-    """Session that a command line starts without a screen."""
     program, *arguments = _words(line)
     assert program == "dynatui"
     assert cli.main([*arguments, "--headless"]) == 0
@@ -52,7 +50,6 @@ def _again(line: str, started: list[Session]) -> Session:
 
 
 def _words(line: str) -> list[str]:
-    """Words of a command line as a real shell splits them."""
     if "$'" not in line:
         return shlex.split(line, comments=True)
     script = f"for word in {line}; do printf '%s\\0' \"$word\"; done"
@@ -62,7 +59,6 @@ def _words(line: str) -> list[str]:
 
 @st.composite
 def _configs(draw: st.DrawFn) -> RunConfig:
-    """Generated configuration of a run, with knobs turned as by a user."""
     config = RunConfig(
         methods=tuple(draw(st.lists(st.sampled_from(sorted(METHODS)), min_size=1, unique=True))),
         max_new_tokens=draw(st.sampled_from([1, 256, 1000])),

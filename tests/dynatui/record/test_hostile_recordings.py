@@ -63,12 +63,10 @@ ZEROS = b"\x00" * 100_000 + b"\n"
 
 
 def begun(**changes: Any) -> list[bytes]:
-    """A run with changed fields."""
     return [line(RUN, **changes)]
 
 
 def after(event: Event, **changes: Any) -> list[bytes]:
-    """A run and an event with changed fields."""
     return [encode(RUN), line(event, **changes)]
 
 

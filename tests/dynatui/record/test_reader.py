@@ -26,7 +26,6 @@ TRACE = Path(__file__).parents[2] / "traces" / "demo.jsonl"
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Numbers of the lines decoded so far, in order."""
     numbers, decode = list[int](), Checker.event
 
     def noted(checker: Checker, line: bytes, number: int) -> Event:

@@ -59,7 +59,6 @@ def lines(events: list[Event]) -> bytes:
 
 @contextmanager
 def tailing(path: Path, content: bytes) -> Iterator[Tail]:
-    """A tail of a file that has this content already."""
     path.write_bytes(content)
     with closing(Tail(path)) as tail:
         yield tail

@@ -38,7 +38,6 @@ class Script:
     def __init__(self) -> None:
         self.calls: list[tuple[str, RunConfig, Steering]] = []
         self.errors: list[Exception] = []
-        """Errors that the next calls raise, one each."""
         self.rounds = 3
         self.endless = False
         self.parts: list[str] = []
@@ -53,7 +52,6 @@ class Script:
         """Parameters of methods in the event `run`, instead of the usual ones."""
 
     def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
-        """Reports progress and returns `decode`."""
         self.threads.append((threading.current_thread().name, threading.current_thread().daemon))
         report("loading nothing")
         progress("half of it")
@@ -70,7 +68,6 @@ class Script:
         return self.parts.pop()
 
     def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
-        """Events of a run of `rounds` rounds, or of rounds until the run is stopped."""
         self.decoding = True
         text = as_prompt(prompt).text
         self.calls.append((text, config, steering))
