@@ -37,12 +37,16 @@ def test_a_writer_that_comes_soon_is_waited_for_and_may_take_its_time(
     writer.join()
 
 
-def test_a_file_or_a_device_is_read_as_it_is(tmp_path: Path) -> None:
+def test_a_file_or_a_device_is_read_as_it_is_and_appended_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"one\ntwo")
     with opened(tmp_path / "file") as file:
         assert (file.readline(), file.read()) == (b"one\n", b"two")
     with opened(Path("/dev/zero")) as file:
         assert file.read(3) == bytes(3)
+    for part in (b"one", b"two"):
+        with to_append(tmp_path / "file") as file:
+            file.write(part)
+    assert (tmp_path / "file").read_bytes() == b"onetwo"
 
 
 def test_a_pipe_without_a_process_at_its_other_end_is_an_error(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,13 +61,6 @@ def test_a_pipe_without_a_process_at_its_other_end_is_an_error(pipe: Path, monke
 def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(OSError, match=r"No such file|directory"), opened(tmp_path / name) as file:
         file.read()
-
-
-def test_what_is_appended_comes_after_what_is_there(tmp_path: Path) -> None:
-    for part in (b"one", b"two"):
-        with to_append(tmp_path / "file") as file:
-            file.write(part)
-    assert (tmp_path / "file").read_bytes() == b"onetwo"
 
 
 def test_a_substituted_process_is_read(tmp_path: Path) -> None:

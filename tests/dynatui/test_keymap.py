@@ -39,10 +39,12 @@ def test_every_key_has_a_command_or_an_action_of_its_app_and_explains_itself() -
         assert all(hasattr(app, f"action_{action.partition('(')[0]}") for key in group.keys for action in key.actions)
 
 
-def test_the_palette_has_a_title_for_every_action() -> None:
+def test_the_palette_has_a_title_for_every_action_and_the_table_names_all_panels() -> None:
     keys = [key for key in KEYMAP.keys if "watch" in key.modes]
     assert all(len(key.titles) == len(key.different) for key in keys)
     assert_distinct(title for key in keys for title in key.titles)
+    actions = [action for key in KEYMAP.keys for action in key.actions]
+    assert [f"panel('{name}')" for name in PANELS] == [action for action in actions if action.startswith("panel")]
 
 
 def means(keys: Keymap, cap: str, mode: Mode = "watch") -> str | None:
@@ -59,11 +61,6 @@ def means(keys: Keymap, cap: str, mode: Mode = "watch") -> str | None:
 )
 def test_a_key_means_what_its_mode_says(cap: str, mode: Mode, action: str | None) -> None:
     assert KEYMAP.action_for(cap, mode) == action
-
-
-def test_the_table_names_all_panels() -> None:
-    actions = [action for key in KEYMAP.keys for action in key.actions]
-    assert [f"panel('{name}')" for name in PANELS] == [action for action in actions if action.startswith("panel")]
 
 
 def test_another_key_does_it_and_the_usual_one_no_longer() -> None:

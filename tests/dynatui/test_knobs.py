@@ -102,12 +102,16 @@ PARAMETERS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_the_rules_in_force_are_those_of_the_run_with_its_knobs_as_they_are_now() -> None:
+def test_the_rules_in_force_are_those_of_the_run_and_its_method_with_its_knobs_as_they_are_now() -> None:
     turned = Knob(method="dynatree", round=1, name="n_max", old=64, new=32, source="user")
     assert rules_in_force(_state(PARAMETERS, turned)) == DynaTree(
         d0=4.2, d_max=7, branching=(1, 3, 4), tau_h=0.8, tau_l=0.4, rho_stop=0.2, rho_deep=0.6, tau=0.1, n_max=32,
         selection="best", history=True,
     )  # fmt: skip
+    methods = {"auto": asdict(Auto(d0=6)), "linear": {"k": 7}, "fixed": asdict(Fixed(3, 4, 0.2, 99))}
+    state = apply(RunState(), structs.replace(run(), methods=methods))
+    found = [rules_in_force(structs.replace(state, chosen=name)) for name in methods]
+    assert found == [Auto(d0=6), Linear(7), Fixed(3, 4, 0.2, 99)]
 
 
 @pytest.mark.parametrize(
@@ -144,19 +148,9 @@ def test_the_preset_in_force_has_the_name_of_the_values_that_the_user_set(
     assert preset_of("dynatree", _state(asdict(rules), *turns).lane) == name
 
 
-def test_a_method_without_presets_has_none() -> None:
+def test_a_method_without_presets_has_none_and_one_without_possible_knobs_no_rules() -> None:
     lane = apply(RunState(), run(("linear", "ar"))).lane
     assert [preset_of(method, lane) for method in ("linear", "ar", "")] == [""] * 3
-
-
-def test_without_knobs_or_with_some_that_no_rules_could_have_there_are_no_rules() -> None:
     assert rules_in_force(apply(RunState(), run(("ar",)))) is None
     state = apply(apply(RunState(), run()), structs.replace(tree_round(0), knobs=Knobs(0.9, 0.4, 99.0)))
     assert rules_in_force(state) is None
-
-
-def test_each_method_has_rules_of_its_own() -> None:
-    methods = {"auto": asdict(Auto(d0=6)), "linear": {"k": 7}, "fixed": asdict(Fixed(3, 4, 0.2, 99))}
-    state = apply(RunState(), structs.replace(run(), methods=methods))
-    found = [rules_in_force(structs.replace(state, chosen=name)) for name in methods]
-    assert found == [Auto(d0=6), Linear(7), Fixed(3, 4, 0.2, 99)]

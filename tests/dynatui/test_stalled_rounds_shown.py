@@ -88,32 +88,23 @@ def test_the_first_card_names_it_where_there_is_room() -> None:
     assert lines(cards(scene(ONE), 80, 3)) == lines(cards(scene(USUAL), 80, 3))
 
 
-def test_a_round_that_is_looked_at_says_what_it_lost() -> None:
+def test_a_round_that_is_looked_at_says_what_it_lost_also_where_it_is_narrow() -> None:
     looked = Scene(scene(ONE).state, cursor=3 * STALLED)
     assert f"round {STALLED + 1}: 5 drafted, 2 accepted, stalled 1.06 s" in lines(tree(looked, 70, 10))[0]
     assert "1060 ms without a processor" in page(lines(inspect(looked, 90, 12)))
     assert "without a processor" not in page(
         [*lines(tree(scene(ONE), 60, 10)), *lines(inspect(Scene(looked.state, cursor=0), 90, 12))]
     )
-
-
-def test_a_narrow_tree_still_says_that_its_round_stalled() -> None:
     assert "stalled 1.06 s" in lines(tree(Scene(scene(ONE).state, cursor=3 * STALLED), 34, 10))[0]
 
 
-def test_the_curve_of_the_rate_goes_on_as_if_nothing_had_happened() -> None:
+def test_curves_times_and_limits_are_those_of_the_other_rounds() -> None:
     usual, one = (scene(events).state.lane.curves.rate.points for events in (USUAL, ONE))
     assert list(one) == pytest.approx(list(usual))
-
-
-def test_times_of_a_round_are_those_of_the_others() -> None:
     usual, one = (scene(events).state for events in (USUAL, ONE))
     assert lines(times(one, one.race.tallies["dynatree"], 40)) == lines(
         times(usual, usual.race.tallies["dynatree"], 40)
     )
-
-
-def test_what_limits_a_method_is_told_by_the_other_rounds() -> None:
     usual, one = (scene(events).state.race for events in (USUAL, ONE))
     assert explained(one, "dynatree", "dynatree") == explained(usual, "dynatree", "dynatree")
     limits = bottleneck(one.tallies["dynatree"], one.tallies["ar"])
@@ -130,7 +121,7 @@ def test_two_recordings_are_compared_without_it() -> None:
     assert set(ratio.split()[4:-1]) == {"1.00"}
 
 
-def test_a_comparison_of_settings_is_without_it() -> None:
+def test_comparisons_of_settings_and_the_best_knobs_are_found_without_it() -> None:
     usual, one = (samples_of(scene(events).state.lane) for events in (USUAL, ONE))
     found = {difference.figure: difference for difference in compared(usual, one) or ()}
     assert found["tokens_per_second"].a == pytest.approx(150)
@@ -138,8 +129,6 @@ def test_a_comparison_of_settings_is_without_it() -> None:
     many = {difference.figure: difference for difference in compared(usual, samples_of(scene(MANY).state.lane)) or ()}
     assert many["tokens_per_second"].b == pytest.approx(3 * ROUNDS / (0.02 * ROUNDS + 20 * 0.03))
 
-
-def test_the_best_knobs_are_found_without_it() -> None:
     def rate(events: list[Event]) -> float:
         found = after(events)[1].best()
         assert found is not None

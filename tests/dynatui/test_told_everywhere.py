@@ -66,8 +66,10 @@ def test_on_a_busy_machine_no_place_has_a_figure_and_each_has_the_reason(place: 
         assert "machine busy: no figure" in page
 
 
-def test_passes_are_still_told_on_a_busy_machine() -> None:
+def test_before_the_headline_has_a_figure_the_tile_has_none_and_passes_are_told_on_a_busy_machine() -> None:
     assert f"{3 * TREES} tokens in {TREES} passes" in PLACES["headline"](BUSY)
+    assert "plain decoding" not in PLACES["headline"](QUIET[:20])
+    assert "warming up" in PLACES["tile"](QUIET[:20])
 
 
 @on_a_busy_machine
@@ -77,11 +79,6 @@ def test_json_has_null_and_the_reason_or_the_figure_and_its_interval(events: lis
     found = json.loads(printed(QUIET, as_json=True)[0])["methods"]["dynatree"]
     assert found["speedup_low"] <= found["speedup"] <= found["speedup_high"]
     assert found["speedup_reason"] is None
-
-
-def test_the_tile_has_no_figure_before_the_headline_has_one() -> None:
-    assert "plain decoding" not in PLACES["headline"](QUIET[:20])
-    assert "warming up" in PLACES["tile"](QUIET[:20])
 
 
 def played(method: str, **parameters: int) -> list[Event]:
@@ -106,12 +103,9 @@ def test_the_badge_says_by_design_from_the_first_other_token_on() -> None:
     assert compared(state_of(LINEAR))[0][0][1] == "warn"
 
 
-def test_a_difference_before_any_token_was_lost_is_one_like_any_other() -> None:
+def test_a_difference_is_by_design_only_after_tokens_were_lost_and_if_that_is_known() -> None:
     assert compared(state_of(TOO_EARLY)) == compared(state_of(LINEAR))
     assert state_of(TOO_EARLY).figures()["streaming"].identical_to_ar is False
-
-
-def test_nothing_is_said_of_a_text_where_the_recording_does_not_tell_what_was_lost() -> None:
     state = state_of(UNKNOWN)
     assert compared(state) == ()
     assert (state.figures()["streaming"].identical_to_ar, state.figures()["streaming"].first_difference) == (None, None)
@@ -168,7 +162,7 @@ def spread(ranks: Sequence[str] = ("cuda:0", "cuda:1")) -> list[Event]:
     return [told, *events, structs.replace(summary, peak_bytes_by_rank=PEAKS)]
 
 
-def test_events_keep_ranks_and_a_recording_from_before_is_read() -> None:
+def test_events_and_json_have_ranks_and_only_then() -> None:
     run, *_, summary = spread()
     assert decode_line(encode(run), 1) == run
     assert decode_line(encode(summary), 1) == summary
@@ -177,6 +171,9 @@ def test_events_keep_ranks_and_a_recording_from_before_is_read() -> None:
     del fields["ranks"]
     assert decode_line(json.dumps(fields).encode(), 1) == run
     assert b"peak_bytes_by_rank" not in encode(summary)
+    several, one = (json.loads(printed(events, as_json=True)[0]) for events in (spread(), story()))
+    assert (several["ranks"], several["peak_bytes_by_rank"]) == (["cuda:0", "cuda:1"], PEAKS)
+    assert not {"ranks", "peak_bytes_by_rank"} & one.keys()
 
 
 @pytest.mark.parametrize(
@@ -196,12 +193,6 @@ def test_every_place_names_ranks_and_their_memory_where_there_are_several(place:
 
 def test_the_memory_of_ranks_is_told_while_another_run_goes_on() -> None:
     assert MEMORY in exit_lines(after([*spread(), *spread()[:3]])[1])
-
-
-def test_json_has_ranks_and_only_then() -> None:
-    several, one = (json.loads(printed(events, as_json=True)[0]) for events in (spread(), story()))
-    assert (several["ranks"], several["peak_bytes_by_rank"]) == (["cuda:0", "cuda:1"], PEAKS)
-    assert not {"ranks", "peak_bytes_by_rank"} & one.keys()
 
 
 def test_many_devices_are_named_by_the_first_and_the_last_and_cannot_steer_the_terminal() -> None:

@@ -27,9 +27,12 @@ def test_a_server_can_be_named_in_every_usual_way(typed: str, pages: tuple[str, 
     assert address(typed).pages == pages
 
 
-def test_the_paths_of_the_interface_follow_the_base() -> None:
+def test_the_paths_of_the_interface_follow_the_base_and_a_query_is_not_told() -> None:
     assert address("host:8000/metrics").base == "http://host:8000"
     assert address("https://host/llm/prometheus/metrics").base == "https://host/llm"
+    assert address("host:8080/metrics?key=secret").shown == "http://host:8080"
+    assert without_query("http://host:8080/metrics?key=secret#there") == "http://host:8080/metrics"
+    assert without_query("http://me:secret@host:8080/metrics") == "http://host:8080/metrics"
 
 
 PASSWORDS = "http://me:hunter2@host:8000 me:hunter2@host https://hunter2@host/ http://me:hunter2@host:99999"
@@ -59,12 +62,6 @@ def test_this_machine_is_known() -> None:
     others = ("[::2]", "10.0.0.1", "127.0.0.1.example.com", "127.example.com")
     assert all(is_here(f"http://{host}") for host in ("localhost:1", "127.0.0.9", "[::1]:1"))
     assert not any(is_here(f"http://{host}") for host in others)
-
-
-def test_a_query_is_not_told() -> None:
-    assert address("host:8080/metrics?key=secret").shown == "http://host:8080"
-    assert without_query("http://host:8080/metrics?key=secret#there") == "http://host:8080/metrics"
-    assert without_query("http://me:secret@host:8080/metrics") == "http://host:8080/metrics"
 
 
 def test_an_origin_is_scheme_host_and_port() -> None:

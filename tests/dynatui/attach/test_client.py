@@ -141,12 +141,11 @@ def test_a_failure_whose_words_never_end_is_its_status_too(
     assert said.endswith("answers 503 Service Unavailable to /metrics")
 
 
-def test_a_redirect_on_the_same_server_is_followed(server: PageServer, client: Client) -> None:
+def test_a_redirect_on_the_same_server_is_followed_and_no_token_follows_one_to_another_port(
+    server: PageServer, client: Client
+) -> None:
     server.answer = by_path({"/metrics": text("", 307, Location="/metrics/"), "/metrics/": text("a 1\n")})
     assert client.page(f"{server.url}/metrics") == "a 1\n"
-
-
-def test_a_token_never_follows_a_redirect_to_another_port(server: PageServer, client: Client) -> None:
     with serving(text("a 1\n")) as other:
         server.answer = text("", 302, Location=f"{other.url}/metrics")
         failure(client, f"{server.url}/metrics")
@@ -177,12 +176,15 @@ def test_an_answer_that_never_ends_is_given_up_however_it_drips(
     assert time.monotonic() - began < 10 * SOON_S
 
 
-def test_a_server_that_is_not_there_is_named(client: Client) -> None:
+def test_a_server_or_scheme_that_is_not_there_is_named(client: Client, server: PageServer) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     said = failure(client, f"http://127.0.0.1:{port}/metrics")
     assert said == f"cannot reach 127.0.0.1:{port}: Connection refused"
+    said = failure(client, f"https://127.0.0.1:{server.port}/metrics")
+    assert f"try http://127.0.0.1:{server.port}" in said
+    assert "no-such-host.invalid:8000" in failure(client, "http://no-such-host.invalid:8000/metrics")
 
 
 def test_a_name_that_takes_long_to_look_up_is_given_up_and_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,12 +201,6 @@ def test_a_name_that_takes_long_to_look_up_is_given_up_and_holds_nothing_up(monk
     assert time.monotonic() - began < SOON_S
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "names")
     released.set()
-
-
-def test_another_scheme_or_host_than_the_server_s_is_named(server: PageServer, client: Client) -> None:
-    said = failure(client, f"https://127.0.0.1:{server.port}/metrics")
-    assert f"try http://127.0.0.1:{server.port}" in said
-    assert "no-such-host.invalid:8000" in failure(client, "http://no-such-host.invalid:8000/metrics")
 
 
 @pytest.fixture

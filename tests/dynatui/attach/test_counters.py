@@ -98,13 +98,10 @@ def test_counters_that_fall_are_a_restart_and_gauges_are_not() -> None:
     assert not restarted(VLLM, {"vllm:num_requests_running": {A: 9.0}}, {"vllm:num_requests_running": {A: 3.0}})
 
 
-def test_what_is_missing_is_unknown_and_not_0() -> None:
+def test_what_is_missing_is_unknown_and_positions_are_counted_one_by_one() -> None:
     after = {name: series for name, series in page(9, 30, 20).items() if name != "vllm:spec_decode_num_draft_tokens"}
     assert counted(VLLM, page(5), after) == Counts(drafts=4, accepted=20)
     assert counted(VLLM, page(5), {}) == Counts()
-
-
-def test_positions_are_counted_one_by_one() -> None:
     found = counted(VLLM, page(0, positions=(10, 5)), page(0, positions=(18, 9, 2)))
     assert found.accepted_at == (8, 4, 2)
 

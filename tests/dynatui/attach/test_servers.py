@@ -132,9 +132,18 @@ def test_a_gauge_of_0_is_none_yet() -> None:
     assert (reading.interval.tokens_per_round, reading.interval.acceptance_rate) == (None, None)
 
 
-def test_names_without_total_are_the_same_metrics() -> None:
+def test_counters_without_total_under_two_prefixes_or_also_as_gauges_of_ray_count_once() -> None:
     pages = (page(name).replace("_total{", "{") for name in ("vllm-1", "vllm-2"))
     assert readings(*pages, kind="vllm")[-1].interval.tokens_per_round == pytest.approx(2.7)
+    kind = KINDS["vllm"]
+    twice = [page(name) + renamed(kind, "ray_", "_")(page(name)) for name in ("vllm-1", "vllm-2")]
+    others = [renamed(kind, "a_", ":")(text) + renamed(kind, "b_", ":")(text) for text in twice]
+    for pages in (twice, others):
+        *_, reading = readings(*pages)
+        assert (reading.interval.drafts, reading.interval.generated) == (100, 270)
+    gauges = re.sub(r"^# TYPE (\S+)_total counter$", r"# TYPE \1 gauge\n\1 7.0", page("vllm-1"), flags=re.MULTILINE)
+    pages = [renamed(KINDS["vllm"], "ray_", "_")(text) for text in (gauges + page("vllm-1"), page("vllm-2"))]
+    assert readings(*pages)[-1].interval.drafts == 100
 
 
 def renamed(kind: Kind, prefix: str, separator: str) -> Callable[[str], str]:
@@ -151,26 +160,11 @@ def test_a_page_with_another_prefix_and_separator_has_the_same_figures(name: str
     assert told(*map(renamed(KINDS[name], prefix, separator), pages)) == told(*pages)
 
 
-def test_a_page_that_has_the_counters_under_two_prefixes_counts_them_once() -> None:
-    kind = KINDS["vllm"]
-    twice = [page(name) + renamed(kind, "ray_", "_")(page(name)) for name in ("vllm-1", "vllm-2")]
-    others = [renamed(kind, "a_", ":")(text) + renamed(kind, "b_", ":")(text) for text in twice]
-    for pages in (twice, others):
-        *_, reading = readings(*pages)
-        assert (reading.interval.drafts, reading.interval.generated) == (100, 270)
-
-
 def test_of_several_other_prefixes_the_most_frequent_one_counts() -> None:
     few = 'a_vllm_generation_tokens{model_name="m"} 5.0\nb_vllm_iteration_tokens_total 7.0\n'
     lines = known(few + renamed(KINDS["vllm"], "b_", "_")(page("vllm-1")))[1]
     assert 'a_vllm_generation_tokens{model_name="m"} 5.0' in lines
     assert any(line.startswith("vllm:spec_decode_num_drafts_total{") for line in lines)
-
-
-def test_counters_that_ray_also_writes_as_gauges_are_counted() -> None:
-    gauges = re.sub(r"^# TYPE (\S+)_total counter$", r"# TYPE \1 gauge\n\1 7.0", page("vllm-1"), flags=re.MULTILINE)
-    pages = [renamed(KINDS["vllm"], "ray_", "_")(text) for text in (gauges + page("vllm-1"), page("vllm-2"))]
-    assert readings(*pages)[-1].interval.drafts == 100
 
 
 @pytest.mark.parametrize(

@@ -85,26 +85,23 @@ def test_a_low_share_of_some_tokens_a_round_but_not_of_large_trees_is_waste_unti
     assert (after(*lots).wasted is not None) is wasted
 
 
-def test_few_rounds_and_a_short_time_say_nothing() -> None:
+def test_few_rounds_a_short_time_and_an_idle_server_say_nothing() -> None:
     assert after(lot(DEAD, ROUNDS - 1)).wasted is None
     assert after(lot(DEAD, 100 * ROUNDS), seconds=SECONDS - 0.1).wasted is None
     parts = [lot(DEAD, ROUNDS // 4)] * 4
     assert after(*parts[:3]).wasted is None
     assert after(*parts).wasted is not None
     assert after(*parts[:3], lot(DEAD), seconds=SECONDS / 3).wasted is not None
+    idle = Counts(drafts=0, drafted=0, accepted=0)
+    found = after(lot(DEAD))
+    assert after(*[idle] * 9, before=found) == found
+    assert after(idle, lot(DEAD)).since == SECONDS
 
 
 @pytest.mark.parametrize("field", ["drafts", "drafted", "accepted"])
 def test_what_a_server_does_not_tell_says_nothing(field: str) -> None:
     known = {"drafts": 9 * ROUNDS, "drafted": 27 * ROUNDS, "accepted": 0}
     assert after(Counts(**{**known, field: None})) == Judgement()  # type: ignore[arg-type]
-
-
-def test_an_idle_server_stays_as_it_was_judged() -> None:
-    idle = Counts(drafts=0, drafted=0, accepted=0)
-    found = after(lot(DEAD))
-    assert after(*[idle] * 9, before=found) == found
-    assert after(idle, lot(DEAD)).since == SECONDS
 
 
 def vllm(rounds: int, accepted: int) -> str:

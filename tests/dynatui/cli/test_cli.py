@@ -247,23 +247,19 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, refuse
     assert refused("--version") == line
 
 
-def test_the_embedded_target_decodes_alone_by_lookups(printed: Printed) -> None:
+def test_runs_the_doctor_and_measurements_need_one_model_for_lookups(
+    printed: Printed, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "24"]
     found = json.loads(printed(*arguments, "--prompt", "Once upon a time, once upon a time, once"))
     assert found["draft"] == "lookup"
     assert list(found["methods"]) == ["dynatree", "auto", "ar", "linear", "fixed"]
     assert all(figures["identical_to_ar"] for figures in found["methods"].values())
     assert all(figures["draft_forwards"] == 0 for figures in found["methods"].values())
-
-
-def test_the_doctor_needs_one_model_for_lookups(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["doctor", "--draft", "lookup", "--device", "cpu"])
     told = capsys.readouterr().out
     assert "drafts are copied from earlier in the text, without a model" in told
     assert "draft " not in told.split("models", 1)[1].split("rounds", 1)[0]
-
-
-def test_every_method_that_needs_no_model_is_measured_with_lookups() -> None:
     methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), "lookup")
     assert {"ar", "auto", "linear", "fixed", "dynatree", "bestfirst"} <= set(methods)
     assert not {"alg1", "delayed", "streaming"} & set(methods)

@@ -44,7 +44,7 @@ def test_every_shell_gets_a_script_that_asks_the_program(
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_with_the_script(environment: dict[str, str]) -> None:
+def test_bash_completes_with_the_script_also_where_it_is_installed(environment: dict[str, str], tmp_path: Path) -> None:
     ask = """
         eval "$(dynatui --show-completion bash)"
         COMP_WORDS=(dynatui --methods ar,l); COMP_CWORD=2
@@ -52,6 +52,10 @@ def test_bash_completes_with_the_script(environment: dict[str, str]) -> None:
         echo "${COMPREPLY[@]}"
     """
     assert run("bash", "-c", ask, environment=environment) == "ar,linear\n"
+    home = environment | {"HOME": str(tmp_path)}
+    run("dynatui", "--install-completion", "bash", environment=home)
+    ask = "source ~/.bashrc; complete -p dynatui"
+    assert run("bash", "-c", ask, environment=home) == "complete -o default -F _dynatui_completion dynatui\n"
 
 
 Ask: TypeAlias = Callable[..., list[str]]
@@ -93,11 +97,3 @@ def test_zsh_and_fish_get_answers_in_their_own_way(ask: Ask) -> None:
     begun = {"_TYPER_COMPLETE_ARGS": "dynatui --preset p", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     assert '"paper"' in " ".join(ask("zsh", **begun))
     assert ask("fish", **begun) == ["paper"]
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_the_script_is_installed_where_bash_finds_it(environment: dict[str, str], tmp_path: Path) -> None:
-    home = environment | {"HOME": str(tmp_path)}
-    run("dynatui", "--install-completion", "bash", environment=home)
-    ask = "source ~/.bashrc; complete -p dynatui"
-    assert run("bash", "-c", ask, environment=home) == "complete -o default -F _dynatui_completion dynatui\n"

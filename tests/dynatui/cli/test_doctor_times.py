@@ -62,10 +62,12 @@ def test_a_configuration_alone_tells_how_fast_a_pair_can_be(tmp_path: Path) -> N
     ]
 
 
-def test_lookups_take_no_pass(tmp_path: Path) -> None:
+def test_lookups_take_no_pass_and_of_a_pair_that_other_probes_refuse_nothing_is_said(tmp_path: Path) -> None:
     target = configured(tmp_path / "big", LLAMA_8B)
     (line,) = [line for line in said(found(target, "lookup", dtype="bfloat16")) if "4 levels" in line]
     assert "at least 1501 ms; it pays from 1.00 tokens" in line
+    assert found(None, "some/draft") == []
+    assert found(str(tmp_path), "lookup") == []
 
 
 def test_on_a_gpu_the_bandwidth_is_that_of_its_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,11 +115,6 @@ def test_a_gguf_file_beside_a_gpu_is_unknown(tmp_path: Path, monkeypatch: pytest
     first, plain, *_ = said(found(named, "lookup", gpu_layers=0))
     assert first == "ok: the CPU reads 10.0 GB/s of weights, measured with 1 thread"
     assert "at most 10000000 tokens/s" in plain or "at most 1e+07 tokens/s" in plain
-
-
-def test_of_a_pair_that_other_probes_refuse_nothing_is_said(tmp_path: Path) -> None:
-    assert found(None, "some/draft") == []
-    assert found(str(tmp_path), "lookup") == []
 
 
 def test_the_command_prints_them_for_the_embedded_pair(capsys: pytest.CaptureFixture[str]) -> None:

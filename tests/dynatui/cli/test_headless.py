@@ -275,14 +275,11 @@ def test_how_a_run_was_decoded_is_told_and_json_carries_it() -> None:
     assert "sampled" not in replayed(*story()).said
 
 
-def test_the_transcript_names_the_preset_of_each_method_that_has_one() -> None:
+def test_presets_and_what_is_left_out_of_the_comparison_are_told() -> None:
     for name, rules in PRESETS.items():
         said = replayed(*told(methods={"dynatree": asdict(rules), "ar": {}})).said
         assert f"dynatree: preset {name}\n" in said
         assert said.count(": preset ") == 1
-
-
-def test_hf_is_said_to_be_left_out_of_the_comparison_where_it_draws_alone() -> None:
     first, *rest = story("one", methods=("hf", "ar"))
     left_out = "hf: sampled with other random numbers than ar, so the texts are not compared\n"
     assert left_out in replayed(structs.replace(first, temperature=0.6), *rest).said

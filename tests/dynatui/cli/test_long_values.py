@@ -119,24 +119,15 @@ def test_a_long_name_of_a_setting_or_of_the_file_is_shortened(
         assert len(capsys.readouterr().err) < SHORT
 
 
-def test_a_short_value_is_quoted_as_it_is() -> None:
+def test_long_values_are_quoted_by_their_ends_and_long_numbers_by_their_digits() -> None:
     assert shortened("x" * LONGEST_QUOTE) == "x" * LONGEST_QUOTE
     assert (quoted("a'b"), quoted(7), quoted(True), quoted([1])) == ('"a\'b"', "7", "True", "[1]")
-
-
-def test_a_long_value_is_quoted_by_its_ends() -> None:
     assert shortened("a" * 999 + "b") == f"{'a' * 80}…{'a' * 79}b"
     assert quoted("a" * 999) == f"'{'a' * 79}…{'a' * 79}'"
     assert quoted(["a" * 999]).startswith("['aaa")
-
-
-def test_a_number_that_cannot_be_written_is_told_by_its_digits() -> None:
     assert shortened(10**60) == quoted(10**60) == "a number of 61 digits"
     assert shortened(-(10**9999)) == "a number of 10000 digits"
     assert quoted([10**9999]) == "a list"
-
-
-def test_of_what_another_library_says_only_long_quotes_are_shortened() -> None:
     sentence = "nothing is wrong with this sentence, though it is long " * 9
     assert with_short_quotes(sentence) == sentence
     long = f"'{'a b ' * 99}'"

@@ -30,8 +30,10 @@ def shown() -> str:
 needs_groff = pytest.mark.skipif(shutil.which("groff") is None, reason="needs groff")
 
 
-def test_the_page_is_current() -> None:
+def test_the_page_is_current_escaped_and_installed_where_man_looks() -> None:
     assert PAGE.read_text(encoding="ascii") == page(), "python man/make.py writes it anew"
+    assert _text(".SH \\fB'`~^\"-τ") == r"\&.SH \efB\(aq\(ga\(ti\(ha\(dq\-\[u03C4]"
+    assert '"man/dynatui.1" = "share/man/man1/dynatui.1"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_the_program_writes_the_page(tmp_path: Path) -> None:
@@ -47,34 +49,18 @@ def test_groff_has_nothing_to_complain_about() -> None:
 
 
 @needs_groff
-def test_every_option_and_command_is_shown_with_its_help() -> None:
+def test_options_with_their_defaults_commands_and_keys_are_shown() -> None:
     text = shown()
     live = command()
     for key, option in settings.options_of(live).items():
         assert f"--{key.replace('_', '-')}" in text
         assert " ".join(str(option.help).split()) in text
     assert all(f"dynatui {name}" in text for name in live.commands)
-
-
-@needs_groff
-def test_defaults_are_those_in_force() -> None:
     text = shown()
     assert "--tau-h P The draft is confident if its best guess is at least this probable. Default: 0.3." in text
     assert "--seed S Seed of everything that is random. Default: 0." in text
     assert "Default: dynatree,auto,ar,linear,fixed." in text
     assert re.search(r"--history, --no-history [^.]*\. Default: --no-history\.", text)
     assert "Without either option, only conversations are wrapped" in text
-
-
-@needs_groff
-def test_every_key_is_shown() -> None:
     text = shown()
     assert all(" ".join(key.help.split()) in text for group in GROUPS for key in group.keys)
-
-
-def test_words_are_no_requests_and_no_escapes() -> None:
-    assert _text(".SH \\fB'`~^\"-τ") == r"\&.SH \efB\(aq\(ga\(ti\(ha\(dq\-\[u03C4]"
-
-
-def test_the_wheel_installs_the_page_where_man_looks() -> None:
-    assert '"man/dynatui.1" = "share/man/man1/dynatui.1"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

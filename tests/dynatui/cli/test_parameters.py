@@ -34,13 +34,10 @@ def visible(declared: Declared) -> list[Group | TyperOption | TyperArgument]:
     return [each for each in declared if isinstance(each, Group) or each.expose_value]
 
 
-def test_every_function_takes_what_its_command_declares(made: Made) -> None:
+def test_every_function_takes_what_its_command_declares_with_its_type(made: Made) -> None:
     assert len(made) == 17
     for run, declared in made:
         assert set(signature(run).parameters) == {each.name for each in visible(declared)}, run
-
-
-def test_every_function_takes_values_of_the_declared_types(made: Made) -> None:
     for run, declared in made:
         hints = get_type_hints(run)
         for each in visible(declared):
@@ -66,15 +63,13 @@ def test_a_group_makes_one_argument_of_the_values_of_its_options() -> None:
     assert values(pair, switch("--c", ""), line="--a 2") == {"pair": (2, 3), "c": False}
 
 
-def test_a_text_is_parsed_once_whether_given_or_the_default() -> None:
+def test_an_option_is_parsed_once_has_a_value_if_not_given_and_the_panel_of_its_group() -> None:
     split = option("--names NAMES", "", parse=lambda text: text.split(","), default="a,b")
     assert values(split, line="") == {"names": ["a", "b"]}
     assert values(split, line="--names c") == {"names": ["c"]}
     assert values(argument("names", "NAMES", "", parse=len), line="four") == {"names": 4}
-
-
-def test_an_option_without_a_value_is_none_and_a_repeated_one_empty() -> None:
     assert values(option("--one N", "", int), option("--all N", "", list[str]), line="") == {"one": None, "all": ()}
+    assert [each.rich_help_panel for each in in_panel("P", option("--a N", ""), switch("--b", ""))] == ["P", "P"]
 
 
 def test_an_error_of_a_parser_reaches_the_caller() -> None:
@@ -83,7 +78,3 @@ def test_an_error_of_a_parser_reaches_the_caller() -> None:
 
     with pytest.raises(ConfigError, match=r"^no$"):
         values(option("--one N", "", parse=refuse), line="--one no")
-
-
-def test_a_panel_is_that_of_each_of_its_options() -> None:
-    assert [each.rich_help_panel for each in in_panel("P", option("--a N", ""), switch("--b", ""))] == ["P", "P"]

@@ -61,14 +61,11 @@ def test_a_flag_comes_before_a_variable_and_that_before_the_file(
     assert read(asked(*flags.split())) == expected[2]
 
 
-def test_without_a_file_or_where_none_can_be_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
+def test_without_a_file_or_a_value_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     monkeypatch.delenv("DYNATUI_CONFIG")
     for folder in ("/nowhere", "/dev/null"):
         monkeypatch.setenv("XDG_CONFIG_HOME", folder)
         assert asked().config == RunConfig(temperature=0.6, seed=7)
-
-
-def test_an_empty_variable_sets_nothing(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     monkeypatch.setenv("DYNATUI_TAU_H", "")
     assert asked("--preset", "tuned").config.of(DynaTree) == PRESETS["tuned"]
 
@@ -285,17 +282,14 @@ def test_a_broken_file_does_not_hinder_its_repair(write: Write, printed: Printed
     assert printed("config", "--path") == f"{path}\n"
 
 
-def test_the_file_to_begin_with_sets_nothing(write: Write, asked: Asked, printed: Printed) -> None:
+def test_the_file_to_begin_with_sets_nothing_and_names_every_setting_and_its_true_default(
+    write: Write, asked: Asked, printed: Printed
+) -> None:
     text = printed("config", "--print-default")
     assert tomllib.loads(text) == {"keys": {}}
     before = asked()
     write(text)
     assert asked() == before
-
-
-def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
-    write: Write, asked: Asked, printed: Printed
-) -> None:
     before = asked("--temperature", "0")
     lines = printed("config", "--print-default").partition("[keys]")[0].splitlines()
     assert all(

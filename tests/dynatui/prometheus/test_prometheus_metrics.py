@@ -124,14 +124,11 @@ def test_of_a_recording_totals_are_the_sums_of_its_figures(path: Path) -> None:
             assert metrics[ACCEPTED, method, ""] == found["accepted"]
 
 
-def test_a_prompt_that_begins_again_is_one_more_prompt() -> None:
+def test_a_prompt_that_begins_again_is_one_more_and_a_round_without_a_draft_takes_its_time() -> None:
     once, twice = counted(story()), counted([*story()[:6], *story()])
     assert once[PROMPTS, "dynatree", ""] == 2
     assert twice[PROMPTS, "dynatree", ""] == 4
     assert twice[f"{FIRST}_count", "dynatree", ""] == 2
-
-
-def test_a_round_without_a_draft_is_no_draft_but_takes_its_time() -> None:
     metrics = counted([*story()[:3], *(plain_round("ar", number) for number in range(3))])
     assert metrics[DRAFTS, "ar", ""] == 0
     assert not any((name, method) == (AT, "ar") for name, method, _ in metrics)

@@ -53,11 +53,8 @@ def test_frames_are_a_tenth_of_a_second_apart_at_least() -> None:
     assert len(times) > 40
 
 
-def test_a_long_run_has_no_more_frames_than_a_short_one() -> None:
+def test_frames_are_bounded_and_times_never_fall_however_long_or_hostile_the_run() -> None:
     assert len(list(moments(at([60.0 * n for n in range(3 * MOST_FRAMES)]), RunState()))) <= MOST_FRAMES + 2
-
-
-def test_times_of_a_hostile_recording_never_fall_and_stay_finite() -> None:
     times = [moment.seconds for moment in moments(at([0.5, 0.1, -3.0, 1e300, float("nan"), 0.7]), RunState())]
     assert times == sorted(times)
     assert times[-1] == 0.7

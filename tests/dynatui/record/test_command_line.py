@@ -173,13 +173,20 @@ def test_bounds_that_are_possible_only_together_are_taken_together(started: list
     assert session.config.of(Auto) == Auto(d0=15, d_max=20, branching=(1, 1, 1))
 
 
-def test_prompts_of_a_known_file_are_named_by_it(started: list[Session], tmp_path: Path) -> None:
+def test_prompts_of_a_known_file_are_named_by_it_and_its_field(started: list[Session], tmp_path: Path) -> None:
     path = tmp_path / "two prompts.jsonl"
     path.write_text('{"prompt": "One"}\n{"prompt": "Two"}\n', encoding="utf-8")
     session = Session(("One", "Two", "Three"))
     line = command_line(session, files={str(path): ("One", "Two")})
     assert line == f"dynatui --prompt-file {shlex.quote(str(path))} --prompt Three --seed 0 --temperature 0"
     assert _again(line, started).prompts == session.prompts
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"query": "a"}\n{"query": "b", "tag": "x"}', encoding="utf-8")
+    assert cli.main(["--prompt-file", str(path), "--prompt-field", "query", "--headless"]) == 0
+    session = started.pop()
+    line = command_line(session, files=dict(session.files))
+    assert f"--prompt-file {path} --prompt-field query" in line
+    assert _again(line, started).prompts == session.prompts == ("a", Prompt("b", category="x"))
 
 
 @pytest.mark.parametrize("files", [{"-": ("One",)}, {"a.txt": ("Eins",)}, {"a.txt": ("One", "Two")}])
@@ -215,13 +222,3 @@ def test_a_shell_reads_back_what_no_terminal_should_be_sent(word: str) -> None:
     assert clean_line(written) == written
     assert _words(f"x {written} y $''") == ["x", word, "y", ""]
     assert quoted("a\ud800") == "$'a\\xef\\xbf\\xbd'"  # half a character, which no file name has, is lost
-
-
-def test_the_field_of_prompts_is_written_beside_their_file(started: list[Session], tmp_path: Path) -> None:
-    path = tmp_path / "p.jsonl"
-    path.write_text('{"query": "a"}\n{"query": "b", "tag": "x"}', encoding="utf-8")
-    assert cli.main(["--prompt-file", str(path), "--prompt-field", "query", "--headless"]) == 0
-    session = started.pop()
-    line = command_line(session, files=dict(session.files))
-    assert f"--prompt-file {path} --prompt-field query" in line
-    assert _again(line, started).prompts == session.prompts == ("a", Prompt("b", category="x"))

@@ -60,11 +60,12 @@ def test_only_the_newest_run_so_far_is_exported() -> None:
     assert read(exported([*story(), *second]) / "run.jsonl") == second
 
 
-def test_the_json_is_what_a_replay_prints() -> None:
+def test_the_json_is_what_a_replay_prints_and_the_text_what_the_watched_method_wrote() -> None:
     out = StringIO()
     replay(story(), Transcript(out, StringIO(), as_json=True))
     assert figures_json(story()) == out.getvalue()
     assert json.decode(figures_json(story()[:7]))["methods"]["ar"]["rounds"] == 2
+    assert export.text(story()) == "Once upon" + " at a time" * 6 + "\n"
 
 
 def test_the_figures_are_those_of_the_engine_and_all_of_them() -> None:
@@ -91,10 +92,6 @@ def test_every_round_is_a_line_in_which_what_a_method_cannot_know_is_empty() -> 
     hidden = [structs.replace(e, draft_forwards=None) if isinstance(e, Round) else e for e in story()]
     row = table(rounds_csv(hidden))[0]
     assert (row["drafted"], row["accepted"], row["committed"]) == ("", "", "3")
-
-
-def test_the_text_is_the_prompt_and_what_the_watched_method_wrote() -> None:
-    assert export.text(story()) == "Once upon" + " at a time" * 6 + "\n"
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", 'a,"b', "a\nb"])

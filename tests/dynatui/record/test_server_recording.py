@@ -72,15 +72,14 @@ def test_a_recording_of_runs_is_not_added_to_nor_the_other_way_round(path: Path)
     assert list(events(other)) == EVERYTHING
 
 
-def test_readers_of_runs_say_what_the_file_is(path: Path) -> None:
+def test_readers_of_runs_say_what_the_file_is_and_older_ones_that_a_newer_dynatui_wrote_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record(path, EVERYTHING)
     with pytest.raises(RecordingError, match=r"line 1 begins a recording of a server, .* dynatui replay FILE"):
         Runs(path)
     with closing(Tail(path)) as tail, pytest.raises(RecordingError, match="recording of a server"):
         tail.take(1.0)
-
-
-def test_readers_that_know_runs_alone_say_that_a_newer_dynatui_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "SCHEMA", 2)  # schema of the last release without servers
     with pytest.raises(RecordingError, match="a newer dynatui wrote this line"):
         runs.decode_line(encode(OPENING), 1)

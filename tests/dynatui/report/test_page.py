@@ -56,12 +56,9 @@ def test_data_cannot_end_its_element(text: str) -> None:
     assert msgspec.json.decode(written_down) == {text: [text]}
 
 
-def test_nothing_within_a_page_is_taken_for_a_place_of_the_template() -> None:
+def test_a_page_names_no_other_place_and_nothing_in_it_is_one_of_the_template() -> None:
     text = written(Page(title=HOSTILE, body=element("p", HOSTILE), data=HOSTILE, scripts=SCRIPTS))
     assert text.count("$title") == 3
-
-
-def test_a_page_names_no_other_place() -> None:
     names = set(re.findall(r"https?://[^\s\"'`]*", page()))
     assert names == {"http://www.w3.org/2000/svg"}  # the name of a namespace, not an address
 
@@ -79,14 +76,11 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_colours_have_the_contrast_of_level_aa() -> None:
+def test_colours_stand_in_both_schemes_with_the_contrast_of_level_aa() -> None:
     for scheme in ("light", "dark"):
         for one, other, least in PAIRS:
             low, high = sorted(luminance(colours(scheme)[name]) for name in (one, other))
             assert (high + 0.05) / (low + 0.05) >= least, (scheme, one, other)
-
-
-def test_every_colour_stands_in_both_schemes() -> None:
     light, dark = re.findall(r":root \{(.*?)\}", asset("page.css"), re.DOTALL)
     names = [set(re.findall(r"--([\w-]+):", part)) for part in (light, dark)]
     assert names[0] == names[1] == set(re.findall(r"var\(--([\w-]+)\)", asset("page.css")))

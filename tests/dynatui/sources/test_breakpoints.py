@@ -167,9 +167,10 @@ def test_every_condition_has_a_label_and_an_explanation_and_is_toggled() -> None
     assert _stop(Conditions(), run(), _round(0, accepted=())) is None
 
 
-def test_rounds_without_a_draft_leave_the_acceptance_of_the_others_where_it_was() -> None:
+def test_neither_rounds_without_a_draft_nor_a_window_of_tokens_change_the_acceptance() -> None:
     rounds = [_round(number) for number in range(3)]
     assert _stops("under", [run(), *rounds, BARE, BARE, BARE, BARE], limit=0.6) == []
+    assert len(_stops("under", [WINDOW_OF_TOKENS, *(_round(number, ()) for number in range(50))])) == 1
 
 
 def test_another_method_is_judged_once_it_is_watched() -> None:
@@ -177,10 +178,6 @@ def test_another_method_is_judged_once_it_is_watched() -> None:
     event = structs.replace(_round(0), method="auto", accepted=[], committed=[7])
     found = [_stop(Conditions(frozenset({"rejected"})), begun, event, name) for name in ("", "auto")]
     assert found == [None, "all 5 drafted tokens rejected, round 1"]
-
-
-def test_a_window_of_tokens_is_none_of_rounds() -> None:
-    assert len(_stops("under", [WINDOW_OF_TOKENS, *(_round(number, ()) for number in range(50))])) == 1
 
 
 def test_several_reasons_are_told_together() -> None:

@@ -47,9 +47,6 @@ def test_events_are_taken_as_they_are_written(path: Path, tail: Tail) -> None:
         add(path, encode(event))
         told += tail.take(1.0)
     assert told == ONE
-
-
-def test_runs_begin_as_their_line_is_known() -> None:
     assert encode(run()).startswith(follow.RUN)
 
 

@@ -86,14 +86,11 @@ def _due_by(event: Event, seconds: float) -> bool:
     return story().index(event) < 9  # a knob is due with the round before it
 
 
-def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
+def test_the_rounds_of_any_method_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
     for rounds, found in ((4, 4), (1, 1), (99, 6), (2, 2)):
         source.seek_round(WATCHED, rounds)
         assert last_round(source) == found - 1
         assert rounds_shown(source.records) == found
-
-
-def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> None:
     source.seek_round("ar", 2)
     newest = source.records[-1]
     assert isinstance(newest, Round)
@@ -101,11 +98,17 @@ def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> No
     assert (rounds_shown(source.records, "ar"), rounds_shown(source.records), source.length("ar")) == (2, 2, (6, 0.12))
 
 
-def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source: TraceSource) -> None:
+def test_the_length_is_that_of_the_present_run_which_may_be_without_rounds(source: TraceSource) -> None:
     assert source.length(WATCHED) == (6, 0.12)
     source.go(1)
     assert source.length(WATCHED) == (6, 0.12)
     assert TraceSource(runs_of([run()])).length(WATCHED) == (0, 0.0)
+    source = TraceSource(runs_of([run(), *story()]), speed=1.0)
+    source.seek_round(WATCHED, 3)
+    source.go(1)
+    source.seek_round(WATCHED, 1)
+    assert last_round(source) == 0
+    assert source.length(WATCHED)[0] == 6
 
 
 def test_after_the_last_run_the_show_stays() -> None:
@@ -114,15 +117,6 @@ def test_after_the_last_run_the_show_stays() -> None:
         source.advance(now)
     assert source.records == [Prompt(1, 1), *story()]
     assert source.played_s[0] == source.played_s[1]
-
-
-def test_a_run_without_rounds_can_be_left() -> None:
-    source = TraceSource(runs_of([run(), *story()]), speed=1.0)
-    source.seek_round(WATCHED, 3)
-    source.go(1)
-    source.seek_round(WATCHED, 1)
-    assert last_round(source) == 0
-    assert source.length(WATCHED)[0] == 6
 
 
 MOVES: tuple[Callable[[TraceSource], None], ...] = (
