@@ -114,7 +114,7 @@ def test_equal_processes_that_differ_from_start_to_start_are_not_taken_for_a_cha
     assert "0.9" in capsys.readouterr().out
 
 
-def test_what_is_no_checkout_is_refused(
+def test_no_checkout_is_refused(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["commits.py", "same", str(tmp_path)])

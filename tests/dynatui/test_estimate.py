@@ -45,7 +45,7 @@ def took(
         ("topk", [(265, 1024)], 0, 4 + 2 * 8 * 0.25),
     ],
 )
-def test_an_operator_takes_its_kernels_or_its_bytes(
+def test_operators_take_kernels_or_bytes(
     name: str, shapes: list[tuple[int, ...]], result: int, expected: float
 ) -> None:
     assert took(name, *shapes, result=result) == pytest.approx(expected)

@@ -20,9 +20,7 @@ def pipe(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_writer_that_comes_soon_is_waited_for_and_may_take_its_time(
-    pipe: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_comes_soon_is_waited_for_and_may_be_slow(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PATIENCE_S", 1.0)
 
     def write() -> None:

@@ -142,9 +142,7 @@ MORE = TUNED.n_max + 1
         (replace(TUNED, window=TUNED.window + 1), [], ""),
     ],
 )
-def test_the_preset_in_force_has_the_name_of_the_values_that_the_user_set(
-    rules: DynaTree, turns: list[Knob], name: str
-) -> None:
+def test_the_preset_in_force_has_the_name_of_the_user_s_values(rules: DynaTree, turns: list[Knob], name: str) -> None:
     assert preset_of("dynatree", _state(asdict(rules), *turns).lane) == name
 
 

@@ -131,7 +131,7 @@ GZIP = gzip.compress(b"Once upon a time there was a tree. " * 9)
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_what_holds_no_prompt_is_refused_in_a_line_with_its_place(
+def test_what_is_no_prompt_is_refused_in_a_line_with_its_place(
     tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     (tmp_path / name).write_bytes(content)
@@ -220,7 +220,7 @@ def test_text_that_only_begins_like_json_is_a_text_prompt(text_file: Path, text:
 
 @pytest.mark.parametrize("bad", ['{"prompt": "x"', "Once", '{"prompt": "x}', '{"prompt": "x",}'])
 @pytest.mark.parametrize("place", [1, 2, 5])
-def test_a_malformed_line_without_a_telling_name_is_refused_by_its_number(
+def test_a_bad_line_without_a_telling_name_is_refused_by_number(
     monkeypatch: pytest.MonkeyPatch, bad: str, place: int
 ) -> None:
     if (bad, place) == ("Once", 1):
@@ -276,7 +276,7 @@ def test_a_byte_order_mark_gives_the_encoding(text_file: Path, encoding: str, co
 
 
 @pytest.mark.parametrize("begin", [b"", b'{"prompt": "a"}\n', b'{"prompt": "'], ids=["text", "blanks", "one prompt"])
-def test_a_gzip_file_of_great_length_does_not_fill_the_memory(
+def test_a_long_gzip_file_does_not_fill_the_memory(
     text_file: Path, begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (load, json_objects):

@@ -130,7 +130,7 @@ def test_a_server_that_wants_a_token_is_told_so(server: PageServer) -> None:
         plain.page(f"{server.url}/metrics")
 
 
-def test_a_failure_whose_words_never_end_is_its_status_too(
+def test_a_failure_of_endless_words_is_its_status(
     server: PageServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "_COMPLAINT_S", SOON_S / 4)
@@ -141,9 +141,7 @@ def test_a_failure_whose_words_never_end_is_its_status_too(
     assert said.endswith("answers 503 Service Unavailable to /metrics")
 
 
-def test_a_redirect_on_the_same_server_is_followed_and_no_token_follows_one_to_another_port(
-    server: PageServer, client: Client
-) -> None:
+def test_a_redirect_is_followed_on_the_same_server_and_port_alone(server: PageServer, client: Client) -> None:
     server.answer = by_path({"/metrics": text("", 307, Location="/metrics/"), "/metrics/": text("a 1\n")})
     assert client.page(f"{server.url}/metrics") == "a 1\n"
     with serving(text("a 1\n")) as other:
@@ -152,7 +150,7 @@ def test_a_redirect_on_the_same_server_is_followed_and_no_token_follows_one_to_a
         assert other.requests == []
 
 
-def test_a_page_that_is_too_large_is_not_read_to_its_end(
+def test_a_large_page_is_not_read_to_its_end(
     server: PageServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "LARGEST_PAGE", 2**20)
@@ -164,9 +162,7 @@ def test_a_page_that_is_too_large_is_not_read_to_its_end(
 @pytest.mark.parametrize(
     "begins", [b"", b"HTTP/1.1 200 OK\r\nX-Long: ", HEAD + b"\r\n"], ids=["nothing", "head", "body"]
 )
-def test_an_answer_that_never_ends_is_given_up_however_it_drips(
-    server: PageServer, client: Client, begins: bytes
-) -> None:
+def test_an_endless_answer_is_given_up_however_it_drips(server: PageServer, client: Client, begins: bytes) -> None:
     stopped = threading.Event()
     server.answer = dripping(begins, SOON_S / 8, stopped)
     began = time.monotonic()
@@ -222,7 +218,7 @@ def encrypted(server: PageServer, certificate: Path) -> PageServer:
     return server
 
 
-def test_a_certificate_of_nobody_known_is_refused_and_http_to_a_server_with_tls_named(
+def test_an_unknown_certificate_is_refused_and_http_to_a_server_with_tls_named(
     encrypted: PageServer, client: Client
 ) -> None:
     host = f"127.0.0.1:{encrypted.port}"
@@ -232,7 +228,7 @@ def test_a_certificate_of_nobody_known_is_refused_and_http_to_a_server_with_tls_
     assert f"https://{host}" in failure(client, f"http://{host}/metrics")
 
 
-def test_a_certificate_that_the_user_trusts_is_taken(
+def test_a_trusted_certificate_is_taken(
     encrypted: PageServer, certificate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
@@ -258,7 +254,7 @@ def test_a_file_of_certificates_that_is_none_is_named(tmp_path: Path, monkeypatc
         Client()
 
 
-def test_a_token_comes_from_its_variable_and_one_that_cannot_be_sent_is_refused_and_not_shown(
+def test_a_token_comes_from_its_variable_and_an_unsendable_one_is_refused_unshown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(TOKEN, raising=False)

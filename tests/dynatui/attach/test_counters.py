@@ -81,7 +81,7 @@ def test_a_series_that_is_missing_for_a_while_goes_on_where_it_was(pages: list[S
 
 @settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 10**6)), min_size=2, max_size=20))
-def test_an_increase_is_within_what_is_there_and_no_more_series_are_kept_than_one_page_has_had(
+def test_an_increase_is_within_what_is_there_and_no_more_series_are_kept_than_on_a_page(
     pages: list[dict[str, int]],
 ) -> None:
     kept: Page = {}

@@ -193,7 +193,7 @@ def exported(drafts: int, accepted: int, model: str) -> str:
 
 @settings(deadline=None)
 @given(st.text(max_size=40), st.integers(0, 10**9), st.integers(1, 10**6), st.data())
-def test_what_an_exporter_writes_is_read_back_whatever_its_labels_hold(
+def test_what_an_exporter_writes_is_read_back_with_any_label(
     model: str, start: int, rounds: int, data: st.DataObject
 ) -> None:
     accepted = data.draw(st.integers(0, 3 * rounds))

@@ -136,9 +136,7 @@ def test_after_a_slow_answer_the_next_poll_is_on_time() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "polls"), [([], 2), ([True, True, False], 4)])
-def test_it_ends_after_as_many_polls_as_were_asked_for_once_nothing_is_waited_for(
-    waiting: list[bool], polls: int
-) -> None:
+def test_it_ends_after_the_polls_asked_for_once_nothing_is_waited_for(waiting: list[bool], polls: int) -> None:
     server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter(waiting)
     plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
     found = watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left, False))

@@ -121,9 +121,7 @@ def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
     assert list(events(copy)) == list(events(path))
 
 
-def test_wasted_drafts_are_a_field_of_each_reading_and_noted_when_they_begin_and_end(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_wasted_drafts_are_a_field_of_readings_and_noted_at_begin_and_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert attach._printed(RecordedServer([*wasting(30), reading(31.0), reading(32.0)], speed=1e9)) == 0
     told, said = capsys.readouterr()
     fields = [json.loads(line).get("wasted") for line in told.splitlines()]
@@ -161,7 +159,7 @@ def ended_soon(running: "subprocess.Popen[str]", number: signal.Signals = signal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_soon_and_the_recording_is_whole(
+def test_a_signal_ends_it_soon_with_a_whole_recording(
     server: PageServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = tmp_path / "server.jsonl"
@@ -197,7 +195,7 @@ def test_a_signal_ends_it_though_nothing_answers(server: PageServer, arguments: 
         ended_soon(running)
 
 
-def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer, tmp_path: Path) -> None:
+def test_a_signal_ends_it_though_nobody_reads_it(server: PageServer, tmp_path: Path) -> None:
     numbers = count()
 
     def talkative(handler: Any) -> None:

@@ -51,9 +51,7 @@ def test_replay_and_follow_hand_recordings_to_the_screen(screen: FakeScreen, rec
 
 
 @pytest.mark.parametrize(("given", "speed"), [("0.001", 0.001), ("1/100", 0.01), ("100", 100.0), ("1000", 1000.0)])
-def test_every_speed_that_the_option_takes_is_played(
-    screen: FakeScreen, recorded: Path, given: str, speed: float
-) -> None:
+def test_every_speed_of_the_option_is_played(screen: FakeScreen, recorded: Path, given: str, speed: float) -> None:
     assert cli.main(["replay", str(recorded), "--speed", given]) == 0
     runs, view = screen.replays[-1]
     assert TraceSource(runs, speed=view.speed).speed == speed
@@ -161,9 +159,7 @@ def test_prompts_come_from_files_and_from_the_command_line(asked: Asked, tmp_pat
     assert asked(*files[:2], *files[:2]).prompts == ("from a", "from a")
 
 
-def test_a_first_tilde_is_the_home_folder_where_no_shell_replaces_it(
-    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_tilde_is_the_home_folder(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     target, draft, record = str(tmp_path / "models/t"), str(tmp_path / "models/d"), tmp_path / "run.jsonl"
     session = asked("--target=~/models/t", "--draft=~/models/d", "--record=~/run.jsonl")
@@ -227,9 +223,7 @@ def test_how_a_run_ended_is_told_by_the_exit_code_and_in_one_line(
     assert said.getvalue().endswith(last and f"dynatui: {last}\n")
 
 
-def test_the_version_is_one_line_and_help_names_every_option_in_its_panel(
-    printed: Printed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_is_one_line_and_help_names_every_option(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert printed("--version") == f"dynatui {decoder.__version__}\n"
     monkeypatch.setenv("COLUMNS", "120")
     text = printed("--help")
@@ -247,9 +241,7 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, refuse
     assert refused("--version") == line
 
 
-def test_runs_the_doctor_and_measurements_need_one_model_for_lookups(
-    printed: Printed, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_run_doctor_and_bench_need_one_model_for_lookups(printed: Printed, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "24"]
     found = json.loads(printed(*arguments, "--prompt", "Once upon a time, once upon a time, once"))
     assert found["draft"] == "lookup"

@@ -65,9 +65,7 @@ def test_a_probe_that_fails_hides_neither_what_it_found_nor_the_others() -> None
         ("TMUX=/tmp/tmux", "inside tmux"),
     ],
 )
-def test_colours_and_the_line_are_those_of_the_terminal(
-    monkeypatch: pytest.MonkeyPatch, variables: str, expected: str
-) -> None:
+def test_colours_and_line_are_the_terminal_s(monkeypatch: pytest.MonkeyPatch, variables: str, expected: str) -> None:
     for name, _, value in (each.partition("=") for each in variables.split()):
         monkeypatch.setenv(name, value)
     assert expected in told("terminal")
@@ -82,7 +80,7 @@ def test_no_terminal_or_a_small_one_is_a_note(monkeypatch: pytest.MonkeyPatch) -
     assert "note: dynatui runs without a screen here: no terminal is connected to stdout" in told("terminal")
 
 
-def test_the_packages_are_those_that_dynatui_needs_and_one_that_is_missing_or_too_old_is_a_problem(
+def test_packages_are_those_that_dynatui_needs_and_a_missing_or_old_one_is_a_problem(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     real = metadata.version
@@ -127,9 +125,7 @@ def test_exact_and_compiled_runs_are_named_and_what_cannot_be_is_refused(monkeyp
     assert "no effect beside --exact" in refused("devices", models=replace(compiled, exact=True))
 
 
-def test_what_computes_passes_on_the_cpu_is_told_with_the_remedy_where_it_is_slow(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_computes_passes_on_the_cpu_is_told_with_a_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert f"ok: cpu: compiled passes ({libraries.machine()})" in told("devices")
     libraries.missing.cache_clear()
     monkeypatch.setattr(libraries, "library_path", lambda: tmp_path / "passes-z80.so")
@@ -142,7 +138,7 @@ def test_what_computes_passes_on_the_cpu_is_told_with_the_remedy_where_it_is_slo
 @pytest.mark.parametrize(
     ("dtypes", "option"), [(("float16", "auto"), "--dtype"), (("float32", "float16"), "--draft-dtype")]
 )
-def test_a_dtype_that_the_cpu_does_not_compute_in_is_a_note(
+def test_a_dtype_that_the_cpu_lacks_is_a_note(
     monkeypatch: pytest.MonkeyPatch, dtypes: tuple[str, str], option: str
 ) -> None:
     monkeypatch.setattr(doctor_machine, "cpu_has_fp16", lambda: False)
@@ -181,9 +177,7 @@ def test_on_a_gpu_rounds_are_tried_and_a_refusal_is_a_note_with_its_reason(on_a_
     assert on_a_gpu == [{"device": "auto", "dtype": "float16", "draft_dtype": "auto", "kernels": True}]
 
 
-def test_on_a_gpu_that_repeats_graphs_the_models_own_forms_are_told(
-    on_a_gpu: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_gpu_the_forms_of_models_are_told(on_a_gpu: list[dict[str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "decoder.run.decoding_path.decoding_path", lambda _: DecodingPath("cuda graphs", "native model")
     )
@@ -206,9 +200,7 @@ def test_wrong_settings_are_a_problem_and_strange_variables_a_note() -> None:
     ]
 
 
-def test_a_log_that_cannot_be_written_is_a_problem_and_recordings_that_cannot_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_log_is_a_problem_and_recordings_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("log", log=tmp_path)
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
@@ -344,9 +336,7 @@ def lacks(environment: Mapping[str, str], headers: Path) -> list[str]:
     return [f"{need.text}; {need.remedy}" for need in needs]
 
 
-def test_a_missing_compiler_or_header_is_told_with_the_packages_that_have_it(
-    whole: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_missing_compiler_or_header_is_told_with_its_packages(whole: dict[str, str], tmp_path: Path) -> None:
     assert not lacks(whole, tmp_path)
     assert not lacks(whole | {"CC": "mycc"}, tmp_path)
     (text,) = lacks(whole | {"PATH": str(tmp_path / "none")}, tmp_path)
@@ -366,9 +356,7 @@ def test_a_cache_that_cannot_be_written_is_told_by_its_folder(whole: dict[str, s
     assert "set TRITON_CACHE_DIR to a folder that can be written" in text
 
 
-def test_a_cache_that_is_not_made_yet_needs_a_folder_above_it_that_can_be_written(
-    whole: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_cache_that_is_not_made_yet_needs_a_writable_folder_above_it(whole: dict[str, str], tmp_path: Path) -> None:
     assert not lacks(whole | {"TRITON_CACHE_DIR": str(tmp_path / "a" / "b")}, tmp_path)
     assert not (tmp_path / "a").exists()
 

@@ -82,9 +82,7 @@ def test_a_chat_model_whose_end_of_turn_does_not_end_decoding_is_a_note(hub: Pat
     assert "does not name" not in told("owner/chat")
 
 
-def test_a_name_that_is_not_cached_is_one_line_with_the_remedy_or_a_problem_where_downloads_are_forbidden(
-    hub: Path,
-) -> None:
+def test_a_name_that_is_not_cached_is_one_line_or_a_problem_where_downloads_are_forbidden(hub: Path) -> None:
     (finding,) = found("owner/big")
     assert (finding.verdict, finding.text) == (
         "note",

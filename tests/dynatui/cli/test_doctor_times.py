@@ -85,9 +85,7 @@ def test_on_a_gpu_the_bandwidth_is_that_of_its_memory(tmp_path: Path, monkeypatc
     )
 
 
-def test_a_mixture_of_experts_names_no_point_from_which_rounds_pay_and_an_impossible_one_is_unknown(
-    tmp_path: Path,
-) -> None:
+def test_a_mixture_names_no_point_from_which_rounds_pay_and_an_impossible_one_is_unknown(tmp_path: Path) -> None:
     mixture().save_pretrained(tmp_path / "mixture")
     lines = said(found(str(tmp_path / "mixture"), "lookup"))
     assert "; of the experts, only those of one token are counted" in lines[1]

@@ -89,7 +89,7 @@ def test_of_a_setting_in_the_file(
 
 
 @pytest.mark.parametrize("value", [WORD, DIGITS, MANY], ids=len)
-def test_of_a_variable(
+def test_variables(
     value: str, engine: FakeEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for option in options_for(value):
@@ -109,7 +109,7 @@ def test_of_a_command_or_a_file(command: list[str], engine: FakeEngine, capsys: 
     assert ";" in said
 
 
-def test_a_long_name_of_a_setting_or_of_the_file_is_shortened(
+def test_long_names_in_settings_are_shortened(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("config.toml").write_text(f"{WORD} = 1\n", encoding="utf-8")

@@ -111,9 +111,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("line", "said"), LINES)
-def test_whatever_is_wrong_is_one_line_and_exit_code_2(
-    line: str, said: str, refused: Refused, engine: FakeEngine
-) -> None:
+def test_what_is_wrong_is_one_line_and_exit_code_2(line: str, said: str, refused: Refused, engine: FakeEngine) -> None:
     told = refused(*line.split(" "))
     assert said in told
     assert "hunter2" not in told
@@ -138,9 +136,7 @@ def test_a_recording_that_another_process_writes_is_refused(engine: FakeEngine, 
     assert engine.pairs == []
 
 
-def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(
-    monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_a_token_that_cannot_be_sent_is_refused_unshown(monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     monkeypatch.setenv("DYNATUI_ATTACH_TOKEN", "two words")
     told = refused("attach", "host:8000")
     assert "DYNATUI_ATTACH_TOKEN" in told

@@ -79,9 +79,7 @@ def test_a_page_of_a_recording_needs_no_torch(recorded: Path) -> None:
     assert done.stdout == b"False\n"
 
 
-def test_a_run_becomes_an_asciicast_by_the_rules_of_pages_where_the_file_is_named_so(
-    recorded: Path, refused: Refused
-) -> None:
+def test_a_run_becomes_an_asciicast_by_the_rules_of_pages_if_named_so(recorded: Path, refused: Refused) -> None:
     assert main(["report", str(recorded), "--output", "run.cast"]) == 0
     header, *frames = map(msgspec.json.decode, Path("run.cast").read_bytes().splitlines())
     assert (header["version"], header["width"] > 0, header["height"] > 0) == (2, True, True)

@@ -70,7 +70,7 @@ def test_without_a_file_or_a_value_the_defaults_hold(monkeypatch: pytest.MonkeyP
     assert asked("--preset", "tuned").config.of(DynaTree) == PRESETS["tuned"]
 
 
-def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(
+def test_the_session_knows_what_is_set_behind_flags(
     write: Write, monkeypatch: pytest.MonkeyPatch, asked: Asked
 ) -> None:
     write("tau_h = 0.8\nmouse = false\n")
@@ -192,9 +192,7 @@ def test_a_wrong_variable_is_one_line_that_names_it(
     assert said in refused()
 
 
-def test_other_models_and_runs_without_a_screen_are_greedy_unless_a_temperature_is_given(
-    engine: FakeEngine, asked: Asked
-) -> None:
+def test_other_models_and_runs_without_a_screen_are_greedy_by_default(engine: FakeEngine, asked: Asked) -> None:
     pair = ("--target", "big", "--draft", "small")
     temperatures = [asked(*pair, *more).config.sampling.temperature for more in ((), ("--temperature", "1"))]
     for without in ("--headless", "--json"):
@@ -203,9 +201,7 @@ def test_other_models_and_runs_without_a_screen_are_greedy_unless_a_temperature_
 
 
 @pytest.mark.usefixtures("screen")
-def test_an_error_names_every_setting_that_it_needs_and_no_other(
-    write: Write, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+def test_an_error_names_the_settings_it_needs(write: Write, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
     assert refused("--preset", "tuned", "--d0", "12") == "D0 is 12; give 1 to 7 (D_max - 1)"
     assert "config.toml" not in refused("--tau-h", "0.02")
@@ -214,7 +210,7 @@ def test_an_error_names_every_setting_that_it_needs_and_no_other(
     assert refused().endswith(f"(tau_l from {path}: line 1, tau_h from DYNATUI_TAU_H)")
 
 
-def test_config_prints_every_setting_and_where_it_comes_from(
+def test_config_prints_every_setting_and_its_place(
     write: Write, monkeypatch: pytest.MonkeyPatch, printed: Printed
 ) -> None:
     path = write("seed = 4\ntau_h = 0.8\nprompt = [\"\\u001b[2J\", 'b']\n")
@@ -265,9 +261,7 @@ def test_config_shows_the_values_of_a_preset_in_the_settings_with_its_name(write
     assert lines["n_max"].endswith("# preset paper")
 
 
-def test_config_names_a_variable_that_sets_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_config_names_an_idle_variable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("DYNATUI_TAUH", "0.8")
     monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
     assert cli.main(["config"]) == 0

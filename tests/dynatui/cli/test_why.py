@@ -68,9 +68,7 @@ def test_one_method_on_one_prompt_is_told_in_its_own_words(tmp_path: Path, print
     assert told.endswith("ar guesses nothing: the other methods are compared with it.")
 
 
-def test_what_could_be_read_before_a_fault_is_told_and_then_the_fault(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_could_be_read_is_told_and_then_the_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path, LIGHTHOUSE + LIGHTHOUSE.replace('"type":"start"', '"type":"stop"', 1).rstrip())
     whole = Path(path).read_text(encoding="utf-8")
     for content, told, place in ((whole, "dynatree  2.16", "one.jsonl: line "), ("Once upon a time", "", "one.jsonl")):

@@ -255,9 +255,7 @@ def test_a_port_that_is_taken_is_refused_and_can_be_used_again_at_once() -> None
         (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "Cannot assign requested address"),
     ],
 )
-def test_a_port_that_cannot_be_opened_is_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, why: str
-) -> None:
+def test_why_a_port_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch, error: OSError, why: str) -> None:
     def fail(_server: TCPServer) -> None:
         raise error
 

@@ -150,9 +150,7 @@ OTHER = RunConfig(dynatree=replace(TUNED, tau_h=0.85, d0=6.0, branching=(1, 2, 4
         (Models(), RunConfig().turned("history", 1, "auto"), f"{ALWAYS} --auto history=on"),
     ],
 )
-def test_what_differs_from_the_defaults_is_written(
-    started: list[Session], models: Models, config: RunConfig, words: str
-) -> None:
+def test_what_differs_is_written(started: list[Session], models: Models, config: RunConfig, words: str) -> None:
     line = command_line(Session(OWN, models, config))
     assert line == f"dynatui {words}"
     again = _again(line, started)

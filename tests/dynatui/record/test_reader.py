@@ -52,9 +52,7 @@ def test_only_the_run_that_is_shown_or_gone_to_is_decoded(path: Path, decoded: l
     assert decoded == [*range(1999 * len(story()) + 1, 2000 * len(story()) + 1)]
 
 
-def test_the_prompt_of_a_run_is_told_by_its_first_line_alone_unless_that_cannot_be_read(
-    path: Path, decoded: list[int]
-) -> None:
+def test_the_prompt_of_a_run_is_told_by_its_first_line_alone_if_readable(path: Path, decoded: list[int]) -> None:
     path.write_bytes(lines(story()) + lines([run(prompt="Another"), *story()[1:]]) + b'{"type":"run","version":1}\n')
     source = TraceSource(runs := Runs(path), prompt_of=runs.prompt)
     before = [*decoded]

@@ -129,9 +129,7 @@ def test_a_recording_that_is_deleted_is_lost_at_the_next_event(path: Path) -> No
 
 
 @pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b""), lambda path: os.truncate(path, 9)])
-def test_a_recording_that_is_lost_after_its_last_event_is_told_at_the_end(
-    path: Path, lose: Callable[[Path], object]
-) -> None:
+def test_a_recording_lost_after_its_last_event_is_told_at_the_end(path: Path, lose: Callable[[Path], object]) -> None:
     def end() -> None:
         with Recorder(path) as recorder:
             recorder.write(run())
@@ -253,9 +251,7 @@ def test_a_writer_of_another_process_is_refused(path: Path) -> None:
         Recorder(path).close()
 
 
-def test_where_files_cannot_be_locked_they_are_written_all_the_same(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_files_cannot_be_locked_they_are_written_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(_descriptor: int, _operation: int) -> None:
         raise OSError(errno.ENOTSUP, "not supported")
 
@@ -330,9 +326,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state" / "dynatui" / "recordings"
 
 
-def test_a_recording_of_ones_own_is_named_after_the_time_and_private_and_two_of_one_second_do_not_meet(
-    state: Path,
-) -> None:
+def test_recordings_of_ones_own_are_named_after_the_time_and_private_and_do_not_meet(state: Path) -> None:
     first, second, third = (new_recording_path(NOON) for _ in range(3))
     names = ("20260301-123005.jsonl", "20260301-123005-2.jsonl", "20260301-123005-3.jsonl")
     assert [first, second, third] == [state / name for name in names]

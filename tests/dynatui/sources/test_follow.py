@@ -164,9 +164,7 @@ def source(path: Path) -> Iterator[FollowSource]:
     assert opened.close(0.0)
 
 
-def test_a_source_says_that_it_waits_and_numbers_the_runs_unless_their_writer_does(
-    path: Path, source: FollowSource
-) -> None:
+def test_a_source_says_that_it_waits_and_numbers_runs_if_their_writer_did_not(path: Path, source: FollowSource) -> None:
     assert source.records == [Loading(f"waiting for events in {path}")]
     source.advance(0.0)
     first, *rest = TWO

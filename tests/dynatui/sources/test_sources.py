@@ -134,9 +134,7 @@ def test_prompts_follow_one_another_round_and_round(source: EngineSource, script
     assert numbers[:3] == [Prompt(1, 2), Prompt(2, 2), Prompt(1, 2)]
 
 
-def test_loading_is_reported_first_and_all_work_is_done_in_a_daemon_thread(
-    source: EngineSource, script: Script
-) -> None:
+def test_loading_is_reported_first_and_all_work_done_in_a_daemon_thread(source: EngineSource, script: Script) -> None:
     source.start()
     until(lambda: bool(script.calls))
     first, step, further = source.records[:3]
@@ -157,9 +155,7 @@ def test_restart_and_next_end_the_prompt_in_progress(decoding: EngineSource, scr
     assert script.calls[0][2].stopped
 
 
-def test_a_turned_knob_steers_this_prompt_and_begins_the_next_and_speed_and_pause_outlive_it(
-    decoding: EngineSource, script: Script
-) -> None:
+def test_knobs_speed_and_pause_outlive_the_prompt_that_they_steer(decoding: EngineSource, script: Script) -> None:
     decoding.turn("tau_h", 0.8, "dynatree")
     decoding.turn("history", 0.0, "dynatree")
     turns = [(turn.name, turn.value, turn.rules_name) for turn in script.calls[0][2].turns]
@@ -203,7 +199,7 @@ def test_work_in_advance_goes_on_while_a_finished_prompt_is_held(source: EngineS
     assert len(script.calls) == 1
 
 
-def test_a_prompt_that_is_due_waits_for_one_part_and_so_all_parts_are_done_some_time(
+def test_a_prompt_that_is_due_waits_for_one_part_so_all_are_done_some_time(
     source: EngineSource, script: Script
 ) -> None:
     script.parts = ["more"] * 3
@@ -247,7 +243,7 @@ def test_an_error_becomes_a_record_and_restart_tries_again(source: EngineSource,
     assert script.calls[0][0] == "one"
 
 
-def test_an_unexpected_error_is_shown_and_logged(
+def test_a_fault_of_ours_is_shown_and_logged(
     source: EngineSource, script: Script, caplog: pytest.LogCaptureFixture
 ) -> None:
     script.errors = [ZeroDivisionError("by zero")]
@@ -492,9 +488,7 @@ def test_only_the_screen_leaves_kernels_for_the_time_between_prompts(monkeypatch
     assert loaded[1].prepare() == "kernels: 1 of 2 tried"
 
 
-def test_only_runs_on_the_screen_tell_the_least_times_of_passes_if_they_are_known(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_only_runs_on_the_screen_tell_the_least_times_of_passes_if_known(monkeypatch: pytest.MonkeyPatch) -> None:
     session = Session(("Once upon a time",), config=RunConfig(("ar",), max_new_tokens=2))
     steps = list[str]()
 
