@@ -12,7 +12,7 @@ from dynatui.attach.events import Drafting, Figures, Reading, Server
 from dynatui.attach.exposition import lines_of
 from dynatui.attach.servers import KINDS, Kind, recognised
 from tests.dynatui.attach.page_server import page
-from tests.dynatui.attach.pages_read import known, readings, told
+from tests.dynatui.attach.scripted_session import known, readings, told
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -5,7 +5,7 @@ import pytest
 from dynatui.attach.figures import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW, Counts, Judgement, as_event, judged
 from dynatui.attach.servers import KINDS
 from tests.dynatui.attach.page_server import page
-from tests.dynatui.attach.pages_read import readings
+from tests.dynatui.attach.scripted_session import readings
 
 VLLM = KINDS["vllm"]
 DEAD, NEAR, ALIVE = 0.03, 0.15, 0.5
