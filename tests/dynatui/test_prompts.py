@@ -250,7 +250,9 @@ def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file
     assert read.said(None).endswith("with the model's chat template; 2 without a user's turn left out")
 
 
-def test_what_was_read_is_told_by_field(lines_file: Path) -> None:
+def test_what_was_read_is_told_by_field_and_plain_text_only_if_it_looks_like_json(
+    lines_file: Path, text_file: Path
+) -> None:
     lines = [{"messages": CONVERSATION}, {"messages": CONVERSATION}, {"prompt": "a"}]
     lines_file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     read = load.from_file(str(lines_file))
@@ -259,9 +261,6 @@ def test_what_was_read_is_told_by_field(lines_file: Path) -> None:
     )
     assert "`messages`, the last user's turn as plain text" in read.said(False)
     assert "1 prompt from `prompt`, with the model's chat template" in read.said(True)
-
-
-def test_plain_text_is_not_told_of_unless_it_looks_like_json(text_file: Path) -> None:
     text_file.write_text("Once", encoding="utf-8")
     assert not load.from_file(str(text_file)).said(None)
     text_file.write_text("{Once", encoding="utf-8")

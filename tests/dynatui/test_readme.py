@@ -216,13 +216,10 @@ def values(file: str, key: str) -> list[str]:
     return [value.strip('"') for value in re.findall(rf"^[ -]*{key}: (.*)$", text, re.MULTILINE)]
 
 
-def test_the_script_can_be_started_and_stops_at_the_first_failure() -> None:
+def test_the_script_can_be_started_and_lints_formats_checks_types_and_tests() -> None:
     assert os.access(SCRIPT, os.X_OK)
     subprocess.run(["bash", "-n", str(SCRIPT)], check=True)
     assert "set -euo pipefail" in SCRIPT.read_text(encoding="utf-8")
-
-
-def test_the_script_lints_formats_checks_types_and_ends_with_the_tests() -> None:
     assert [step.split()[0] for step in CHECKS] == [".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"]
     steps = [line for line in SCRIPT.read_text(encoding="utf-8").splitlines() if line.startswith("step ")]
     assert (steps[0], *steps[-2:]) == (

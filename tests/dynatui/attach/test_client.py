@@ -53,10 +53,13 @@ def test_a_page_is_asked_for_unpacked_with_the_token_and_without_cookies(server:
         assert headers["Authorization"] == f"Bearer {SECRET}"
 
 
-def test_without_a_token_none_is_sent(server: PageServer) -> None:
+def test_without_a_token_none_is_sent_and_a_server_that_wants_one_is_told_so(server: PageServer) -> None:
     with Client() as plain:
         plain.page(f"{server.url}/metrics")
     assert "Authorization" not in server.requests[0][1]
+    server.answer = text("", 401)
+    with Client() as plain, pytest.raises(PageError, match=f"set {TOKEN} to the server's token"):
+        plain.page(f"{server.url}/metrics")
 
 
 def test_one_connection_serves_many_polls(server: PageServer, client: Client) -> None:
@@ -122,12 +125,6 @@ def test_another_page_is_worth_a_try_where_this_one_holds_no_metrics(server: Pag
     server.answer = text("", 404)
     with pytest.raises(NotMetricsError):
         client.page(f"{server.url}/metrics")
-
-
-def test_a_server_that_wants_a_token_is_told_so(server: PageServer) -> None:
-    server.answer = text("", 401)
-    with Client() as plain, pytest.raises(PageError, match=f"set {TOKEN} to the server's token"):
-        plain.page(f"{server.url}/metrics")
 
 
 def test_a_failure_of_endless_words_is_its_status(

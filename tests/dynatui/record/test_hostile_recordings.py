@@ -107,6 +107,7 @@ REFUSED = (
     (after(ROUND, t=float("inf")), "malformed"),
     ([encode(RUN), encode(ROUND).replace(b'"t":0.02', b'"t":1e999')], "out of range"),
     (after(ROUND, t=1e308), "a time is 1e+308"),
+    ([*after(ROUND), line(tree_round(1), t=9.0, stalled_s=1e300)], "a time is 1e+300"),
     (after(ROUND, t=5e-324), "ends at t = 4.94066e-324"),
     (after(ROUND, wall_s=-1.0), "Expected `float` >= 0"),
     (after(ROUND, draft_s=-1e300), "a time is -1e+300"),
@@ -370,13 +371,10 @@ def test_what_our_own_engine_writes_is_never_refused() -> None:
         assert read(trace)
 
 
-def test_a_drafted_root_may_be_accepted(path: Path) -> None:
+def test_a_drafted_root_may_be_accepted_and_a_round_whose_tokens_alone_were_cut_is_cut_alike(path: Path) -> None:
     rooted = structs.replace(tree_round(0), method="alg1", accepted=[0, 1, 3], committed=[2, 11, 13, 5])
     write(path, [encode(run(("alg1",))), encode(rooted)])
     assert read(path)[1] == rooted
-
-
-def test_a_round_of_which_only_the_tokens_were_cut_is_told_cut_alike(path: Path) -> None:
     cut = structs.replace(tree_round(0), committed=[11])
     write(path, [encode(RUN), encode(cut)])
     assert read(path)[1] == structs.replace(cut, accepted=[])

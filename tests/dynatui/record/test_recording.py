@@ -224,7 +224,7 @@ def test_a_full_disk_is_an_error_at_the_event_that_meets_it_and_at_once_for_a_ru
         Recorder(Path("/dev/full"), story())
 
 
-def test_a_second_writer_is_refused_and_changes_nothing_until_the_first_has_ended(path: Path) -> None:
+def test_a_second_writer_here_or_in_another_process_is_refused_until_the_first_has_ended(path: Path) -> None:
     first = Recorder(path)
     first.write(run())
     with path.open("ab") as torn:
@@ -236,9 +236,6 @@ def test_a_second_writer_is_refused_and_changes_nothing_until_the_first_has_ende
     first.close()
     Recorder(path).close()
     assert path.read_bytes() == encode(run())
-
-
-def test_a_writer_of_another_process_is_refused(path: Path) -> None:
     code = "import sys, time; from pathlib import Path; from dynatui.record.recording import Recorder\n"
     code += "recorder = Recorder(Path(sys.argv[1])); print('ready', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE) as other:
@@ -301,20 +298,17 @@ def test_runs_keep_their_methods_apart(path: Path) -> None:
     assert [set(event.methods) for event in read(path) if isinstance(event, Run)] == [{"linear", "ar"}, {"fixed", "ar"}]
 
 
-def test_a_recording_that_begins_in_the_middle_of_a_run_is_whole(path: Path) -> None:
-    records = [Loading("models"), Prompt(1, 2), *story("one"), Prompt(2, 2), *story("two")[:5]]
-    with Recorder(path, run_so_far(records)) as recorder:
-        for event in story("two")[5:]:
-            recorder.write(event)
-    assert read(path) == story("two")
-
-
-def test_a_recording_that_begins_before_any_run_waits_for_one(path: Path) -> None:
+def test_a_recording_begins_with_the_run_so_far_or_waits_for_one(path: Path) -> None:
     assert run_so_far([Loading("models"), Prompt(1, 2)]) == []
     recorder = Recorder(path, run_so_far([]))
     for _ in range(2):  # closing twice does no harm
         recorder.close()
     assert path.read_bytes() == b""
+    records = [Loading("models"), Prompt(1, 2), *story("one"), Prompt(2, 2), *story("two")[:5]]
+    with Recorder(path, run_so_far(records)) as recorder:
+        for event in story("two")[5:]:
+            recorder.write(event)
+    assert read(path) == story("two")
 
 
 NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
