@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 from msgspec import structs
 
@@ -101,7 +102,7 @@ class FakeEngine:
     before_event: Callable[[int, Steering], None] = lambda _number, _steering: None
     """Called with the number of earlier events; a test may raise an error or turn a knob there."""
     load_error: BaseException | None = None
-    pairs: list[tuple[str | None, str | None, str, str, str, bool, bool]] = field(default_factory=list)
+    pairs: list[tuple[Any, ...]] = field(default_factory=list)
     runs: list[RunConfig] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
@@ -113,22 +114,15 @@ class FakeEngine:
         target: str | None,
         draft: str | None,
         *,
-        device: str,
-        dtype: str,
-        draft_dtype: str,
-        exact: bool,
-        compiled: bool,
-        kernels: bool = True,
-        kernels_later: bool = False,
-        gpu_layers: int | None = None,
-        inflate: str | None = None,
         run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
+        kernels_later: bool = False,
+        **options: Any,
     ) -> "FakeReady":
-        del gpu_layers, inflate, kernels
         self.kernels_later.append(kernels_later)
-        self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
+        told = (options[name] for name in ("device", "dtype", "draft_dtype", "exact", "compiled"))
+        self.pairs.append((target, draft, *told))
         self.runs.append(run)
         report("loading nothing")
         progress("all of it")

@@ -30,35 +30,36 @@ SAMPLING = (
 
 
 @pytest.mark.parametrize(
-    ("line", "variable", "flags", "field", "expected"),
+    ("given", "field", "expected"),
     [
-        ("seed = 8", "7", "--seed 6", "config.seed", [8, 7, 6]),
-        ("mouse = false", "true", "--no-mouse", "view.mouse", [False, True, False]),
-        ("exact = true", "no", "--exact", "models.exact", [True, False, True]),
-        ("compile = true", "no", "--compile", "models.compiled", [True, False, True]),
-        ("kernels = false", "yes", "--no-kernels", "models.kernels", [False, True, False]),
-        ("symbols = 'ascii'", "block", "--symbols braille", "view.symbols", ["ascii", "block", "braille"]),
-        ("prompt = ['a b', 'c']", "d e", "--prompt f", "prompts", [("a b", "c"), ("d e",), ("f",)]),
-        ("methods = 'ar, hf'", "linear", "--methods fixed", "config.methods", [("ar", "hf"), ("linear",), ("fixed",)]),
-        ("temperature = 0.3", "0", "--temperature 1", "config.sampling.temperature", [0.3, 0, 1]),
+        (("seed = 8", "7", "--seed 6"), "config.seed", [8, 7, 6]),
+        (("mouse = false", "true", "--no-mouse"), "view.mouse", [False, True, False]),
+        (("exact = true", "no", "--exact"), "models.exact", [True, False, True]),
+        (("compile = true", "no", "--compile"), "models.compiled", [True, False, True]),
+        (("kernels = false", "yes", "--no-kernels"), "models.kernels", [False, True, False]),
+        (("symbols = 'ascii'", "block", "--symbols braille"), "view.symbols", ["ascii", "block", "braille"]),
+        (("prompt = ['a b', 'c']", "d e", "--prompt f"), "prompts", [("a b", "c"), ("d e",), ("f",)]),
+        (
+            ("methods = 'ar, hf'", "linear", "--methods fixed"),
+            "config.methods",
+            [("ar", "hf"), ("linear",), ("fixed",)],
+        ),
+        (("temperature = 0.3", "0", "--temperature 1"), "config.sampling.temperature", [0.3, 0, 1]),
     ],
 )
 def test_a_flag_comes_before_a_variable_and_that_before_the_file(
     asked: Asked,
     write: Write,
     monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    variable: str,
-    flags: str,
+    given: tuple[str, str, str],
     field: str,
-    expected: list[object],
+    expected: object,
 ) -> None:
-    read = attrgetter(field)
+    (line, variable, flags), read = given, attrgetter(field)
     write(line + "\n")
-    assert read(asked()) == expected[0]
+    found = [read(asked())]
     monkeypatch.setenv("DYNATUI_" + line.partition(" ")[0].upper(), variable)
-    assert read(asked()) == expected[1]
-    assert read(asked(*flags.split())) == expected[2]
+    assert [*found, read(asked()), read(asked(*flags.split()))] == expected
 
 
 def test_without_a_file_or_a_value_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
