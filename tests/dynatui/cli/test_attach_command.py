@@ -79,16 +79,13 @@ def ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return run
 
 
-def test_each_reading_is_a_line_of_json(server: PageServer, ran: Ran) -> None:
+def test_each_reading_is_a_line_of_json_and_a_server_that_goes_away_is_noted_once(server: PageServer, ran: Ran) -> None:
     code, lines, said = ran("attach", server.url, "--polls", "3", *OFTEN)
     assert code == 0
     assert [line["type"] for line in lines] == ["attach", "server", "reading", "reading", "reading"]
     assert lines[1]["kind"] == "vllm"
     assert lines[-1]["session"]["drafts"] == 0
     assert said.splitlines()[0].startswith(f"dynatui: vLLM at {server.url}/metrics meta-llama")
-
-
-def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server: PageServer, ran: Ran) -> None:
     answers = iter(["vllm-1", None, None, "vllm-2", "vllm-2"])
 
     def answer(handler: Any) -> None:
@@ -302,7 +299,7 @@ def test_a_file_of_something_else_is_not_touched(tmp_path: Path, ran: Ran) -> No
 """The program with a name resolver that does not answer for a minute."""
 
 
-def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
+def test_a_server_that_is_not_there_is_waited_for_and_an_unencrypted_token_is_said_to_be(ran: Ran) -> None:
     with serving() as gone:
         port = gone.port
     code, lines, said = ran("attach", f"localhost:{port}", "--polls", "2", *OFTEN)
@@ -310,9 +307,6 @@ def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
     assert said.count("\n") == 1
     assert f"cannot reach localhost:{port}" in said
     assert "trying again" in said
-
-
-def test_a_token_that_others_could_read_on_its_way_is_said_to_be(ran: Ran) -> None:
     arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
     _, _, said = ran(*arguments, **{TOKEN: SECRET})
     assert "the token is sent to http://no-such-host.invalid:8000 unencrypted" in said

@@ -129,7 +129,7 @@ def test_a_configuration_alone_tells_the_memory(hub: Path, monkeypatch: pytest.M
     assert "of 2048 tokens; only 16 MiB are free on cpu; choose a smaller model" in told()
 
 
-def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
+def test_a_family_without_native_passes_has_its_memory_and_one_that_cannot_be_decoded_is_refused(hub: Path) -> None:
     folder = cached(hub, "owner/other")
     tiny.FAMILIES["gpt2"]().save_pretrained(folder)
     tiny.train_tokenizer().save_pretrained(folder)
@@ -138,9 +138,6 @@ def test_a_family_without_native_passes_has_its_memory_too(hub: Path) -> None:
     # Per token, the KV cache has two vectors of 32 numbers of 4 bytes in each of 2 layers.
     expected = f"{kib} KiB of weights; KV cache: 512 bytes per token, 96 KiB for a full context of 192 tokens"
     assert expected in told("owner/other")
-
-
-def test_a_model_that_cannot_be_decoded_is_refused_before_any_weights_are_there(hub: Path) -> None:
     folder = cached(hub, "owner/t5")
     (folder / "config.json").write_text(json.dumps({"model_type": "t5", "is_encoder_decoder": True}))
     (finding,) = found("owner/t5")

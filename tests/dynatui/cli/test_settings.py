@@ -211,8 +211,8 @@ def test_an_error_names_the_settings_it_needs(write: Write, monkeypatch: pytest.
     assert refused().endswith(f"(tau_l from {path}: line 1, tau_h from DYNATUI_TAU_H)")
 
 
-def test_config_prints_every_setting_and_its_place(
-    write: Write, monkeypatch: pytest.MonkeyPatch, printed: Printed
+def test_config_prints_every_setting_its_place_and_the_name_of_an_idle_variable(
+    write: Write, monkeypatch: pytest.MonkeyPatch, printed: Printed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write("seed = 4\ntau_h = 0.8\nprompt = [\"\\u001b[2J\", 'b']\n")
     monkeypatch.setenv("DYNATUI_METHODS", "ar")
@@ -225,6 +225,12 @@ def test_config_prints_every_setting_and_its_place(
     assert "# target is not set\n" in text
     assert set(tomllib.loads(text)) <= set(settings.options_of(cli.command()))
     assert tomllib.loads(text)["prompt"] == ["\x1b[2J", "b"]
+    monkeypatch.setenv("DYNATUI_TAUH", "0.8")
+    monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
+    assert cli.main(["config"]) == 0
+    assert capsys.readouterr().err == (
+        "dynatui: the variable DYNATUI_TAUH sets no option; dynatui config --print-default lists all settings\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,15 +266,6 @@ def test_config_shows_the_values_of_a_preset_in_the_settings_with_its_name(write
     assert lines["preset"].endswith(f"# {path}: line 1")
     assert lines["n_max"].startswith(f"n_max = {PRESETS['paper'].n_max} ")
     assert lines["n_max"].endswith("# preset paper")
-
-
-def test_config_names_an_idle_variable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("DYNATUI_TAUH", "0.8")
-    monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
-    assert cli.main(["config"]) == 0
-    assert capsys.readouterr().err == (
-        "dynatui: the variable DYNATUI_TAUH sets no option; dynatui config --print-default lists all settings\n"
-    )
 
 
 def test_a_broken_file_does_not_hinder_its_repair(write: Write, printed: Printed) -> None:

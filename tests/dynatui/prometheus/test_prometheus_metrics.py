@@ -214,15 +214,12 @@ def test_a_histogram_has_a_bucket_a_bound_each_with_all_below() -> None:
     assert values(families, "vllm:time_to_first_token_seconds_sum", **DYNATREE) == [pytest.approx(0.03)]
 
 
-def test_what_a_method_does_not_tell_has_no_series() -> None:
+def test_what_a_method_does_not_tell_has_no_series_and_a_hostile_name_is_a_label() -> None:
     burst: Round = structs.replace(plain_round("hf", 0), draft_forwards=None)
     families = page([story()[0], burst])
     assert values(families, "vllm:generation_tokens_total", method="hf") == [1]
     assert not values(families, "vllm:spec_decode_num_drafts_total", method="hf")
     assert not values(families, "vllm:spec_decode_num_accepted_tokens_total", method="hf")
-
-
-def test_a_hostile_name_of_a_model_is_a_label_like_any_other() -> None:
     events = story()
     name = f'{HOSTILE}"}} 1\nvllm:evil{{a="\\'
     families = page([structs.replace(events[0], target=name), *events[1:]])

@@ -61,16 +61,13 @@ def test_a_label_is_one_short_line() -> None:
     assert label_of(3, "a\n\n\tb " * 100) == f"3: {('a b ' * 100)[:60]}…"
 
 
-def test_curves_are_those_of_the_screen() -> None:
+def test_curves_and_turns_of_the_user_are_those_of_the_screen() -> None:
     events: list[Event] = [run(), *(tree_round(number) for number in range(4))]
     state = reduce(apply, events, RunState())
     lane, _ = lane_of(events)
     assert set(lane.curves) == {"acceptance", "tokens", "depth", "d0", "tau_h"}
     assert lane.curves["tokens"].values == list(state.lane.curves.tokens.points)
     assert lane.curves["tokens"].at == [3, 6, 9, 12]
-
-
-def test_a_knob_that_the_user_turned_is_told_and_one_that_history_turned_is_not() -> None:
     turned = [
         Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user"),
         Knob(method="dynatree", round=1, name="d0", old=5, new=6, source="history"),

@@ -37,14 +37,11 @@ def test_a_recording_is_one_whatever_its_name_and_is_shown_up_to_its_last_whole_
     assert page_of(whole).data == page_of(cut).data
 
 
-def test_one_run_of_several_can_be_asked_for(tmp_path: Path) -> None:
+def test_one_run_of_several_can_be_asked_for_also_through_a_pipe(tmp_path: Path) -> None:
     path = put(tmp_path / "x", RECORDING + encode(run(prompt="Another")))
     assert "Another" in page_of(path, 2).body
     assert "Another" not in page_of(path, 1).body
     assert "has no run 3; give --run at most 2" in refusal(path, 3)
-
-
-def test_a_recording_comes_through_a_pipe_too(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_bytes, args=(RECORDING,))
