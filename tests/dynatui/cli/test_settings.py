@@ -17,6 +17,8 @@ from dynatui.session import View
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine
 
+pytestmark = pytest.mark.usefixtures("screen")
+
 TEMPERATURE, TOP_P = "0 (greedy) to 2", "more than 0 and at most 1 (all tokens)"
 SAMPLING = (
     ("TEMPERATURE", "-1", TEMPERATURE),
@@ -153,7 +155,6 @@ def test_replaying_and_following_share_the_settings_of_the_screen_but_not_the_sp
     ],
     ids=lambda value: str(value)[:40],
 )
-@pytest.mark.usefixtures("screen")
 def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes | None, said: str, refused: Refused
 ) -> None:
@@ -167,7 +168,6 @@ def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
     assert len(line) < 600
 
 
-@pytest.mark.usefixtures("screen")
 def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> None:
     for text in ("methods = 'ar,dance'", "tau_h = 0.02"):
         write(f"{text}\n")
@@ -185,7 +185,6 @@ def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> No
         ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
     ],
 )
-@pytest.mark.usefixtures("screen")
 def test_a_wrong_variable_is_one_line_that_names_it(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str, refused: Refused
 ) -> None:
@@ -201,7 +200,6 @@ def test_other_models_and_runs_without_a_screen_are_greedy_by_default(engine: Fa
     assert [*temperatures, *(config.sampling.temperature for config in engine.configs)] == [0, 1, 0, 0]
 
 
-@pytest.mark.usefixtures("screen")
 def test_an_error_names_the_settings_it_needs(write: Write, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
     assert refused("--preset", "tuned", "--d0", "12") == "D0 is 12; give 1 to 7 (D_max - 1)"

@@ -12,7 +12,8 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from decoder.events import Event, Round, Start, Summary
+from decoder.analysis.metrics import fold
+from decoder.events import Event, Round, Start
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.prometheus.exporter import BOUNDS_S, Exporter
@@ -110,15 +111,20 @@ def test_no_number_ever_falls(events: list[Event]) -> None:
 def test_of_a_recording_totals_are_the_sums_of_its_figures(path: Path) -> None:
     events = read(path)
     metrics, summed = counted(events), dict[str, Counter[str]]()
-    for summary in (event for event in events if isinstance(event, Summary)):
-        for method, figures in summary.methods.items():
-            for name in ("rounds", "committed", "drafted", "accepted"):
+    for figures_of_run in (fold(events_of_run).figures() for events_of_run in runs_of(events)):
+        for method, figures in figures_of_run.items():
+            for name in ("rounds", "committed", "drafted", "accepted", "ttft_s", "prefill_s", "decode_s"):
                 summed.setdefault(method, Counter())[name] += getattr(figures, name) or 0
     assert summed
     assert {method for _, method, _ in metrics} == summed.keys()
     for method, found in summed.items():
+        first, later = (
+            {part: metrics[f"{name}_{part}", method, ""] for part in ("count", "sum")} for name in (FIRST, LATER)
+        )
         assert metrics[GENERATED, method, ""] == found["committed"]
-        assert metrics[f"{FIRST}_count", method, ""] + metrics[f"{LATER}_count", method, ""] == found["rounds"]
+        assert first["count"] + later["count"] == found["rounds"]
+        assert first["sum"] == pytest.approx(found["ttft_s"])
+        assert first["sum"] + later["sum"] == pytest.approx(found["prefill_s"] + found["decode_s"])
         if (DRAFTED, method, "") in metrics:
             assert metrics[DRAFTED, method, ""] == found["drafted"]
             assert metrics[ACCEPTED, method, ""] == found["accepted"]
