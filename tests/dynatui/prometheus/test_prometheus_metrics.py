@@ -1,7 +1,7 @@
 """Metrics equal a slow recount of the events, never decrease, and have vLLM's names, types and semantics."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -110,11 +110,11 @@ def test_no_number_ever_falls(events: list[Event]) -> None:
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_of_a_recording_totals_are_the_sums_of_its_figures(path: Path) -> None:
     events = read(path)
-    metrics, summed = counted(events), dict[str, Counter[str]]()
+    metrics, summed = counted(events), dict[str, defaultdict[str, float]]()
     for figures_of_run in (fold(events_of_run).figures() for events_of_run in runs_of(events)):
         for method, figures in figures_of_run.items():
             for name in ("rounds", "committed", "drafted", "accepted", "ttft_s", "prefill_s", "decode_s"):
-                summed.setdefault(method, Counter())[name] += getattr(figures, name) or 0
+                summed.setdefault(method, defaultdict(float))[name] += getattr(figures, name) or 0
     assert summed
     assert {method for _, method, _ in metrics} == summed.keys()
     for method, found in summed.items():
