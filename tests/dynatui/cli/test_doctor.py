@@ -150,9 +150,8 @@ def test_a_dtype_that_the_cpu_lacks_is_a_note(
 def test_how_rounds_would_be_decoded_on_a_cpu_is_told_unless_the_models_are_not_here_yet() -> None:
     native = "ok: rounds of the models would be driven by: host, native CPU kernels"
     assert native in told("rounds", models=Models(device="cpu"))
-    assert [found("rounds", models=Models("nobody/nothing", draft, device="cpu")) for draft in ("no/less", None)] == [
-        []
-    ] * 2
+    drafts = ("nobody/less", None)
+    assert not any(found("rounds", models=Models("nobody/nothing", draft, device="cpu")) for draft in drafts)
 
 
 @pytest.fixture

@@ -117,36 +117,35 @@ def test_a_blank_line_at_the_end_does_not_end_a_recording(path: Path) -> None:
     assert read(path) == story("one") + story("two")
 
 
-def test_a_recording_that_is_deleted_is_lost_at_the_next_event(path: Path) -> None:
+SHORTENED = r"was shortened by another program .*; record again, and exclude record"
+
+
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (Path.unlink, r"run.jsonl was deleted while it was written, so nothing is recorded; rec"),
+        (lambda path: path.write_bytes(b""), SHORTENED),  # as a rotation of logs does
+        (lambda path: os.truncate(path, 9), SHORTENED),
+    ],
+)
+def test_a_lost_recording_is_told_and_gets_no_half_a_run(path: Path, lose: Callable[[Path], object], why: str) -> None:
     recorder = Recorder(path)
     recorder.write(run())
-    path.unlink()
-    with pytest.raises(
-        RecordingError, match=r"run.jsonl was deleted while it was written, so nothing is recorded; rec"
-    ):
+    lose(path)
+    left = path.exists() and path.read_bytes()
+    with pytest.raises(RecordingError, match=why):
         recorder.write(run())
     recorder.close()
+    assert (path.exists() and path.read_bytes()) == left
+    path.unlink(missing_ok=True)
 
-
-@pytest.mark.parametrize("lose", [Path.unlink, lambda path: path.write_bytes(b""), lambda path: os.truncate(path, 9)])
-def test_a_recording_lost_after_its_last_event_is_told_at_the_end(path: Path, lose: Callable[[Path], object]) -> None:
     def end() -> None:
-        with Recorder(path) as recorder:
-            recorder.write(run())
+        with Recorder(path) as again:
+            again.write(run())
             lose(path)
 
     with pytest.raises(RecordingError, match=r"was (deleted|shortened by another program) while it was written"):
         end()
-
-
-def test_a_recording_that_is_cut_by_a_rotation_of_logs_is_lost_and_gets_no_half_a_run(path: Path) -> None:
-    recorder = Recorder(path)
-    recorder.write(run())
-    os.truncate(path, 0)
-    with pytest.raises(RecordingError, match=r"was shortened by another program .*; record again, and exclude record"):
-        recorder.write(run())
-    recorder.close()
-    assert path.read_bytes() == b""
 
 
 def test_a_recording_that_is_moved_or_added_to_is_kept(path: Path) -> None:
@@ -193,18 +192,15 @@ def test_a_pipe_takes_events_until_its_reader_leaves(tmp_path: Path) -> None:
     recorder.close()
 
 
-def test_an_empty_file_becomes_a_recording(path: Path) -> None:
-    path.touch()
-    record(path, story())
-    assert read(path) == story()
-
-
 @pytest.mark.parametrize("content", [b"my thesis\n", b"\x00\xff\xfe", ROUND, b'{"a":1}'])
-def test_a_file_of_another_kind_is_not_touched(path: Path, content: bytes) -> None:
+def test_a_file_of_another_kind_is_not_touched_but_an_empty_one_becomes_a_recording(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(RecordingError, match="is not a recording, so it is not changed"):
         Recorder(path)
     assert path.read_bytes() == content
+    path.write_bytes(b"")
+    record(path, story())
+    assert read(path) == story()
 
 
 @pytest.mark.parametrize("name", [".", "missing/run.jsonl", "file/run.jsonl"])
@@ -276,21 +272,14 @@ def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path
     assert not writer.is_alive(), "what follows goes nowhere"
 
 
-@pytest.mark.parametrize("content", [b"", b'{"type":"run","sch', b"some text"])
-def test_a_file_without_a_complete_event_is_refused(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    assert "holds no complete event" in refusal(path)
-
-
-def test_a_line_without_end_does_not_fill_the_memory(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_or_holds_no_complete_event_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert all("cannot read" in refusal(place) for place in (path, path.parent))
+    for content in (b"", b'{"type":"run","sch', b"some text"):
+        path.write_bytes(content)
+        assert "holds no complete event" in refusal(path)
     monkeypatch.setattr(reader, "LONGEST_LINE", 1000)
     path.write_bytes(encode(run()) + b" " * 5000)
     assert "line 2 is longer than any event" in refusal(path)
-
-
-@pytest.mark.parametrize("name", [".", "missing.jsonl"])
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
-    assert "cannot read" in refusal(tmp_path / name)
 
 
 def test_runs_keep_their_methods_apart(path: Path) -> None:
