@@ -120,23 +120,27 @@ def test_a_line_without_end_does_not_fill_the_memory(path: Path, tail: Tail, mon
     assert "line 3 is longer than any event" in refusal(lambda: tail.take(1.0) and tail.take(1.0))
 
 
-def test_a_file_that_was_cut_off_is_no_longer_followed(path: Path, tail: Tail) -> None:
-    add(path, lines(ONE))
-    tail.take(1.0)
-    path.write_bytes(lines(ONE[:2]))
-    assert "cut off while it was followed" in refusal(lambda: tail.take(1.0))
-
-
-def test_another_file_in_its_place_is_no_longer_followed(path: Path, tail: Tail) -> None:
+def replace(path: Path) -> None:
     other = path.with_name("other.jsonl")
     other.write_bytes(lines(TWO))
     other.rename(path)
-    assert "another file has taken the place" in refusal(lambda: tail.take(1.0))
 
 
-def test_a_file_that_was_removed_is_no_longer_followed(path: Path, tail: Tail) -> None:
-    path.unlink()
-    assert "was removed" in refusal(lambda: tail.take(1.0))
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (lambda path: path.write_bytes(lines(ONE[:2])), "cut off while it was followed"),
+        (replace, "another file has taken the place"),
+        (Path.unlink, "was removed"),
+    ],
+)
+def test_a_file_that_was_cut_off_replaced_or_removed_is_no_longer_followed(
+    path: Path, tail: Tail, lose: Callable[[Path], object], why: str
+) -> None:
+    add(path, lines(ONE))
+    tail.take(1.0)
+    lose(path)
+    assert why in refusal(lambda: tail.take(1.0))
 
 
 @pytest.mark.parametrize("name", [".", "missing.jsonl", "pipe", "file/run.jsonl"])
