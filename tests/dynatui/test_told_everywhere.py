@@ -1,25 +1,39 @@
-"""Every place that tells of a run tells the same: one speed-up or reason, texts that differ by design, and ranks."""
+"""Every place tells the same of a run: speed-up or reason, stalled rounds, texts that differ by design, and ranks."""
 
+import itertools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 from msgspec import structs
 
+from decoder.analysis.bottleneck import bottleneck, explained
 from decoder.analysis.metrics import fold
-from decoder.events import End, Event, Run, Summary, decode_line, encode
+from decoder.events import End, Event, Round, Run, Start, Summary, decode_line, encode
+from decoder.run.config import RunConfig
 from dynatui.number_format import short
+from dynatui.record.export import rounds_csv
+from dynatui.render.cards import cards
 from dynatui.render.headline import compared
 from dynatui.render.ink import Ink, Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
+from dynatui.render.tree import tree
+from dynatui.render.versus import table
 from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
-from dynatui.screen.run import lines as exit_lines
-from dynatui.sources.source import Conditions, met
+from dynatui.render.work import times
+from dynatui.report.replay import replay_page
+from dynatui.screen.run import lines as summary_lines
+from dynatui.session import Session
+from dynatui.sources.engine import EngineSource, Loaded
+from dynatui.sources.source import Conditions, met, readable_speed
+from dynatui.state import ab_comparison
+from dynatui.state.ab_comparison import samples_of
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.places import PLACES, after, printed, scene
+from tests.dynatui.render.extreme_scenes import is_drawn
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, raced, run, state_of, story, tree_round
 
 TREES, PLAIN = 30, 45
@@ -192,7 +206,7 @@ def test_every_place_names_ranks_and_their_memory_where_there_are_several(place:
 
 
 def test_the_memory_of_ranks_is_told_while_another_run_goes_on() -> None:
-    assert MEMORY in exit_lines(after([*spread(), *spread()[:3]])[1])
+    assert MEMORY in summary_lines(after([*spread(), *spread()[:3]])[1])
 
 
 def test_many_devices_are_named_by_the_first_and_the_last_and_cannot_steer_the_terminal() -> None:
@@ -202,3 +216,137 @@ def test_many_devices_are_named_by_the_first_and_the_last_and_cannot_steer_the_t
     state = scene(spread(ranks=[HOSTILE, "cpu"])).state
     assert state.run is not None
     assert "\x1b" not in state.run.place
+
+
+STALLED = 10
+STALL_S = 1.06
+ROUNDS = 40
+
+
+def of_dynatree(lost: dict[int, float], rounds: int = ROUNDS) -> list[Round]:
+    found, late_s = [], 0.0
+    for number in range(rounds):
+        event, stalled_s = tree_round(number), lost.get(number)
+        late_s += stalled_s or 0.0
+        verify_s = (event.verify_s or 0.0) + (stalled_s or 0.0)
+        found.append(structs.replace(event, t=event.t + late_s, verify_s=verify_s, stalled_s=stalled_s))
+    return found
+
+
+def told(lost: dict[int, float]) -> list[Event]:
+    started = [Start(method=name, prefill_s=0.01) for name in ("dynatree", "ar")]
+    return [run(), *started, *raced(of_dynatree(lost), (plain_round("ar", number) for number in range(ROUNDS)))]
+
+
+USUAL = told({})
+ONE = told({STALLED: STALL_S})
+MANY = told(dict.fromkeys(range(0, ROUNDS, 2), 0.03))
+
+
+def page(rows: Iterable[str]) -> str:
+    return " ".join(" ".join(rows).split())
+
+
+def test_the_race_shows_speeds_without_stalled_rounds_unless_the_machine_is_busy_and_says_so() -> None:
+    usual, one = (lines(race(scene(events), 78, 6)) for events in (USUAL, ONE))
+    assert usual[1] == one[1]
+    assert "150/s" in one[1]
+    assert "3.00x" in one[1]
+    assert "left out" not in usual[0]
+    assert "rates leave out 1 stalled round (1.08 s)" in one[0]
+    assert "1 stalled round left out" in lines(race(scene(ONE), 40, 6))[0]
+    found = lines(race(scene(MANY), 100, 6))
+    assert "86/s" in found[1]
+    assert "the machine is busy: 20 rounds waited long for a processor; rates count them" in found[0]
+
+
+@pytest.mark.parametrize("events", [ONE, MANY])
+def test_what_is_said_of_stalls_fits_any_panel(events: list[Event]) -> None:
+    looked = scene(events)
+    cursor = Scene(looked.state, cursor=3 * STALLED, symbols="ascii")
+    for size in itertools.product((1, 2, 5, 11, 24, 40, 62, 120), (1, 2, 6, 20)):
+        for shown, draw in itertools.product((looked, cursor), (race, tree, inspect, cards)):
+            assert is_drawn(draw(shown, *size), shown, size) or (draw is cards and size[1] != 3)
+
+
+def test_the_first_card_names_it_where_there_is_room() -> None:
+    assert "tokens/s, 1 stalled round left out" in lines(cards(scene(ONE), 240, 3))[0]
+    assert lines(cards(scene(ONE), 80, 3)) == lines(cards(scene(USUAL), 80, 3))
+
+
+def test_a_round_that_is_looked_at_says_what_it_lost_also_where_it_is_narrow() -> None:
+    looked = Scene(scene(ONE).state, cursor=3 * STALLED)
+    assert f"round {STALLED + 1}: 5 drafted, 2 accepted, stalled 1.06 s" in lines(tree(looked, 70, 10))[0]
+    assert "1060 ms without a processor" in page(lines(inspect(looked, 90, 12)))
+    assert "without a processor" not in page(
+        [*lines(tree(scene(ONE), 60, 10)), *lines(inspect(Scene(looked.state, cursor=0), 90, 12))]
+    )
+    assert "stalled 1.06 s" in lines(tree(Scene(scene(ONE).state, cursor=3 * STALLED), 34, 10))[0]
+
+
+def test_curves_times_limits_and_comparisons_are_those_of_the_other_rounds() -> None:
+    usual, one = (scene(events).state for events in (USUAL, ONE))
+    assert list(one.lane.curves.rate.points) == pytest.approx(list(usual.lane.curves.rate.points))
+    shown = [lines(times(state, state.race.tallies["dynatree"], 40)) for state in (usual, one)]
+    assert shown[0] == shown[1]
+    assert explained(one.race, "dynatree", "dynatree") == explained(usual.race, "dynatree", "dynatree")
+    limits = bottleneck(one.race.tallies["dynatree"], one.race.tallies["ar"])
+    assert limits is not None
+    assert limits.speedup == pytest.approx(one.figures()["dynatree"].speedup)
+    title, head, a, b, ratio, *_ = lines(table((usual, one), (120, 8)))
+    assert "1 stalled round left out" in title
+    assert head.split()[3:7] == ["tokens/s", "L-bar", "acc.", "rate"]
+    assert a.split()[3:] == b.split()[3:]
+    assert set(ratio.split()[4:-1]) == {"1.00"}
+
+
+def test_comparisons_of_settings_and_the_best_knobs_are_found_without_it() -> None:
+    def rates(events: list[Event]) -> tuple[float | None, float | None, float]:
+        samples, best = (samples_of(scene(each).state.lane) for each in (USUAL, events)), after(events)[1].best()
+        found = {difference.figure: difference for difference in ab_comparison.compared(*samples) or ()}
+        assert best is not None
+        return found["tokens_per_second"].a, found["tokens_per_second"].b, best[1].rate
+
+    busy = 3 * ROUNDS / (0.02 * ROUNDS + 20 * 0.03)
+    assert rates(ONE) == pytest.approx((150, 150, rates(USUAL)[-1]))
+    assert rates(MANY) == pytest.approx((150, busy, busy))
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        (ONE, "rates leave out 1 stalled round (1.08 s)"),
+        (MANY, "the machine is busy: 20 rounds waited long for a processor; rates count them"),
+    ],
+)
+def test_tables_of_text_and_pages_say_so(events: list[Event], words: str) -> None:
+    said = printed(events)[1]
+    assert words in said.splitlines()
+    assert words in summary_lines(after(events)[1])
+    assert words in replay_page("run.jsonl", [events]).body
+
+
+def test_without_a_stalled_round_nothing_is_said_of_any() -> None:
+    said = printed(USUAL)[1]
+    assert "stall" not in said
+    assert not [line for line in summary_lines(after(USUAL)[1]) if "stall" in line]
+    assert "rates leave out" not in replay_page("run.jsonl", [USUAL]).body.replace("rounds that rates leave out", "")
+
+
+def test_a_table_of_rounds_tells_what_each_lost() -> None:
+    rows = [row.split(",") for row in rounds_csv(ONE).splitlines()]
+    lost = [row[rows[0].index("stalled_s")] for row in rows[1:] if row[0] == "dynatree"]
+    assert lost == ["" if number != STALLED else "1.06" for number in range(ROUNDS)]
+
+
+def test_a_stall_at_the_beginning_does_not_make_the_show_too_fast() -> None:
+    def script(*_: object) -> Iterator[Event]:
+        return iter([structs.replace(each, method="ar") if isinstance(each, Round) else each for each in events])
+
+    events: list[Event] = [run(("ar",)), *of_dynatree({2: 60.0}, 20), Summary(methods={})]
+    source = EngineSource(Session(("one",), config=RunConfig(("ar",))), lambda *_: Loaded(script), rest_s=60.0)
+    source.start()
+    while not any(isinstance(record, Summary) for record in source.records):
+        pass
+    assert source.speed == readable_speed(150)
+    assert source.close(60.0)
