@@ -18,8 +18,7 @@ from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.prometheus.exporter import BOUNDS_S, Exporter
 from dynatui.record.reader import read
-from tests.dynatui.prometheus.generated_sessions import sessions
-from tests.dynatui.prometheus.scraping import Metrics, counted, metrics_of
+from tests.dynatui.prometheus.scraping import Metrics, counted, metrics_of, sessions
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, runs_of, story
 
 TRACES = sorted((Path(__file__).parents[2] / "traces").glob("*.jsonl"))
