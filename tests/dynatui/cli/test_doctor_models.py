@@ -229,8 +229,8 @@ def test_weights_that_stay_quantised_take_the_memory_of_their_files(hub: Path) -
 
 LLAMA_8B = {
     "model_type": "llama", "hidden_act": "silu", "vocab_size": 128256, "hidden_size": 4096,
-   "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-   "max_position_embeddings": 1000, "rms_norm_eps": 1e-5,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "max_position_embeddings": 1000, "rms_norm_eps": 1e-5,
 }  # fmt: skip
 
 
