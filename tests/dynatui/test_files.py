@@ -42,9 +42,9 @@ def test_a_file_or_a_device_is_read_as_it_is_and_appended_to(tmp_path: Path) -> 
     with opened(Path("/dev/zero")) as file:
         assert file.read(3) == bytes(3)
     for part in (b"one", b"two"):
-        with to_append(tmp_path / "file") as file:
-            file.write(part)
-    assert (tmp_path / "file").read_bytes() == b"onetwo"
+        with to_append(tmp_path / "log") as log:
+            log.write(part)
+    assert (tmp_path / "log").read_bytes() == b"onetwo"
 
 
 def test_a_pipe_without_a_process_at_its_other_end_is_an_error(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:

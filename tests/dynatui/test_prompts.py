@@ -143,12 +143,13 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
     assert "cannot read" in refusal(tmp_path / name)
 
 
-def test_an_endless_file_and_too_many_prompts_are_refused(lines_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_file_and_too_many_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "MOST_PROMPTS", 3)
-    lines_file.write_bytes(FINE * 4)
-    assert "more than 3 prompts" in refusal(lines_file)
+    (tmp_path / "many.jsonl").write_bytes(FINE * 4)
+    assert "more than 3 prompts" in refusal(tmp_path / "many.jsonl")
     monkeypatch.setattr(load, "LONGEST", 10)
-    assert "longer than any context" in refusal(lines_file)
+    (tmp_path / "long.txt").write_bytes(b"x" * 11)
+    assert "longer than any context" in refusal(tmp_path / "long.txt")
 
 
 CONVERSATION = [

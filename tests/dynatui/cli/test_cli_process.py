@@ -203,6 +203,7 @@ ROOT = Path(__file__).parents[3]
 FAKED = """
 import sys
 import decoder
+from dynatui.main import main
 from tests.dynatui.fake_engine import FakeEngine
 engine = FakeEngine()
 vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
@@ -287,6 +288,7 @@ from types import SimpleNamespace
 import decoder
 from msgspec import structs
 from decoder.events import Round
+from dynatui.main import main
 from tests.dynatui.endless_engine import EndlessEngine
 numbers = count()
 def long(event):

@@ -122,7 +122,7 @@ def test_replaying_and_following_share_the_settings_of_the_screen_but_not_the_sp
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
         ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
-        ("tau_h = 0.02", "tau_l is 0.2 and tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 1)"),
+        ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 1)"),
         ("tau_h = nan", "(tau_h from PATH: line 1)"),
         *((f"{name.lower()} = {value}", f"; give {said} ({name.lower()} from PATH") for name, value, said in SAMPLING),
         ("methods = 'ar,dance'", "no method dance; choose from"),
@@ -169,9 +169,11 @@ def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
 
 
 def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> None:
-    for text in ("methods = 'ar,dance'", "tau_h = 0.02"):
-        write(f"{text}\n")
-        assert refused("config") == refused()
+    path = write("methods = 'ar,dance'\n")
+    assert refused("config").endswith(f" (methods from {path}: line 1)")
+    write("tau_h = 0.02\n")
+    why = f"tau_l is 0.2 and tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 1)"
+    assert refused("config") == why
 
 
 @pytest.mark.parametrize(

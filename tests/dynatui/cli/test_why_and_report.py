@@ -224,10 +224,11 @@ def test_a_page_of_a_recording_needs_no_torch(recorded: Path) -> None:
 
 
 def test_a_run_becomes_an_asciicast_by_the_rules_of_pages_if_named_so(recorded: Path, refused: Refused) -> None:
-    assert main(["report", str(recorded), "--output", "run.cast"]) == 0
+    assert "has no run 99" in refused("report", str(recorded), "--output", "run.cast", "--run", "99")
+    Path("run.cast").write_text("mine")
+    assert "run.cast exists already" in refused("report", str(recorded), "--output", "run.cast")
+    assert [path.read_text() for path in Path().iterdir()] == ["mine"]
+    assert main(["report", str(recorded), "--output", "run.cast", "--force"]) == 0
     header, *frames = map(msgspec.json.decode, Path("run.cast").read_bytes().splitlines())
     assert (header["version"], header["width"] > 0, header["height"] > 0) == (2, True, True)
     assert {kind for _, kind, _ in frames} == {"o"}
-    assert "run.cast exists already" in refused("report", str(recorded), "--output", "run.cast")
-    assert "has no run 99" in refused("report", str(recorded), "--output", "other.cast", "--run", "99")
-    assert [path.name for path in Path().iterdir()] == ["run.cast"]
