@@ -6,10 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.dynatui.pty_terminal import Start, terminals, written
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.warm_python import WarmPython
+
+settings.register_profile("busy machine", deadline=None)
+settings.load_profile("busy machine")
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Pages are parsed by name and labels; other answers of a server are one clear error."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dynatui.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
@@ -78,7 +78,6 @@ def test_a_page_of_more_series_than_can_be_read_in_time_is_refused() -> None:
         parsed(lines, ("a",))
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200) | st.text(alphabet='a_total{}",= \\1e9.+-NaInf\t#TYPEHLcounterga\n', max_size=80))
 def test_no_text_is_more_than_a_page_of_counts_or_a_line_of_error(text: str) -> None:
     try:

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dynatui.attach.events import MOST_POSITIONS
@@ -63,7 +63,6 @@ def test_an_increase(before: Series, after: Series, grew: float) -> None:
     assert increase(before, after) == grew
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 50), max_size=30), st.sets(st.integers(0, 29)))
 def test_increases_add_up_whatever_restarts_lie_between(steps: list[int], restarts: set[int]) -> None:
     value, values = 0, [0]
@@ -95,7 +94,6 @@ def test_a_series_that_is_missing_for_a_while_goes_on_where_it_was(pages: list[S
     assert total == grew
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 10**6)), min_size=2, max_size=20))
 def test_an_increase_is_within_what_is_there_and_no_more_series_are_kept_than_on_a_page(
     pages: list[dict[str, int]],
@@ -140,7 +138,6 @@ def test_sums_know_what_either_knows_and_stay_within_what_an_event_can_hold() ->
 counts = st.none() | st.integers(0, LARGEST)
 
 
-@settings(deadline=None)
 @given(
     st.builds(Counts, counts, counts, counts, counts, st.lists(st.integers(0, LARGEST), max_size=4).map(tuple)),
     st.floats(0, 1e9),

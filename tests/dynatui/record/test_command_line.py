@@ -82,7 +82,7 @@ def _configs(draw: st.DrawFn) -> RunConfig:
     return config
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     config=_configs(),
     prompts=st.lists(st.text(_CHARACTERS, min_size=1), max_size=3),

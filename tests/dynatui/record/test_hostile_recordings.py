@@ -314,7 +314,7 @@ def test_a_monitor_that_follows_refuses_the_same(path: Path, parts: list[bytes])
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_recording_with_any_bytes_changed_is_refused_or_shown(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
@@ -354,7 +354,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_recording_with_any_field_changed_is_refused_or_shown(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -39,7 +39,7 @@ def newest_run(records: list[Record]) -> list[Record]:
 
 
 @given(st.lists(MOVES, max_size=30), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(
     moves: list[tuple[str, float]],
     paused: bool,  # noqa: FBT001 - drawn
