@@ -17,7 +17,6 @@ NEEDY = (
     "alg1 cannot run without a draft model (suffix lookup and drafting heads are not draft models); "
     "leave alg1 out of --methods, or name a model with --draft"
 )
-SPEED = "give 0.001 to 1"
 LINES = (
     ("--nope", "No such option: --nope"),
     ("dance", "No such command 'dance'"),
@@ -27,8 +26,7 @@ LINES = (
     ("--tau-h nan", "tau_h is nan; give 0 < tau_l < tau_h <= 1"),
     ("--tau-h 0.02", "tau_l is 0.2 and tau_h is 0.02"),
     ("--rho-stop 0.9", "rho_stop is 0.9"),
-    ("--branching 1,2", "give 3 whole numbers, for example 1,2,3"),
-    ("--branching 1,2,x", "give 3 whole numbers, for example 1,2,3"),
+    *((f"--branching {given}", "give 3 whole numbers, for example 1,2,3") for given in ("1,2", "1,2,x")),
     ("--branching 3,2,1", "give three ascending numbers, each 1 or more"),
     ("--fixed 5", "give depth and branching, and optionally the least path probability and the"),
     ("--fixed 5,2,x", "for example 5,2 or 5,2,0.05,256"),
@@ -47,14 +45,9 @@ LINES = (
     ("--n-max some", "--n-max is 'some'; give a whole number from 1 up"),
     ("--n-max auto --headless", "--n-max is 'auto'; auto is a method: --methods auto"),
     ("--n-max -3", "n_max is -3; give"),
-    ("--temperature -1", "temperature is -1; give 0 (greedy) to 2"),
-    ("--temperature nan", "temperature is nan; give 0 (greedy) to 2"),
-    ("--temperature inf", "temperature is inf; give 0 (greedy) to 2"),
-    ("--temperature 3", "temperature is 3; give 0 (greedy) to 2"),
+    *((f"--temperature {t}", f"temperature is {t}; give 0 (greedy) to 2") for t in ("-1", "nan", "inf", "3")),
     ("--temperature warm", "Invalid value for '--temperature'"),
-    ("--top-p 0", "top_p is 0; give more than 0 and at most 1 (all tokens)"),
-    ("--top-p 1.5", "top_p is 1.5; give more than 0 and at most 1 (all tokens)"),
-    ("--top-p nan", "top_p is nan; give more than 0"),
+    *((f"--top-p {p}", f"top_p is {p}; give more than 0 and at most 1 (all tokens)") for p in ("0", "1.5", "nan")),
     ("--top-k -1", "top_k is -1; give 1 or more, or 0 for all tokens"),
     ("--methods dance,ar", "no method dance; choose from dynatree"),
     ("--methods ar,ar", "methods contains ar more than once"),
@@ -63,11 +56,8 @@ LINES = (
     ("--preset mine", "give one of tuned, paper"),
     ("--selection all", "give bfs or best"),
     ("--symbols runes", "Invalid value for '--symbols'"),
-    ("--speed 0", f"--speed is '0'; {SPEED}"),
-    ("--speed nan", f"--speed is 'nan'; {SPEED}"),
-    ("--speed 2/1", f"--speed is '2/1'; {SPEED}"),
-    ("--speed 1/0", "--speed is '1/0'; give a number, or a fraction such as 1/2"),
-    ("--speed fast", "--speed is 'fast'; give a number, or a fraction such as 1/2"),
+    *((f"--speed {given}", f"--speed is '{given}'; give 0.001 to 1") for given in ("0", "nan", "2/1")),
+    *((f"--speed {given}", f"--speed is '{given}'; give a number, or a fraction such as") for given in ("1/0", "fast")),
     ("--fps 0", "Invalid value for '--fps'"),
     ("--prompt-file nowhere.txt", "cannot read nowhere.txt"),
     ("--prompt-file \x1b[2J", "cannot read ␛[2J"),
@@ -81,9 +71,10 @@ LINES = (
     ("--json config", "--json is given before config"),
     ("--target x doctor", "--target is given before doctor"),
     ("--follow nowhere.jsonl", "nowhere.jsonl: No such file or directory"),
-    ("--follow x --target y", "--target has no effect beside --follow"),
-    ("--follow x --prompt y", "--prompt has no effect beside --follow"),
-    ("--follow x --record y", "--record has no effect beside --follow"),
+    *(
+        (f"--follow x {option} y", f"{option} has no effect beside --follow")
+        for option in ("--target", "--prompt", "--record")
+    ),
     ("--follow x --no-history", "--history has no effect beside --follow"),
     ("--follow x --metrics-port 0", "--metrics-port has no effect beside --follow"),
     ("--target x", ALONE),
