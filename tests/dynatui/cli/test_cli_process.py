@@ -51,7 +51,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ran(*command: str, check: bool = False, **how: Any) -> "subprocess.CompletedProcess[str]":
-    streams = {} if "stdout" in how else {"capture_output": True}
+    streams: dict[str, Any] = {} if "stdout" in how else {"capture_output": True}
     return subprocess.run(command, check=check, text=True, encoding="utf-8", **streams, **how)
 
 

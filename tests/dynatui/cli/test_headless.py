@@ -54,7 +54,8 @@ class Captured:
         self.code = 0
 
     def run(self, engine: FakeEngine, *prompts: AnyPrompt, **further: Any) -> "Captured":
-        session = Session(prompts or ("one",), **{"config": TWO_METHODS, **further})
+        given: dict[str, Any] = {"config": TWO_METHODS, **further}
+        session = Session(prompts or ("one",), **given)
         self.code = headless.run(session, self.transcript, engine.loader(session))
         return self
 
