@@ -302,8 +302,9 @@ def test_curves_times_limits_and_comparisons_are_those_of_the_other_rounds() -> 
 
 def test_comparisons_of_settings_and_the_best_knobs_are_found_without_it() -> None:
     def rates(events: list[Event]) -> tuple[float | None, float | None, float]:
-        samples, best = (samples_of(scene(each).state.lane) for each in (USUAL, events)), after(events)[1].best()
-        found = {difference.figure: difference for difference in ab_comparison.compared(*samples) or ()}
+        usual, other = (samples_of(scene(each).state.lane) for each in (USUAL, events))
+        found = {difference.figure: difference for difference in ab_comparison.compared(usual, other) or ()}
+        best = after(events)[1].best()
         assert best is not None
         return found["tokens_per_second"].a, found["tokens_per_second"].b, best[1].rate
 

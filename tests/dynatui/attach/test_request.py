@@ -42,6 +42,12 @@ SUMS = {
 VLLM = {"speculative_decoding": {**SUMS, "per_step_accepted": [2, 0, 1, 1], "per_step_drafted": [3, 3, 3, 1]}}
 SGLANG = {"spec_verify_ct": 4, "spec_num_correct_drafts": 4, "spec_num_proposed_drafts": 12}
 ROUNDS = {"drafted_by_round": (3, 3, 3, 1), "accepted_by_round": (2, 0, 1, 1)}
+NOTHING: tuple[dict[str, Any], ...] = (
+    {},
+    {"metrics": None},
+    {"metrics": {"speculative_decoding": None}},
+    {"timings": {}},
+)
 UNKNOWN = Answer(t=1.0, seconds=0.5, model="big", prompt="The door opened", text=" and the light", generated=8)
 
 
@@ -58,10 +64,7 @@ UNKNOWN = Answer(t=1.0, seconds=0.5, model="big", prompt="The door opened", text
             {"sglext": {"spec_tokens_details": SGLANG}},
             {"rounds": 4, "drafted": 12, "accepted": 4, "tokens_per_round": 2.0},
         ),
-        *(
-            (nothing, {})
-            for nothing in ({}, {"metrics": None}, {"metrics": {"speculative_decoding": None}}, {"timings": {}})
-        ),
+        *((nothing, {}) for nothing in NOTHING),
     ],
     ids=["vLLM", "vLLM's sums", "llama.cpp", "SGLang", *["nothing"] * 4],
 )

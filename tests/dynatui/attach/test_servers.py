@@ -133,8 +133,8 @@ def test_a_gauge_of_0_is_none_yet() -> None:
 
 
 def test_counters_without_total_under_two_prefixes_or_also_as_gauges_of_ray_count_once() -> None:
-    pages = (page(name).replace("_total{", "{") for name in ("vllm-1", "vllm-2"))
-    assert readings(*pages, kind="vllm")[-1].interval.tokens_per_round == pytest.approx(2.7)
+    plain = (page(name).replace("_total{", "{") for name in ("vllm-1", "vllm-2"))
+    assert readings(*plain, kind="vllm")[-1].interval.tokens_per_round == pytest.approx(2.7)
     kind = KINDS["vllm"]
     twice = [page(name) + renamed(kind, "ray_", "_")(page(name)) for name in ("vllm-1", "vllm-2")]
     others = [renamed(kind, "a_", ":")(text) + renamed(kind, "b_", ":")(text) for text in twice]

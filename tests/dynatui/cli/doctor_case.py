@@ -1,5 +1,7 @@
 """What checks of the doctor find in a case, as findings and as text."""
 
+from collections.abc import Iterable
+
 from dynatui.cli.doctor import CHECKS, examine, page
 from dynatui.cli.doctor_machine import Case, Finding
 from dynatui.session import Models
@@ -14,8 +16,12 @@ def found(check: str, **changed: object) -> list[Finding]:
     return list(CHECKS[check](case(**changed)))
 
 
+def said(findings: Iterable[Finding]) -> str:
+    return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+
+
 def told(check: str, **changed: object) -> str:
-    return "\n".join(f"{each.verdict}: {each.text}; {each.remedy}" for each in found(check, **changed))
+    return said(found(check, **changed))
 
 
 def refused(check: str, **changed: object) -> str:

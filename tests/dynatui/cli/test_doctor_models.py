@@ -58,7 +58,7 @@ def found(target: str | None, draft: str | None = None, *, forbidden: bool = Fal
 
 
 def told(target: str | None = "owner/big", draft: str | None = None, **options: Any) -> str:
-    return "\n".join(f"{each.verdict}: {each.text}; {each.remedy}" for each in found(target, draft, **options))
+    return doctor_case.said(found(target, draft, **options))
 
 
 def big(hub: Path, **changes: Any) -> None:

@@ -264,7 +264,7 @@ def test_progress_shows_no_control_code_wherever_it_goes() -> None:
 
 
 def test_how_a_run_was_decoded_is_told_and_json_carries_it() -> None:
-    sampled = {"temperature": 0.6, "top_k": 40, "top_p": 0.9, "seed": 7}
+    sampled: dict[str, Any] = {"temperature": 0.6, "top_k": 40, "top_p": 0.9, "seed": 7}
     events = told(path="host", path_reason="it does not run", **sampled)
     for as_json in (False, True):
         said = replayed(*events, as_json=as_json).said

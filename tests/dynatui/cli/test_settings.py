@@ -300,7 +300,7 @@ def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write,
     session = asked()
     bound = {cap: session.view.keys.action_for(cap, "watch") for cap in ("f5", "P", "&", "f6", ".")}
     assert bound == {"f5": "pause", "P": None, "&": "turn(']')", "f6": "turn(']')", ".": None}
-    assert (session.config.of(DynaTree).tau_h, session.set_for_good) == (0.8, {"tau_h"})
+    assert (session.config.of(DynaTree).tau_h, session.set_for_good) == (0.8, frozenset({"tau_h"}))
     assert cli.main(["replay", str(recorded)]) == 0
     assert screen.replays[-1][1].keys.action_for("f5", "watch") == "pause"
 

@@ -163,7 +163,7 @@ def test_every_condition_has_a_label_and_an_explanation_and_is_toggled() -> None
     assert Conditions(limit=0.25).label("under") == "depth acceptance under 0.25 in the last rounds"
     assert Conditions().label("full") == "tree full"
     once = Conditions().toggled("full")
-    assert (once.on, once.toggled("full").on) == ({"full"}, frozenset())
+    assert (once.on, once.toggled("full").on) == (frozenset({"full"}), frozenset())
     assert _stop(Conditions(), run(), _round(0, accepted=())) is None
 
 
