@@ -23,7 +23,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.tree import tree
 from dynatui.render.versus import table
 from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
-from dynatui.render.work import times
+from dynatui.render.work import times_table
 from dynatui.report.replay import replay_page
 from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
@@ -287,7 +287,7 @@ def test_a_round_that_is_looked_at_says_what_it_lost_also_where_it_is_narrow() -
 def test_curves_times_limits_and_comparisons_are_those_of_the_other_rounds() -> None:
     usual, one = (scene(events).state for events in (USUAL, ONE))
     assert list(one.lane.curves.rate.points) == pytest.approx(list(usual.lane.curves.rate.points))
-    shown = [lines(times(state, state.race.tallies["dynatree"], 40)) for state in (usual, one)]
+    shown = [lines(times_table(state, state.race.tallies["dynatree"], 40)) for state in (usual, one)]
     assert shown[0] == shown[1]
     assert explained(one.race, "dynatree", "dynatree") == explained(usual.race, "dynatree", "dynatree")
     limits = bottleneck(one.race.tallies["dynatree"], one.race.tallies["ar"])

@@ -17,7 +17,7 @@ from dynatui.attach.client import Client
 from dynatui.attach.events import Event, Gap, Opening, Reading, Server
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of
 from dynatui.attach.servers import KINDS
-from dynatui.attach.session import History, Plan, watch
+from dynatui.attach.session import History, Polling, watch
 from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
 from tests.dynatui.attach.page_server import Answer, dripping, page, raw, serving, text
 
@@ -48,7 +48,7 @@ class Scripted:
 
 
 def events(server: Scripted, url: str = "host:8000/metrics", interval_s: float = 1.0) -> list[Event]:
-    return list(watch(Plan(address(url), interval_s), server.page, server.pause, server.clock))
+    return list(watch(Polling(address(url), interval_s), server.page, server.pause, server.clock))
 
 
 def readings(found: list[Event]) -> list[Reading]:
@@ -148,7 +148,7 @@ def test_after_a_slow_answer_the_next_poll_is_on_time() -> None:
 @pytest.mark.parametrize(("waiting", "polls"), [([], 2), ([True, True, False], 4)])
 def test_it_ends_after_the_polls_asked_for_once_nothing_is_waited_for(waiting: list[bool], polls: int) -> None:
     server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter(waiting)
-    plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
+    plan = Polling(address("host:8000/metrics"), 1.0, polls=2)
     found = watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left, False))
     assert len(readings(list(found))) == polls
 
@@ -202,7 +202,7 @@ def test_neither_memory_nor_open_files_grow() -> None:
     stopped = threading.Event()
     with serving(misbehaving(stopped)) as server, Client(patience_s=1.0) as client:
         state, until, growth = ServerState(), time.monotonic() + 60 * MINUTES, list[tuple[int, int]]()
-        plan = Plan(address(f"{server.url}/metrics"), INTERVAL_S)
+        plan = Polling(address(f"{server.url}/metrics"), INTERVAL_S)
         tracemalloc.start()
         for event in watch(plan, client.page, pausing(until), time.monotonic):
             state = applied(state, event)

@@ -17,7 +17,7 @@ import pytest
 from decoder.events import End, Round, Summary
 from dynatui import files
 from dynatui.main import main
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.dynatui.fake_engine import story
 from tests.dynatui.pty_terminal import written
 from tests.tiny import TinyPair, kindred_pair
@@ -87,7 +87,7 @@ def test_ctrl_c_leaves_the_text_so_far_and_a_whole_recording(base: list[str]) ->
     assert running.returncode == 130
     assert said.decode().endswith("interrupted\n")
     assert "Traceback" not in said.decode()
-    *_, end, summary = events = read(Path("run.jsonl"))
+    *_, end, summary = events = read_events(Path("run.jsonl"))
     assert isinstance(end, End)
     assert end.reason == "stopped"
     assert isinstance(summary, Summary)
@@ -104,7 +104,7 @@ def test_a_reader_that_leaves_is_no_error(base: list[str]) -> None:
         _, said = running.communicate(timeout=120)
     assert running.returncode == 0
     assert not re.search("dynatui:|Exception", said.decode())
-    assert read(Path("run.jsonl"))
+    assert read_events(Path("run.jsonl"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -340,4 +340,4 @@ def test_nobody_reads_the_recording(tmp_path: Path) -> None:
 def test_nobody_reads_the_output(tmp_path: Path) -> None:
     signals = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
     end_soon(signals, tmp_path, "run.jsonl", subprocess.PIPE)
-    assert all(read(tmp_path / number.name / "run.jsonl") for number in signals)
+    assert all(read_events(tmp_path / number.name / "run.jsonl") for number in signals)

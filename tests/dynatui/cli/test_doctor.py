@@ -20,24 +20,24 @@ from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
 from dynatui.cli import doctor_machine
 from dynatui.cli.doctor import CHECKS, examine, page
-from dynatui.cli.doctor_machine import Case, Finding, lacking
+from dynatui.cli.doctor_machine import CheckResult, DoctorInput, lacking
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 from tests.dynatui.cli.doctor_case import case, found, refused, told
 
 
-def fine(_case: Case) -> Iterator[Finding]:
-    yield Finding("ok", "fine")
-    yield Finding("note", "but slow", "wait")
+def fine(_case: DoctorInput) -> Iterator[CheckResult]:
+    yield CheckResult("ok", "fine")
+    yield CheckResult("note", "but slow", "wait")
 
 
-def refusing(_case: Case) -> Iterator[Finding]:
-    yield Finding("ok", "begun")
+def refusing(_case: DoctorInput) -> Iterator[CheckResult]:
+    yield CheckResult("ok", "begun")
     raise ConfigError("no device; give one")
 
 
-def crashing(_case: Case) -> Iterator[Finding]:
+def crashing(_case: DoctorInput) -> Iterator[CheckResult]:
     raise RuntimeError("\x1b[2J\nboom")
     yield
 

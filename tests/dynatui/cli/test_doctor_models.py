@@ -12,7 +12,7 @@ from decoder.models.quantisation import memory_of
 from decoder.run import expected
 from dynatui import main as cli
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor_machine import Finding
+from dynatui.cli.doctor_machine import CheckResult
 from dynatui.gpu import Gpu
 from dynatui.number_format import size
 from dynatui.session import Models
@@ -52,7 +52,9 @@ def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> 
         (folder / name).write_bytes((source / name).read_bytes())
 
 
-def found(target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any) -> list[Finding]:
+def found(
+    target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any
+) -> list[CheckResult]:
     models = Models(target, draft, device="cpu", **{"dtype": "float32", **options})
     return doctor_case.found("models", models=models, forbidden=forbidden)
 
@@ -248,12 +250,12 @@ def without_weights(folder: Path, config: dict[str, Any]) -> str:
     return str(folder)
 
 
-def times(target: str | None = None, draft: str | None = None, **options: Any) -> list[Finding]:
+def times(target: str | None = None, draft: str | None = None, **options: Any) -> list[CheckResult]:
     models = Models(target, draft, **{"device": "cpu", "dtype": "float32", **options})
     return doctor_case.found("times", models=models)
 
 
-def said(findings: list[Finding]) -> list[str]:
+def said(findings: list[CheckResult]) -> list[str]:
     return [f"{finding.verdict}: {finding.text}" for finding in findings]
 
 

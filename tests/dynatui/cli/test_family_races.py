@@ -18,7 +18,7 @@ from decoder.run.loading import load_pair
 from decoder.run.race import decode
 from dynatui import main as cli
 from dynatui.prompts.load import embedded
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import numbered_run
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 from tests import tiny
@@ -99,7 +99,7 @@ def test_a_whole_race_is_plain_greedy_search_and_its_replay_ends_as_it_did(
     assert summary.methods["dynatree"].accepted
     assert cli.main(["replay", str(path), "--json"]) == 0
     assert capsys.readouterr().out == shown
-    assert state_of(read(path)) == state_of(live)
+    assert state_of(read_events(path)) == state_of(live)
 
 
 def test_the_first_prompt_takes_few_passes_at_the_seed_that_was_chosen_for_it() -> None:

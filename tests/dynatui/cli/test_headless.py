@@ -19,7 +19,7 @@ from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import Loaded, load_engine
@@ -78,7 +78,7 @@ def ran(*prompts: AnyPrompt, as_json: bool = False, **further: Any) -> Captured:
 
 def replayed(*events: Event, out: io.StringIO | None = None, as_json: bool = False) -> Captured:
     captured = Captured(out, as_json=as_json)
-    assert headless.replay(events, captured.transcript) == 0
+    assert headless.replay_events(events, captured.transcript) == 0
     return captured
 
 
@@ -152,7 +152,7 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
 
 def test_the_recording_holds_every_event_and_its_replay_prints_what_the_run_printed(tmp_path: Path) -> None:
     live = ran("one", "two", as_json=True, record=tmp_path / "run.jsonl")
-    assert read(tmp_path / "run.jsonl") == kept("one", 1, 2) + kept("two", 2, 2)
+    assert read_events(tmp_path / "run.jsonl") == kept("one", 1, 2) + kept("two", 2, 2)
     assert replayed(*story("one"), *story("two"), as_json=True).printed == live.printed
 
 
@@ -171,7 +171,7 @@ def test_a_signal_ends_the_run_after_the_round_with_all_that_is_there(number: si
     captured = Captured(as_json=True).run(engine, "one", "two", record=path)
     assert (captured.code, [each["text"] for each in captured.objects()]) == (130, ["Once "])
     assert engine.prompts == ["one"]
-    assert isinstance(read(path)[-1], Summary)
+    assert isinstance(read_events(path)[-1], Summary)
     assert captured.said.endswith("interrupted\n")
     assert [signal.getsignal(each) for each in INTERRUPTING] == before
 
@@ -183,7 +183,7 @@ def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) 
 
     captured = Captured().run(at(5, twice), record=tmp_path / "run.jsonl")
     assert (captured.code, captured.printed) == (130, "Once \n")
-    assert read(tmp_path / "run.jsonl") == kept("one")[:5]
+    assert read_events(tmp_path / "run.jsonl") == kept("one")[:5]
 
 
 def test_a_signal_while_models_load_interrupts() -> None:
@@ -213,7 +213,7 @@ def test_an_error_midway_loses_nothing_that_was_there(tmp_path: Path) -> None:
     with pytest.raises(DeviceError):
         captured.run(at(6, fail), record=tmp_path / "run.jsonl")
     assert [each["text"] for each in captured.objects()] == ["Once upon "]
-    assert read(tmp_path / "run.jsonl") == kept("one")[:6]
+    assert read_events(tmp_path / "run.jsonl") == kept("one")[:6]
 
 
 def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
@@ -239,7 +239,7 @@ def test_a_recording_that_cannot_be_opened_stops_before_models_load(tmp_path: Pa
 def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_path: Path) -> None:
     with pytest.raises(ReaderLeftError):
         Captured(Failing(BrokenPipeError())).run(FakeEngine(), record=tmp_path / "run.jsonl")
-    assert read(tmp_path / "run.jsonl") == kept("one")[:4]
+    assert read_events(tmp_path / "run.jsonl") == kept("one")[:4]
 
 
 def test_an_output_that_takes_no_more_is_one_clear_error_and_progress_that_nobody_can_read_none() -> None:
@@ -247,7 +247,7 @@ def test_an_output_that_takes_no_more_is_one_clear_error_and_progress_that_nobod
     with pytest.raises(OutputError, match="cannot write to standard output: No space left"):
         Captured(full).run(FakeEngine())
     out = io.StringIO()
-    headless.replay(story(), Transcript(out, full, as_json=False))
+    headless.replay_events(story(), Transcript(out, full, as_json=False))
     assert out.getvalue() == "Once upon a time\n"
 
 

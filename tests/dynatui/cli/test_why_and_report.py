@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from decoder.analysis.findings import Case
+from decoder.analysis.findings import MethodCase
 from dynatui.cli.why import places, report
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Printed, Refused
@@ -106,8 +106,8 @@ def test_json_holds_the_numbers_behind_the_sentences(printed: Printed) -> None:
     assert [bound["gain"] for bound in tree["bounds"]] == sorted((b["gain"] for b in tree["bounds"]), reverse=True)
 
 
-def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> Case:
-    return Case(run, method, None, speedup, compared=True, difference=difference, by_design=False)
+def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> MethodCase:
+    return MethodCase(run, method, None, speedup, compared=True, difference=difference, by_design=False)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ LONELY = case(1, "linear", None, None)
     ],
     ids=lambda value: value[:60] if isinstance(value, str) else "",
 )
-def test_what_is_known_or_unknown_of_methods_is_told_with_the_prompts(cases: list[Case], told: str) -> None:
+def test_what_is_known_or_unknown_of_methods_is_told_with_the_prompts(cases: list[MethodCase], told: str) -> None:
     said = " ".join(" ".join(report(cases, ["x"] * len(cases))).split())
     assert all(part in said for part in told.split(" … "))
 

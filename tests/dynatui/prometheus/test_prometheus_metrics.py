@@ -17,7 +17,7 @@ from decoder.events import Event, Round, Start
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.prometheus.exporter import BOUNDS_S, Exporter
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.dynatui.prometheus.scraping import Metrics, counted, metrics_of, sessions
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, runs_of, story
 
@@ -108,7 +108,7 @@ def test_no_number_ever_falls(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_of_a_recording_totals_are_the_sums_of_its_figures(path: Path) -> None:
-    events = read(path)
+    events = read_events(path)
     metrics, summed = counted(events), dict[str, defaultdict[str, float]]()
     for figures_of_run in (fold(events_of_run).figures() for events_of_run in runs_of(events)):
         for method, figures in figures_of_run.items():

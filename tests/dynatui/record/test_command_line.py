@@ -14,7 +14,7 @@ from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
-from decoder.prompts.prompt import AnyPrompt, Prompt, Turn
+from decoder.prompts.prompt import AnyPrompt, ChatMessage, Prompt
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui import main as cli
@@ -198,7 +198,7 @@ def test_a_prompt_that_is_not_the_files_any_more_is_written_out(files: dict[str,
         ("\0", "--prompt-file PROMPT-2.txt --seed 0 --temperature 0 # save prompt 2 as "),
         ("x" * (LONGEST_ARGUMENT + 1), "--prompt-file PROMPT-2.txt --seed 0 --temperature 0 # save prompt 2 as "),
         (
-            Prompt("a", (Turn("system", "b"),)),
+            Prompt("a", (ChatMessage("system", "b"),)),
             "--prompt-file PROMPT-2.json --seed 0 --temperature 0 # save prompt 2 as PROMPT-2.json first: the prompt "
             "is a conversation",
         ),

@@ -14,11 +14,11 @@ import pytest
 from msgspec import json, structs
 
 from decoder.events import Event, Figures, Round, Run, Summary
-from dynatui.cli.headless import replay
+from dynatui.cli.headless import replay_events
 from dynatui.record import export
 from dynatui.record.cast import FPS, MOST_FRAMES, cast, moments
 from dynatui.record.export import ExportError, figures_csv, figures_json, files_of, fill, new_folder, rounds_csv
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, story, tree_round
@@ -58,14 +58,14 @@ def test_everything_goes_into_a_new_folder_here_that_only_its_owner_can_open(tmp
 
 
 def test_only_the_newest_run_so_far_is_exported() -> None:
-    assert read(exported(story()[:7]) / "run.jsonl") == story()[:7]
+    assert read_events(exported(story()[:7]) / "run.jsonl") == story()[:7]
     second = [run(prompt="second"), *story()[1:5]]
-    assert read(exported([*story(), *second]) / "run.jsonl") == second
+    assert read_events(exported([*story(), *second]) / "run.jsonl") == second
 
 
 def test_the_json_is_what_a_replay_prints_and_the_text_what_the_watched_method_wrote() -> None:
     out = StringIO()
-    replay(story(), Transcript(out, StringIO(), as_json=True))
+    replay_events(story(), Transcript(out, StringIO(), as_json=True))
     assert figures_json(story()) == out.getvalue()
     assert json.decode(figures_json(story()[:7]))["methods"]["ar"]["rounds"] == 2
     assert export.text(story()) == "Once upon" + " at a time" * 6 + "\n"

@@ -15,7 +15,7 @@ from decoder.events import Event, encode
 from dynatui.cli import headless
 from dynatui.record import reader as module
 from dynatui.record.checks import Checker
-from dynatui.record.reader import Runs, read
+from dynatui.record.reader import Runs, read_events
 from dynatui.record.transcript import Transcript
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.state.run_state import Failure, Prompt
@@ -76,7 +76,7 @@ def test_a_run_begins_with_its_type_whatever_spaces_are_in_its_json(path: Path) 
         lines(story()) + encode(run()).replace(b'{"type":"run",', b"{").replace(b"}\n", b',"type":"run"}\n')
     )
     with pytest.raises(RecordingError, match=f"line {len(story()) + 1} starts a run, but does not begin with"):
-        read(path)
+        read_events(path)
 
 
 @pytest.fixture
@@ -115,7 +115,7 @@ def test_a_fault_in_a_later_run_is_told_beside_the_other_side_and_after_what_sta
     assert sound.failure is None
     out = StringIO()
     with pytest.raises(RecordingError, match=FAULT):
-        headless.replay(chain.from_iterable(Runs(faulty)), Transcript(out, StringIO(), as_json=False))
+        headless.replay_events(chain.from_iterable(Runs(faulty)), Transcript(out, StringIO(), as_json=False))
     assert out.getvalue().startswith(" at a time")
 
 
@@ -135,7 +135,7 @@ def test_what_comes_through_a_pipe_can_be_gone_back_in(path: Path, monkeypatch: 
     writer = threading.Thread(target=path.write_bytes, args=(TRACE.read_bytes(),))
     writer.start()
     found = Runs(path)
-    assert [found[1], found[0]] == [*reversed(runs_of(read(TRACE)))]
+    assert [found[1], found[0]] == [*reversed(runs_of(read_events(TRACE)))]
     writer.join()
 
 

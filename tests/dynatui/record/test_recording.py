@@ -24,7 +24,7 @@ from decoder.errors import RecordingError
 from decoder.events import Base, Run, encode
 from dynatui import files
 from dynatui.record import reader, recording, server_recording
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import RUNS, Form, Recorder, new_recording_path
 from dynatui.record.server_recording import SERVERS
 from dynatui.state.run_state import Loading, Prompt
@@ -33,7 +33,7 @@ from tests.dynatui.attach.scripted_session import EVERYTHING
 from tests.dynatui.fake_engine import round_, run, story
 
 RECORDED: dict[str, tuple[Form, Sequence[Base], Callable[[Path], Sequence[Base]]]] = {
-    "runs": (RUNS, story("one"), read),
+    "runs": (RUNS, story("one"), read_events),
     "servers": (SERVERS, EVERYTHING, lambda path: list(server_recording.events(path))),
 }
 """Form of a recording, events and the function that reads them."""
@@ -67,7 +67,7 @@ ROUND = encode(round_("ar", 0, "x"))
 
 def refusal(path: Path) -> str:
     with pytest.raises(RecordingError) as caught:
-        read(path)
+        read_events(path)
     return str(caught.value)
 
 
@@ -112,9 +112,9 @@ def test_a_file_that_a_crash_tore_anywhere_is_read_to_its_last_whole_line_and_co
 
 def test_a_blank_line_at_the_end_does_not_end_a_recording(path: Path) -> None:
     path.write_bytes(b"".join(map(encode, story("one"))) + b"\n")
-    assert read(path) == story("one")
+    assert read_events(path) == story("one")
     record(path, story("two"))
-    assert read(path) == story("one") + story("two")
+    assert read_events(path) == story("one") + story("two")
 
 
 SHORTENED = r"was shortened by another program .*; record again, and exclude record"
@@ -155,7 +155,7 @@ def test_a_recording_that_is_moved_or_added_to_is_kept(path: Path) -> None:
         with moved.open("ab") as other:
             other.write(b"\n")
         recorder.write(round_("ar", 0, "x"))
-    assert read(moved) == [run(), round_("ar", 0, "x")]
+    assert read_events(moved) == [run(), round_("ar", 0, "x")]
 
 
 def test_another_error_is_not_hidden_by_a_lost_recording(path: Path) -> None:
@@ -200,7 +200,7 @@ def test_a_file_of_another_kind_is_not_touched_but_an_empty_one_becomes_a_record
     assert path.read_bytes() == content
     path.write_bytes(b"")
     record(path, story())
-    assert read(path) == story()
+    assert read_events(path) == story()
 
 
 @pytest.mark.parametrize("name", [".", "missing/run.jsonl", "file/run.jsonl"])
@@ -250,7 +250,7 @@ def test_where_files_cannot_be_locked_they_are_written_too(path: Path, monkeypat
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     record(path, story())
-    assert read(path) == story()
+    assert read_events(path) == story()
 
 
 def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path) -> None:
@@ -284,7 +284,10 @@ def test_what_cannot_be_read_or_holds_no_complete_event_is_refused(path: Path, m
 
 def test_runs_keep_their_methods_apart(path: Path) -> None:
     record(path, story(methods=("linear", "ar")) + story(methods=("fixed", "ar")))
-    assert [set(event.methods) for event in read(path) if isinstance(event, Run)] == [{"linear", "ar"}, {"fixed", "ar"}]
+    assert [set(event.methods) for event in read_events(path) if isinstance(event, Run)] == [
+        {"linear", "ar"},
+        {"fixed", "ar"},
+    ]
 
 
 def test_a_recording_begins_with_the_run_so_far_or_waits_for_one(path: Path) -> None:
@@ -297,7 +300,7 @@ def test_a_recording_begins_with_the_run_so_far_or_waits_for_one(path: Path) -> 
     with Recorder(path, run_so_far(records)) as recorder:
         for event in story("two")[5:]:
             recorder.write(event)
-    assert read(path) == story("two")
+    assert read_events(path) == story("two")
 
 
 NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)

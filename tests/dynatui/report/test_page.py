@@ -9,7 +9,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from dynatui.report.page import Markup, Page, as_json, asset, details, element, joined, table, written
+from dynatui.report.page import HtmlPage, Markup, as_json, asset, details, element, joined, table, written
 from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
@@ -23,7 +23,7 @@ PAIRS += [(one, other, GRAPHIC_CONTRAST) for one, other in product(GRAPHICS, BAC
 
 
 def page(scripts: tuple[str, ...] = SCRIPTS) -> str:
-    return written(Page(title="title", body=element("main", "body"), scripts=scripts))
+    return written(HtmlPage(title="title", body=element("main", "body"), scripts=scripts))
 
 
 def hashed(text: str) -> str:
@@ -57,7 +57,7 @@ def test_data_cannot_end_its_element(text: str) -> None:
 
 
 def test_a_page_names_no_other_place_and_nothing_in_it_is_one_of_the_template() -> None:
-    text = written(Page(title=HOSTILE, body=element("p", HOSTILE), data=HOSTILE, scripts=SCRIPTS))
+    text = written(HtmlPage(title=HOSTILE, body=element("p", HOSTILE), data=HOSTILE, scripts=SCRIPTS))
     assert text.count("$title") == 3
     names = set(re.findall(r"https?://[^\s\"'`]*", page()))
     assert names == {"http://www.w3.org/2000/svg"}  # the name of a namespace, not an address

@@ -12,7 +12,7 @@ import pytest
 from decoder.errors import ConfigError, DecoderError
 from decoder.events import encode
 from dynatui.report import inputs
-from dynatui.report.inputs import page_of, require_free, write
+from dynatui.report.inputs import page_of, require_free, write_report
 from tests.dynatui.scripted_runs import run, story
 
 RECORDING = b"".join(map(encode, story()))
@@ -87,7 +87,7 @@ def test_what_may_not_be_read_or_no_page_can_hold_is_refused(tmp_path: Path, mon
 def unwritten(path: Path, *, force: bool = False) -> str:
     before = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
     with pytest.raises(ConfigError) as caught:
-        write("page", path, force=force)
+        write_report("page", path, force=force)
     assert before == (sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else [])
     assert "\n" not in str(caught.value)
     return str(caught.value)
@@ -99,12 +99,12 @@ def rights(path: Path) -> int:
 
 def test_a_page_is_for_its_owner_alone_and_replaced_only_by_force_with_the_rights_that_it_has(tmp_path: Path) -> None:
     page = tmp_path / "a.html"
-    write("päge", page, force=False)
+    write_report("päge", page, force=False)
     assert (page.read_bytes(), rights(page)) == ("päge".encode(), 0o600)
     assert "exists already" in unwritten(page)
     assert page.read_bytes() == "päge".encode()
     page.chmod(0o644)
-    write("new", page, force=True)
+    write_report("new", page, force=True)
     assert (page.read_text(), rights(page), len(list(tmp_path.iterdir()))) == ("new", 0o644, 1)
 
 
@@ -117,13 +117,13 @@ def test_only_a_file_is_ever_replaced(tmp_path: Path, make: Callable[[Path], Non
         with pytest.raises(ConfigError, match="not a file that a page could replace"):
             require_free(other, force=True)
     with pytest.raises(ConfigError, match="not a file that a page could replace"):
-        write("page", Path(os.devnull), force=True)
+        write_report("page", Path(os.devnull), force=True)
 
 
 def test_a_link_stays_a_link_to_the_page(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("old")
     (tmp_path / "link").symlink_to("a.html")
-    write("new", tmp_path / "link", force=True)
+    write_report("new", tmp_path / "link", force=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "a.html").read_text() == "new"
 
@@ -148,5 +148,5 @@ def test_a_full_disk_or_an_interrupt_leaves_all_as_it_was(
 
     monkeypatch.setattr(os, "fsync", broken)
     with pytest.raises((ConfigError, KeyboardInterrupt), match=r"No space left on device|^$"):
-        write("page", page, force=True)
+        write_report("page", page, force=True)
     assert [path.read_text() for path in tmp_path.iterdir()] == [old] * bool(old)
