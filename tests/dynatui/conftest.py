@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.dynatui.pty_terminal import Start, terminals, written
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.warm_python import WarmPython
 
+settings.register_profile("busy machine", deadline=None)
+settings.load_profile("busy machine")
+
 
 @pytest.fixture(autouse=True)
 def _nobodys_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Removes settings and sets a truecolor terminal, in this process and in its child processes."""
     for name in [name for name in os.environ if name.startswith("DYNATUI_") and name != "DYNATUI_DATA"]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -50,7 +53,6 @@ def start_new(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Path of a recording that is not there yet."""
     return tmp_path / "run.jsonl"
 
 

@@ -46,13 +46,11 @@ class EndlessEngine:
 
     rounds: int = 1_000_000
     pause_s: float = 0.001
-    """Seconds between two rounds."""
     foreign: Callable[[Event], Event] = lambda event: event
     """Changes each event, for example to that of a hostile model."""
     report: str = "loading nothing"
 
     def load(self, report: Callable[[str], None], _progress: Callable[[str], None]) -> Loaded:
-        """Loads nothing and returns `decode`."""
         report(self.report)
         return Loaded(self.decode)
 

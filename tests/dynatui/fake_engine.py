@@ -4,30 +4,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
-from decoder.analysis.metrics import RunFold
+from msgspec import structs
+
+from decoder.analysis.metrics import fold
 from decoder.events import End, Event, Round, Run, Start, Summary
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.session import Session
 from dynatui.sources.engine import Load, Loaded, Report
+from tests.dynatui import scripted_runs
 
 WORDS = ("Once ", "upon ", "a ", "time")
 
 
 def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Run:
-    """The first event of a run."""
-    return Run(
-        version="0.1.0",
-        started_at="2026-01-01T00:00:00Z",
+    return structs.replace(
+        scripted_runs.run(methods, prompt),
         target="big",
         draft="small",
-        device="cpu",
         dtype="float32",
         draft_dtype="float32",
-        seed=0,
-        prompt=prompt,
         prompt_tokens=[1, 2, 3],
         max_new_tokens=8,
         methods={name: {} for name in methods},
@@ -36,16 +35,14 @@ def run(prompt: str = "Tell", methods: Sequence[str] = ("dynatree", "ar")) -> Ru
 
 def round_(method: str, number: int, text: str) -> Round:
     """A round that accepts one of two drafted nodes and adds a bonus token."""
-    return Round(
-        method=method,
-        round=number,
+    return structs.replace(
+        scripted_runs.plain_round(method, number, text),
         position=2 * number,
         t=0.1 * (number + 1),
         wall_s=0.2 * (number + 1),
         draft_s=0.03,
         verify_s=0.05,
         commit_s=0.01,
-        target_forwards=1,
         draft_forwards=2,
         tokens=[7, 8, 9],
         parents=[-1, 0, 0],
@@ -53,7 +50,6 @@ def round_(method: str, number: int, text: str) -> Round:
         pieces=[" it", " was", " is"],
         accepted=[1],
         committed=[8, 10 + number],
-        text=text,
     )
 
 
@@ -65,23 +61,16 @@ def story(
     events += [Start(method=name, prefill_s=0.02) for name in methods]
     events += [round_(name, number, word) for number, word in enumerate(words) for name in methods]
     events += [End(method=name, reason="length", peak_bytes=1000) for name in methods]
-    race = RunFold()
-    for event in events:
-        race = race.apply(event)
-    return [*events, Summary(methods=race.figures())]
+    return [*events, Summary(methods=fold(events).figures())]
 
 
 class FakeTokenizer:
-    """Makes a token of each word, and has no special tokens."""
-
     all_special_ids: Sequence[int] = ()
 
     def __call__(self, text: str, **_: bool) -> SimpleNamespace:
-        """Token ids of a text."""
         return SimpleNamespace(input_ids=list(range(len(text.split()))))
 
     def decode(self, ids: Sequence[int], **_: bool) -> str:
-        """Some text of these tokens."""
         return " ".join("word" for _ in ids)
 
 
@@ -113,7 +102,7 @@ class FakeEngine:
     before_event: Callable[[int, Steering], None] = lambda _number, _steering: None
     """Called with the number of earlier events; a test may raise an error or turn a knob there."""
     load_error: BaseException | None = None
-    pairs: list[tuple[str | None, str | None, str, str, str, bool, bool]] = field(default_factory=list)
+    pairs: list[tuple[Any, ...]] = field(default_factory=list)
     runs: list[RunConfig] = field(default_factory=list)
     prompts: list[str] = field(default_factory=list)
     configs: list[RunConfig] = field(default_factory=list)
@@ -125,23 +114,15 @@ class FakeEngine:
         target: str | None,
         draft: str | None,
         *,
-        device: str,
-        dtype: str,
-        draft_dtype: str,
-        exact: bool,
-        compiled: bool,
-        kernels: bool = True,
-        kernels_later: bool = False,
-        gpu_layers: int | None = None,
-        inflate: str | None = None,
         run: RunConfig,
         report: Callable[[str], None],
         progress: Callable[[str], None] = lambda _: None,
+        kernels_later: bool = False,
+        **options: Any,
     ) -> "FakeReady":
-        """Keeps the arguments, reports progress and returns a fake pair."""
-        del gpu_layers, inflate, kernels
         self.kernels_later.append(kernels_later)
-        self.pairs.append((target, draft, device, dtype, draft_dtype, exact, compiled))
+        told = (options[name] for name in ("device", "dtype", "draft_dtype", "exact", "compiled"))
+        self.pairs.append((target, draft, *told))
         self.runs.append(run)
         report("loading nothing")
         progress("all of it")
@@ -150,8 +131,6 @@ class FakeEngine:
         return FakeReady()
 
     def loader(self, session: Session) -> Load:
-        """Function that loads the fake pair for a session and returns its `decode`."""
-
         def load(report: Report, progress: Report) -> Loaded:
             pair = self.load_pair(**asdict(session.models), run=session.config, report=report, progress=progress)
             return Loaded(partial(self.decode, pair))
@@ -165,14 +144,14 @@ class FakeEngine:
         self.prompts.append(text)
         self.configs.append(config)
         self.speeds.append(steering.speed)
-        race = RunFold()
+        told: list[Event] = []
         for number, event in enumerate(story(text, config.methods, self.words)):
             self.before_event(number, steering)
             if steering.stopped and isinstance(event, Round | End):
                 break
-            race = race.apply(event)
+            told.append(event)
             yield event
         else:
             return
         yield from (End(method=name, reason="stopped") for name in config.methods)
-        yield Summary(methods=race.figures())
+        yield Summary(methods=fold(told).figures())

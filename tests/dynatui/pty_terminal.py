@@ -8,7 +8,7 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +18,7 @@ import pexpect
 import pyte
 import pytest
 
-from decoder.events import Event, encode
+from decoder.events import Base, encode
 from dynatui.terminal.output import modes_of
 from tests.dynatui.warm_python import WarmPython
 
@@ -38,9 +38,7 @@ class Terminal:
     child: "pexpect.spawn[bytes]"
     screen: pyte.Screen
     written: bytes = b""
-    """All bytes that the program has written."""
     modes: list[Any] | None = None
-    """Terminal modes after the program ended."""
     _stream: pyte.Stream = field(init=False)
     _decode: codecs.IncrementalDecoder = field(init=False)
 
@@ -48,7 +46,6 @@ class Terminal:
         self._stream = pyte.Stream(self.screen)
         self._decode = codecs.getincrementaldecoder("utf-8")("replace")
         self.first_modes = modes_of(self.child.fileno())
-        """Terminal modes before the program started."""
 
     @property
     def rows(self) -> list[str]:
@@ -58,29 +55,24 @@ class Terminal:
 
     @property
     def shown(self) -> str:
-        """Text of the screen."""
         return "\n".join(self.rows)
 
     @property
     def afterwards(self) -> str:
-        """Text written after the alternate screen was left."""
         return self.written.rpartition(LEAVE)[2].decode()
 
     def read(self, seconds: float = 0.05) -> str:
-        """Reads for some seconds and returns the text of the screen."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self._take(0.02):
             pass
         return self.shown
 
     def wait_for(self, text: str) -> str:
-        """Waits until the screen shows a text; returns the text of the screen."""
         if not self.wait_until(lambda: text in self.shown):
             pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
         return self.shown
 
     def wait_until(self, holds: Callable[[], bool]) -> bool:
-        """Reads until a condition holds; returns whether it did."""
         end = time.monotonic() + _PATIENCE_S
         while time.monotonic() < end:
             self.read()
@@ -119,7 +111,6 @@ class Terminal:
         return time.monotonic() - began
 
     def resize(self, columns: int, lines: int) -> None:
-        """Changes the size of the terminal."""
         self.child.setwinsize(lines, columns)
         self.screen.resize(lines, columns)
 
@@ -188,7 +179,7 @@ def terminals(home: Path, warm: WarmPython | None = None) -> Iterator[Start]:
                 terminal.child.close(force=True)
 
 
-def written(path: Path, events: list[Event]) -> str:
+def written(path: Path, events: Iterable[Base]) -> str:
     """Writes a recording of these events; returns its path."""
     path.write_bytes(b"".join(map(encode, events)))
     return str(path)

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,41 +20,7 @@ def pipe(tmp_path: Path) -> Path:
     return path
 
 
-def in_a_moment(act: Callable[[], object]) -> threading.Thread:
-    """Calls `act` in a thread after 0.2 s."""
-    timer = threading.Timer(0.2, act)
-    timer.start()
-    return timer
-
-
-def test_a_file_is_read_as_it_is(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"one\ntwo")
-    with opened(path) as file:
-        assert file.readline() == b"one\n"
-        assert file.read() == b"two"
-
-
-def test_a_device_is_read() -> None:
-    with opened(Path("/dev/zero")) as file:
-        assert file.read(3) == bytes(3)
-
-
-@pytest.mark.parametrize("name", ["missing", "."])
-def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) -> None:
-    with pytest.raises(OSError, match=r"No such file|directory"), opened(tmp_path / name) as file:
-        file.read()
-
-
-def test_a_pipe_that_nobody_writes_to_is_an_error_after_a_while(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
-    with opened(pipe) as file, pytest.raises(OSError, match="no process writes to this pipe"):
-        file.read()
-
-
-def test_a_writer_that_comes_soon_is_waited_for_and_may_take_its_time(
-    pipe: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_writer_that_comes_soon_is_waited_for_and_may_be_slow(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "PATIENCE_S", 1.0)
 
     def write() -> None:
@@ -63,22 +28,37 @@ def test_a_writer_that_comes_soon_is_waited_for_and_may_take_its_time(
             time.sleep(1.2)
             out.write(b"x" * 2**17)
 
-    writer = in_a_moment(write)
+    writer = threading.Timer(0.2, write)
+    writer.start()
     with opened(pipe) as file:
         assert file.read() == b"x" * 2**17
     writer.join()
 
 
-def test_a_pipe_that_nobody_reads_takes_nothing(pipe: Path) -> None:
+def test_a_file_or_a_device_is_read_as_it_is_and_appended_to(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"one\ntwo")
+    with opened(tmp_path / "file") as file:
+        assert (file.readline(), file.read()) == (b"one\n", b"two")
+    with opened(Path("/dev/zero")) as file:
+        assert file.read(3) == bytes(3)
+    for part in (b"one", b"two"):
+        with to_append(tmp_path / "log") as log:
+            log.write(part)
+    assert (tmp_path / "log").read_bytes() == b"onetwo"
+
+
+def test_a_pipe_without_a_process_at_its_other_end_is_an_error(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
+    with opened(pipe) as file, pytest.raises(OSError, match="no process writes to this pipe"):
+        file.read()
     with pytest.raises(OSError, match="No such device"):
         to_append(pipe)
 
 
-def test_what_is_appended_comes_after_what_is_there(tmp_path: Path) -> None:
-    for part in (b"one", b"two"):
-        with to_append(tmp_path / "file") as file:
-            file.write(part)
-    assert (tmp_path / "file").read_bytes() == b"onetwo"
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_what_cannot_be_opened_or_read_is_an_error(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OSError, match=r"No such file|directory"), opened(tmp_path / name) as file:
+        file.read()
 
 
 def test_a_substituted_process_is_read(tmp_path: Path) -> None:

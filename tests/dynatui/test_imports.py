@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import dynatui
-from dynatui.record.recording import Recorder
 from tests.dynatui.fake_engine import story
+from tests.dynatui.pty_terminal import written
 
 ENGINE_ONLY = {"torch", "transformers", "datasets", "jaxtyping"}
 SCREEN_ONLY = {"dynatui", "textual", "rich", "typer"}
@@ -31,7 +31,6 @@ def loaded(code: str, cwd: Path) -> set[str]:
 
 
 def after(*commands: str) -> str:
-    """Code that runs these command lines of dynatui."""
     calls = (f"assert main({command.split()!r}) == 0" for command in commands)
     return "\n".join(("from dynatui.main import main", *calls))
 
@@ -47,9 +46,7 @@ def test_no_module_of_the_screen_imports_torch(tmp_path: Path) -> None:
 
 
 def test_help_version_config_and_replay_import_neither_torch_nor_textual(tmp_path: Path) -> None:
-    with Recorder(tmp_path / "run.jsonl") as recorder:
-        for event in story():
-            recorder.write(event)
+    written(tmp_path / "run.jsonl", story())
     helps = ("--help", "--version", "replay --help", "doctor --help", "config", "config --print-default")
     code = after(*helps, "replay run.jsonl --headless", "replay run.jsonl --json")
     assert not loaded(code, tmp_path) & (ENGINE_ONLY | {"textual"})

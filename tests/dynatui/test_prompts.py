@@ -17,8 +17,6 @@ from dynatui.prompts import load
 
 
 class FakeStdin:
-    """Standard input with these bytes."""
-
     def __init__(self, content: bytes) -> None:
         self.buffer = io.BytesIO(content)
 
@@ -36,7 +34,14 @@ def lines_file(tmp_path: Path) -> Path:
 def refusal(path: Path | str) -> str:
     with pytest.raises(PromptError) as caught:
         load.from_file(str(path))
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
     return str(caught.value)
+
+
+def prompts_of(path: Path, content: str | bytes) -> tuple[object, ...]:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return load.from_file(str(path)).prompts
 
 
 def test_our_own_prompts_are_five_distinct_openings_of_prose() -> None:
@@ -60,57 +65,77 @@ def test_our_own_prompts_are_five_distinct_openings_of_prose() -> None:
     ],
 )
 def test_a_text_file_loses_one_newline_and_nothing_else(text_file: Path, content: bytes, prompt: str) -> None:
-    text_file.write_bytes(content)
-    assert load.from_file(str(text_file)).prompts == (prompt,)
+    assert prompts_of(text_file, content) == (prompt,)
 
 
-def test_standard_input_is_a_text_file_named_minus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standard_input_is_a_text_file_named_minus_unless_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", FakeStdin(b"Once\n"))
     assert load.from_file("-").prompts == ("Once",)
-
-
-def test_closed_standard_input_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert "standard input is closed" in refusal("-")
 
 
-def test_a_jsonl_file_holds_a_prompt_a_line(lines_file: Path) -> None:
-    lines_file.write_text(
-        '{"prompt": "one", "id": 7}\n\n{"turns": ["two", "and then"], "category": "x"}\r\n{"prompt": "three\\n"}',
-        encoding="utf-8",
-        newline="",
-    )
-    assert load.from_file(str(lines_file)).prompts == ("one", Prompt("two", category="x"), "three\n")
+@pytest.mark.parametrize(
+    ("content", "prompts"),
+    [
+        (
+            '{"prompt": "one", "id": 7}\n\n{"turns": ["two", "and then"], "category": "x"}\r\n{"prompt": "three\\n"}',
+            ("one", Prompt("two", category="x"), "three\n"),
+        ),
+        ('{"prompt": "a\\ud83cb"}', ("a\ufffdb",)),
+        ('{"prompt": "\\ud83c\\udf32"}', ("🌲",)),
+    ],
+    ids=["a prompt a line", "half a surrogate pair", "a whole one"],
+)
+def test_a_jsonl_file_holds_a_prompt_a_line(lines_file: Path, content: str, prompts: tuple[object, ...]) -> None:
+    assert prompts_of(lines_file, content) == prompts
 
 
-def test_half_a_surrogate_pair_becomes_the_replacement_character(lines_file: Path) -> None:
-    lines_file.write_text('{"prompt": "a\\ud83cb"}', encoding="utf-8")
-    assert load.from_file(str(lines_file)).prompts == ("a\ufffdb",)
-
-
-def test_a_whole_surrogate_pair_is_a_character(lines_file: Path) -> None:
-    lines_file.write_text('{"prompt": "\\ud83c\\udf32"}', encoding="utf-8")
-    assert load.from_file(str(lines_file)).prompts == ("🌲",)
-
-
-def test_bytes_of_an_argument_that_are_no_text_become_the_replacement_character() -> None:
-    assert load.from_text("caf\udce9") == "caf\ufffd"
-
-
-def test_an_empty_argument_is_refused() -> None:
+def test_an_argument_is_a_prompt_unless_it_is_empty() -> None:
+    assert load.from_text("caf\udce9") == "caf\ufffd"  # bytes that are no text
     with pytest.raises(PromptError, match="the prompt is empty"):
         load.from_text("")
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n"])
-def test_an_empty_file_is_refused(text_file: Path, content: bytes) -> None:
-    text_file.write_bytes(content)
-    assert refusal(text_file) == f"{text_file} is empty; write a prompt into it"
+FINE = b'{"prompt": "a"}\n'
+BAD_LINES = (
+    *("Once", "[]", "3", '{"prompt": 3}', '{"prompt": ""}', '{"turns": []}', '{"turns": [""]}', '{"answer": "x"}'),
+    *('{"prompt": "x"', "[" * 100_000, '{"prompt": 1' + "0" * 5000 + "}"),
+)
+TORN = ('[{"prompt": "a"}', '[{"prompt": "a"} {"prompt": "b"}]', '[{"prompt": "a"}] b')
+NO_TURNS: tuple[list[object], ...] = (
+    [{"role": "user", "content": 3}],
+    [{"role": "user"}],
+    [{"content": "a"}],
+    [{"role": "user", "content": [{"type": "image_url"}]}],
+    [{"role": "user", "content": "a"}, "b"],
+)
+GZIP = gzip.compress(b"Once upon a time there was a tree. " * 9)
 
 
-def test_a_file_that_is_no_text_is_refused_at_its_first_bad_byte(text_file: Path) -> None:
-    text_file.write_bytes(b"Once \xff upon")
-    assert "is not UTF-8 text (line 1, byte 6)" in refusal(text_file)
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        *(("p.txt", content, "PATH is empty; write a prompt into it") for content in (b"", b"\n", b"\r\n")),
+        ("p.jsonl", b"\n\n", "is empty"),
+        ("p.txt", b"Once \xff upon", "is not UTF-8 text (line 1, byte 6)"),
+        ("p.txt", b"one\ntwo\n \xff", "UTF-8 text (line 3, byte 10)"),
+        ("p.txt", FINE * 200_000 + b"\xc3(", "UTF-8 text (line 200001, byte 3200001)"),
+        ("p.txt", b"\xff\xfea\0\n\0\0\xdc", "UTF-16-LE text (line 2, byte 7)"),
+        ("p.txt", "é".encode()[:1], "UTF-8 text (line 1, byte 1)"),
+        *(("p.txt", damaged, "is a damaged gzip file") for damaged in (GZIP[:-9], GZIP[:20] + b"x" * 9 + GZIP[29:])),
+        *(("p.jsonl", FINE + line.encode() + b"\n", "PATH: line 2: ") for line in BAD_LINES),
+        ("p.json", b'[\n {"prompt": "a"},\n {\n  "prompt": b\n }\n]', ": line 4: Expecting value"),
+        *(("p.txt", torn.encode(), "line 1: ") for torn in TORN),
+        *(("p.jsonl", json.dumps({"messages": turns}).encode(), 'of "messages"') for turns in NO_TURNS),
+    ],
+    ids=lambda value: repr(value)[:30],
+)
+def test_what_is_no_prompt_is_refused_in_a_line_with_its_place(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    assert said.replace("PATH", str(tmp_path / name)) in refusal(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", [".", "missing.txt"])
@@ -118,39 +143,13 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
     assert "cannot read" in refusal(tmp_path / name)
 
 
-def test_an_endless_file_is_refused(text_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_file_and_too_many_prompts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "MOST_PROMPTS", 3)
+    (tmp_path / "many.jsonl").write_bytes(FINE * 4)
+    assert "more than 3 prompts" in refusal(tmp_path / "many.jsonl")
     monkeypatch.setattr(load, "LONGEST", 10)
-    text_file.write_bytes(b"x" * 11)
-    assert "longer than any context" in refusal(text_file)
-
-
-BAD_LINES = {
-    "no JSON": "Once",
-    "a list": "[]",
-    "a number": "3",
-    "a prompt that is a number": '{"prompt": 3}',
-    "an empty prompt": '{"prompt": ""}',
-    "no turns": '{"turns": []}',
-    "an empty turn": '{"turns": [""]}',
-    "neither": '{"answer": "x"}',
-    "a torn line": '{"prompt": "x"',
-    "depth": "[" * 100_000,
-    "a huge number": '{"prompt": 1' + "0" * 5000 + "}",
-}
-
-
-@pytest.mark.parametrize("line", BAD_LINES.values(), ids=BAD_LINES.keys())
-def test_a_bad_line_is_refused_by_its_number(lines_file: Path, line: str) -> None:
-    lines_file.write_text(f'{{"prompt": "fine"}}\n{line}\n', encoding="utf-8")
-    said = refusal(lines_file)
-    assert said.startswith(f"{lines_file}: line 2: ")
-    assert "\n" not in said
-    assert len(said) < 400
-
-
-def test_a_jsonl_file_of_blank_lines_is_refused(lines_file: Path) -> None:
-    lines_file.write_text("\n\n", encoding="utf-8")
-    assert "is empty" in refusal(lines_file)
+    (tmp_path / "long.txt").write_bytes(b"x" * 11)
+    assert "longer than any context" in refusal(tmp_path / "long.txt")
 
 
 CONVERSATION = [
@@ -214,29 +213,17 @@ def test_objects_are_read_from_standard_input(monkeypatch: pytest.MonkeyPatch, s
 @pytest.mark.parametrize(
     "text",
     [
-        "{",
-        "[",
-        "{a} and {b}",
-        "[Music] la la\nla",
-        "[1, 2, 3] is a list",
-        '["a", "b"]',
-        "{}",
-        '{"name": "Bob", "age": 3',
-        "[{",
-        '{"answer": 42}',
-        "{\n  int prompt = 3;\n}\n\n",
-        '  {"prompt": ',
-        '"prompt"',
+        *("{", "[", "{a} and {b}", "[Music] la la\nla", "[1, 2, 3] is a list", '["a", "b"]', "{}", "[{", '"prompt"'),
+        *('{"name": "Bob", "age": 3', '{"answer": 42}', "{\n  int prompt = 3;\n}\n\n", '  {"prompt": '),
     ],
 )
 def test_text_that_only_begins_like_json_is_a_text_prompt(text_file: Path, text: str) -> None:
-    text_file.write_text(text, encoding="utf-8", newline="")
-    assert load.from_file(str(text_file)).prompts == (text.removesuffix("\n"),)
+    assert prompts_of(text_file, text) == (text.removesuffix("\n"),)
 
 
 @pytest.mark.parametrize("bad", ['{"prompt": "x"', "Once", '{"prompt": "x}', '{"prompt": "x",}'])
 @pytest.mark.parametrize("place", [1, 2, 5])
-def test_a_malformed_line_without_a_telling_name_is_refused_by_its_number(
+def test_a_bad_line_without_a_telling_name_is_refused_by_number(
     monkeypatch: pytest.MonkeyPatch, bad: str, place: int
 ) -> None:
     if (bad, place) == ("Once", 1):
@@ -247,42 +234,12 @@ def test_a_malformed_line_without_a_telling_name_is_refused_by_its_number(
     assert refusal("-").startswith(f"standard input: line {place}: ")
 
 
-def test_a_fault_in_an_array_is_on_its_own_line(tmp_path: Path) -> None:
-    (tmp_path / "p.json").write_text('[\n {"prompt": "a"},\n {\n  "prompt": b\n }\n]', encoding="utf-8")
-    assert ": line 4: Expecting value" in refusal(tmp_path / "p.json")
-
-
-@pytest.mark.parametrize("content", ['[{"prompt": "a"}', '[{"prompt": "a"} {"prompt": "b"}]', '[{"prompt": "a"}] b'])
-def test_a_torn_array_is_refused(text_file: Path, content: str) -> None:
-    text_file.write_text(content, encoding="utf-8")
-    assert "line 1: " in refusal(text_file)
-
-
 def test_a_named_field_is_read_alone(text_file: Path) -> None:
     text_file.write_text('{"prompt": "a", "body": {"x": "b"}}\n{"body.x": "c", "text": "d"}', encoding="utf-8")
     read = load.from_file(str(text_file), "body.x")
     assert (read.prompts, read.fields) == (("b", "c"), ("body.x", "body.x"))
-
-
-def test_an_object_without_the_named_field_is_refused(text_file: Path) -> None:
-    text_file.write_text('{"prompt": "a"}', encoding="utf-8")
     with pytest.raises(PromptError, match=r"line 1: the object has no field 'query'.*--prompt-field"):
         load.from_file(str(text_file), "query")
-
-
-@pytest.mark.parametrize(
-    "turns",
-    [
-        [{"role": "user", "content": 3}],
-        [{"role": "user"}],
-        [{"content": "a"}],
-        [{"role": "user", "content": [{"type": "image_url"}]}],
-        [{"role": "user", "content": "a"}, "b"],
-    ],
-)
-def test_a_conversation_that_is_no_text_is_refused(lines_file: Path, turns: object) -> None:
-    lines_file.write_text(json.dumps({"messages": turns}), encoding="utf-8")
-    assert 'of "messages"' in refusal(lines_file)
 
 
 def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file: Path) -> None:
@@ -296,7 +253,9 @@ def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file
     assert read.said(None).endswith("with the model's chat template; 2 without a user's turn left out")
 
 
-def test_what_was_read_is_told_by_field(lines_file: Path) -> None:
+def test_what_was_read_is_told_by_field_and_plain_text_only_if_it_looks_like_json(
+    lines_file: Path, text_file: Path
+) -> None:
     lines = [{"messages": CONVERSATION}, {"messages": CONVERSATION}, {"prompt": "a"}]
     lines_file.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     read = load.from_file(str(lines_file))
@@ -305,9 +264,6 @@ def test_what_was_read_is_told_by_field(lines_file: Path) -> None:
     )
     assert "`messages`, the last user's turn as plain text" in read.said(False)
     assert "1 prompt from `prompt`, with the model's chat template" in read.said(True)
-
-
-def test_plain_text_is_not_told_of_unless_it_looks_like_json(text_file: Path) -> None:
     text_file.write_text("Once", encoding="utf-8")
     assert not load.from_file(str(text_file)).said(None)
     text_file.write_text("{Once", encoding="utf-8")
@@ -318,33 +274,11 @@ def test_plain_text_is_not_told_of_unless_it_looks_like_json(text_file: Path) ->
 @pytest.mark.parametrize("content", ["Élan 🌲", '{"prompt": "Élan 🌲"}'])
 def test_a_byte_order_mark_gives_the_encoding(text_file: Path, encoding: str, content: str) -> None:
     mark = "\ufeff" if encoding[-2:] in ("le", "be") else ""
-    text_file.write_bytes(f"{mark}{content}".encode(encoding))
-    assert load.from_file(str(text_file)).prompts == ("Élan 🌲",)
-
-
-@pytest.mark.parametrize(
-    ("content", "place"),
-    [
-        (b"one\ntwo\n \xff", "UTF-8 text (line 3, byte 10)"),
-        (b'{"prompt": "a"}\n' * 200_000 + b"\xc3(", "UTF-8 text (line 200001, byte 3200001)"),
-        (b"\xff\xfea\0\n\0\0\xdc", "UTF-16-LE text (line 2, byte 7)"),
-        ("é".encode()[:1], "UTF-8 text (line 1, byte 1)"),
-    ],
-    ids=["early", "after many chunks", "UTF-16", "torn"],
-)
-def test_bytes_that_are_no_text_are_told_with_their_line(text_file: Path, content: bytes, place: str) -> None:
-    text_file.write_bytes(content)
-    assert place in refusal(text_file)
-
-
-@pytest.mark.parametrize("damage", [lambda packed: packed[:-9], lambda packed: packed[:20] + b"x" * 9 + packed[29:]])
-def test_a_damaged_gzip_file_is_refused(text_file: Path, damage: Callable[[bytes], bytes]) -> None:
-    text_file.write_bytes(damage(gzip.compress(b"Once upon a time there was a tree. " * 9)))
-    assert "is a damaged gzip file" in refusal(text_file)
+    assert prompts_of(text_file, f"{mark}{content}".encode(encoding)) == ("Élan 🌲",)
 
 
 @pytest.mark.parametrize("begin", [b"", b'{"prompt": "a"}\n', b'{"prompt": "'], ids=["text", "blanks", "one prompt"])
-def test_a_gzip_file_of_great_length_does_not_fill_the_memory(
+def test_a_long_gzip_file_does_not_fill_the_memory(
     text_file: Path, begin: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (load, json_objects):
@@ -362,9 +296,3 @@ def test_a_large_file_of_short_prompts_is_read(lines_file: Path) -> None:
     line = json.dumps({"prompt": "x" * 100, "answer": "y" * 900})
     lines_file.write_text(f"{line}\n" * 20_000, encoding="utf-8")
     assert len(load.from_file(str(lines_file)).prompts) == 20_000
-
-
-def test_too_many_prompts_are_refused(lines_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load, "MOST_PROMPTS", 3)
-    lines_file.write_text('{"prompt": "a"}\n' * 4, encoding="utf-8")
-    assert "more than 3 prompts" in refusal(lines_file)

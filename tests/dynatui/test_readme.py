@@ -1,4 +1,4 @@
-"""README and guides are true: commands run, tables match the program, and links have targets."""
+"""README and guides are true, links have targets, and continuous integration runs the documented commands."""
 
 import os
 import re
@@ -29,26 +29,13 @@ PROGRAMS = ("bash", "python")
 SHORT_TEXT = {"DYNATUI_PROMPT": "The captain looked", "DYNATUI_MAX_NEW_TOKENS": "16"}
 """Settings for commands without a prompt; five long texts would show nothing more."""
 TERMS = (
-    "acceptance length",
-    "acceptance rate",
-    "batch-invariant",
-    "block efficiency",
-    "CUDA graph",
-    "EMA",
-    "KV cache",
-    "near tie",
-    "prior",
-    "speculative decoding",
-    "suffix automaton",
-    "tree attention",
-    "warm-up",
+    *("acceptance length", "acceptance rate", "batch-invariant", "block efficiency", "CUDA graph", "EMA", "KV cache"),
+    *("near tie", "prior", "speculative decoding", "suffix automaton", "tree attention", "warm-up"),
 )
 """Terms that readers who know other engines search for."""
 
 
 class Block(NamedTuple):
-    """A fenced code block and the comment above it."""
-
     page: str
     note: str
     language: str
@@ -74,7 +61,6 @@ def programs(page: str) -> list[tuple[str, str]]:
 
 
 def between(page: str, beginning: str, end: str) -> list[str]:
-    """Lines of a page between two comments."""
     (found,) = re.findall(rf"<!-- {re.escape(beginning)} -->\n(.*?)<!-- {end} -->", TEXTS[page], re.DOTALL)
     return str(found).splitlines()
 
@@ -132,11 +118,26 @@ def test_settings_that_a_page_shows_are_understood(
     assert status == 0, capsys.readouterr().err
 
 
-def test_the_quick_start_is_two_commands_of_one_line_each() -> None:
+def test_the_readme_is_short_with_a_quick_start_of_two_commands_and_leads_to_every_page() -> None:
     watch, test = QUICK_START
     assert "\n" not in watch + test
-    assert watch.endswith("/dynatui")
-    assert test.endswith("/pytest")
+    assert (watch.endswith("/dynatui"), test.endswith("/pytest")) == (True, True)
+    assert len(README.splitlines()) <= 100
+    assert [page for page in TEXTS if page != "README.md" and f"](docs/{page})" not in README] == []
+    benchmarks = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
+    pages = [page.name for page in (ROOT / "benchmarks").glob("*.md")]
+    assert [page for page in pages if f"](benchmarks/{page})" not in benchmarks] == []
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_every_module_that_a_page_names_is_there(page: str) -> None:
+    named = re.findall(r"`((?:decoder|dynatui|tests|benchmarks)/[\w/]+\.py)`", TEXTS[page])
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
+def test_every_term_of_the_field_is_found() -> None:
+    text = " ".join(" ".join(TEXTS.values()).split())
+    assert [term for term in TERMS if not re.search(rf"\b{re.escape(term)}s?\b", text, re.IGNORECASE)] == []
 
 
 def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
@@ -146,10 +147,6 @@ def test_continuous_integration_finds_the_test_command_in_the_readme() -> None:
         ["grep", "-E", pattern, "README.md"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()
     assert found == [QUICK_START[1]]
-
-
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 100
 
 
 def test_the_table_of_keys_is_the_key_map() -> None:
@@ -203,28 +200,43 @@ def test_every_link_into_the_repository_leads_to_a_file_and_its_heading(page: Pa
         assert not heading or heading in headings(target), link
 
 
-def test_the_benchmarks_lead_to_every_page_of_their_folder() -> None:
-    text = (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8")
-    assert [page.name for page in (ROOT / "benchmarks").glob("*.md") if f"](benchmarks/{page.name})" not in text] == []
-
-
-@pytest.mark.parametrize("page", TEXTS)
-def test_every_module_that_a_page_names_is_there(page: str) -> None:
-    named = re.findall(r"`((?:decoder|dynatui|tests|benchmarks)/[\w/]+\.py)`", TEXTS[page])
-    assert not [name for name in named if not (ROOT / name).is_file()]
-
-
 def headings(page: Path) -> set[str]:
-    """Anchors of a page's headings."""
     found = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
-@pytest.mark.parametrize("page", [page for page in TEXTS if page != "README.md"])
-def test_the_readme_leads_to_every_page(page: str) -> None:
-    assert f"](docs/{page})" in README
+SCRIPT = ROOT / ".ci" / "run"
+STEPS = re.findall(r'^ *step "(\.venv/bin/.*?)"', SCRIPT.read_text(encoding="utf-8"), re.MULTILINE)
+"""Commands of the virtual environment that the script runs, besides the README's test command."""
+CHECKS = [step for step in STEPS if "pytest" not in step]
 
 
-@pytest.mark.parametrize("term", TERMS)
-def test_a_term_of_the_field_is_found(term: str) -> None:
-    assert re.search(rf"\b{re.escape(term)}s?\b", " ".join(" ".join(TEXTS.values()).split()), re.IGNORECASE)
+def values(file: str, key: str) -> list[str]:
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return [value.strip('"') for value in re.findall(rf"^[ -]*{key}: (.*)$", text, re.MULTILINE)]
+
+
+def test_the_script_can_be_started_and_lints_formats_checks_types_and_tests() -> None:
+    assert os.access(SCRIPT, os.X_OK)
+    subprocess.run(["bash", "-n", str(SCRIPT)], check=True)
+    assert "set -euo pipefail" in SCRIPT.read_text(encoding="utf-8")
+    assert [step.split()[0] for step in CHECKS] == [".venv/bin/ruff", ".venv/bin/ruff", ".venv/bin/mypy"]
+    steps = [line for line in SCRIPT.read_text(encoding="utf-8").splitlines() if line.startswith("step ")]
+    assert (steps[0], *steps[-2:]) == (
+        'step "${command% && *}"',
+        'step "${command##* && }"',
+        'step ".venv/bin/pytest -m slow"',
+    )
+
+
+def test_hooks_and_hosted_integration_run_the_same_with_the_python_of_the_test_command() -> None:
+    assert values(".pre-commit-config.yaml", "entry") == CHECKS
+    assert set(values(".pre-commit-config.yaml", "language")) == {"system"}
+    assert values(".github/workflows/ci.yml", "run") == [".ci/run"]
+    (version,) = values(".github/workflows/ci.yml", "python-version")
+    assert f"\npython{version} -m venv" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_contributors_are_told_the_steps_of_the_script() -> None:
+    guide = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert [step for step in STEPS if not re.search(rf"^{re.escape(step)}(?= |$)", guide, re.MULTILINE)] == []

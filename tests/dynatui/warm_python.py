@@ -74,7 +74,6 @@ class WarmPython:
         return child
 
     def close(self) -> None:
-        """Ends the server."""
         self._connection.close()
         self._server.wait()
 

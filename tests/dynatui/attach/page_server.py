@@ -13,7 +13,6 @@ PAGES = Path(__file__).parent / "pages"
 
 
 def page(name: str) -> str:
-    """A metrics page as a real server's exporter writes it."""
     return (PAGES / f"{name}.txt").read_text(encoding="utf-8")
 
 
@@ -55,8 +54,6 @@ def dripping(content: bytes, pause_s: float, stopped: threading.Event) -> Answer
 
 
 def by_path(answers: dict[str, Answer]) -> Answer:
-    """An answer for each path, and 404 for other paths."""
-
     def answer(handler: BaseHTTPRequestHandler) -> None:
         answers.get(handler.path.partition("?")[0], text("not found", 404))(handler)
 
@@ -64,8 +61,6 @@ def by_path(answers: dict[str, Answer]) -> Answer:
 
 
 class PageServer:
-    """A server with its URL, its answer and the requests received so far."""
-
     def __init__(self, port: int = 0) -> None:
         self.answer: Answer = text("")
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -105,7 +100,6 @@ class PageServer:
         return f"http://127.0.0.1:{self.port}"
 
     def close(self) -> None:
-        """Stops listening."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
@@ -113,7 +107,6 @@ class PageServer:
 
 @contextmanager
 def serving(answer: Answer | None = None, port: int = 0) -> Iterator[PageServer]:
-    """Runs a server inside the context."""
     server = PageServer(port)
     server.answer = answer or server.answer
     try:

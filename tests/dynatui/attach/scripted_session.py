@@ -1,8 +1,13 @@
-"""Events of sessions for tests without a server: readings, a gap, a restart."""
+"""Events of sessions for tests without a server: readings, a gap, a restart, and what a history tells of pages."""
+
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from dynatui.attach.events import Answer, Drafting, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
+from dynatui.attach.exposition import lines_of
+from dynatui.attach.servers import KINDS, Kind, recognised
+from dynatui.attach.session import History
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])
@@ -63,3 +68,32 @@ def session(seconds: int = 60) -> list[Event]:
 def wasting(seconds: int = 60) -> list[Event]:
     """A session whose drafts are wasted from second 20 on."""
     return [*session(19), *(structs.replace(reading(float(t), 9), wasted=WASTED) for t in range(20, seconds + 1))]
+
+
+EVERYTHING: list[Event] = [
+    *session(3),
+    GAP,
+    reading(62.0, restarted=True),
+    structs.replace(reading(63.0), wasted=WASTED, drafting=DRAFTING),
+]
+"""A session with every kind of event but a request and its answer."""
+
+
+def known(text: str) -> tuple[Kind, Sequence[str]]:
+    """The kind of server that has this page, and the page's lines."""
+    found = recognised(lines_of(text))
+    assert found is not None
+    return found
+
+
+def told(*pages: str, kind: str = "", apart_s: float = 1.0) -> list[Server | Reading]:
+    """The events of pages, of a kind of server or else of the kind that each page is recognised as."""
+    history, events = History(), list[Server | Reading]()
+    for number, text in enumerate(pages):
+        kind_of_page, lines = (KINDS[kind], lines_of(text)) if kind else known(text)
+        events += history.read("http://host/metrics", kind_of_page, lines, number * apart_s)
+    return events
+
+
+def readings(*pages: str, kind: str = "", apart_s: float = 1.0) -> list[Reading]:
+    return [event for event in told(*pages, kind=kind, apart_s=apart_s) if isinstance(event, Reading)]

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from decoder.events import encode
 from dynatui.attach.events import Answer, decode_line
@@ -32,49 +33,45 @@ def told(**more: object) -> Answer:
     return answer(completion(**more), REQUEST, "big", t=1.0, seconds=0.5)
 
 
-VLLM = {
-    "speculative_decoding": {
-        "mean_acceptance_length": 2.0,
-        "num_spec_steps": 4,
-        "num_accepted_draft_tokens": 4,
-        "num_draft_tokens": 10,
-        "per_step_accepted": [2, 0, 1, 1],
-        "per_step_drafted": [3, 3, 3, 1],
-    }
+SUMS = {
+    "mean_acceptance_length": 2.0,
+    "num_spec_steps": 4,
+    "num_accepted_draft_tokens": 4,
+    "num_draft_tokens": 10,
 }
+VLLM = {"speculative_decoding": {**SUMS, "per_step_accepted": [2, 0, 1, 1], "per_step_drafted": [3, 3, 3, 1]}}
+SGLANG = {"spec_verify_ct": 4, "spec_num_correct_drafts": 4, "spec_num_proposed_drafts": 12}
+ROUNDS = {"drafted_by_round": (3, 3, 3, 1), "accepted_by_round": (2, 0, 1, 1)}
+NOTHING: tuple[dict[str, Any], ...] = (
+    {},
+    {"metrics": None},
+    {"metrics": {"speculative_decoding": None}},
+    {"timings": {}},
+)
+UNKNOWN = Answer(t=1.0, seconds=0.5, model="big", prompt="The door opened", text=" and the light", generated=8)
 
 
-def test_vllm_tells_every_round() -> None:
-    found = told(metrics=VLLM)
-    assert (found.drafted_by_round, found.accepted_by_round) == ((3, 3, 3, 1), (2, 0, 1, 1))
-    assert (found.rounds, found.drafted, found.accepted, found.generated) == (4, 10, 4, 8)
-    assert (found.tokens_per_round, found.acceptance_rate) == (2.0, 0.4)
-    assert found.text == " and the light"
-
-
-def test_vllm_that_only_sums_up_tells_the_sums() -> None:
-    summary = {key: value for key, value in VLLM["speculative_decoding"].items() if not key.startswith("per_")}
-    found = told(metrics={"speculative_decoding": summary})
-    assert (found.rounds, found.drafted, found.accepted, found.drafted_by_round) == (4, 10, 4, ())
-
-
-def test_llama_cpp_tells_what_was_drafted_and_accepted() -> None:
-    found = told(timings={"predicted_n": 8, "draft_n": 10, "draft_n_accepted": 4})
-    assert (found.rounds, found.drafted, found.accepted) == (None, 10, 4)
-    assert (found.tokens_per_round, found.acceptance_rate) == (None, 0.4)
-
-
-def test_sglang_tells_rounds_together() -> None:
-    details = {"spec_verify_ct": 4, "spec_num_correct_drafts": 4, "spec_num_proposed_drafts": 12}
-    found = told(sglext={"spec_tokens_details": details})
-    assert (found.rounds, found.drafted, found.accepted, found.tokens_per_round) == (4, 12, 4, 2.0)
-
-
-@pytest.mark.parametrize("more", [{}, {"metrics": None}, {"metrics": {"speculative_decoding": None}}, {"timings": {}}])
-def test_a_server_that_does_not_tell_leaves_it_unknown(more: dict[str, object]) -> None:
-    found = told(**more)
-    assert (found.rounds, found.drafted, found.accepted, found.drafted_by_round) == (None, None, None, ())
-    assert (found.error, found.generated) == ("", 8)
+@pytest.mark.parametrize(
+    ("more", "known"),
+    [
+        ({"metrics": VLLM}, {"rounds": 4, "drafted": 10, "accepted": 4, "tokens_per_round": 2.0, **ROUNDS}),
+        (
+            {"metrics": {"speculative_decoding": SUMS}},
+            {"rounds": 4, "drafted": 10, "accepted": 4, "tokens_per_round": 2.0},
+        ),
+        ({"timings": {"predicted_n": 8, "draft_n": 10, "draft_n_accepted": 4}}, {"drafted": 10, "accepted": 4}),
+        (
+            {"sglext": {"spec_tokens_details": SGLANG}},
+            {"rounds": 4, "drafted": 12, "accepted": 4, "tokens_per_round": 2.0},
+        ),
+        *((nothing, {}) for nothing in NOTHING),
+    ],
+    ids=["vLLM", "vLLM's sums", "llama.cpp", "SGLang", *["nothing"] * 4],
+)
+def test_what_a_server_tells_of_its_rounds_is_told_and_no_more(more: dict[str, Any], known: dict[str, Any]) -> None:
+    if known:
+        known = {"acceptance_rate": known["accepted"] / known["drafted"], **known}
+    assert told(**more) == structs.replace(UNKNOWN, **known)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +82,13 @@ def test_rounds_that_cannot_be_are_not_told(accepted: list[int], drafted: list[i
     assert found.drafted_by_round == ()
 
 
-@pytest.mark.parametrize("text", ["", "{}", "<html>", '{"choices": 3}', '{"choices": [{"text": 1}]}', "[" * 99_999])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{}", "<html>", '{"choices": 3}', '{"choices": [{"text": 1}]}', "[" * 99_999),
+        completion().replace("the light", "\\ud800"),
+    ],
+)
 def test_what_is_no_completion_is_one_line(text: str) -> None:
     with pytest.raises(PageError, match="is not a completion") as refused:
         answer(text, REQUEST, "big", t=0.0, seconds=0.0)
@@ -138,8 +141,3 @@ def test_why_there_is_no_answer_is_told(answers: dict[str, str], why: str) -> No
     found = sent(REQUEST, "http://host", None, Api(**answers).ask, lambda: 0.0)
     assert why in found.error
     assert found.text == ""
-
-
-def test_half_a_character_is_no_answer() -> None:
-    with pytest.raises(PageError, match="is not a completion"):
-        answer(completion().replace("the light", "\\ud800"), REQUEST, "big", t=0.0, seconds=0.0)

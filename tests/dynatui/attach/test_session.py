@@ -1,15 +1,25 @@
 """A server that disappears, answers slowly or wrongly, returns or restarts: the session shows it and continues."""
 
+import gc
+import os
+import threading
+import time
+import tracemalloc
 from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dynatui.attach.address import address
+from dynatui.attach.client import Client
 from dynatui.attach.events import Event, Gap, Opening, Reading, Server
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of
 from dynatui.attach.servers import KINDS
 from dynatui.attach.session import History, Polling, watch
-from tests.dynatui.attach.page_server import page
+from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
+from tests.dynatui.attach.page_server import Answer, dripping, page, raw, serving, text
 
 
 class Scripted:
@@ -50,13 +60,11 @@ AWAY = PageError("cannot reach host:8000: Connection refused")
 
 
 def test_a_session_begins_with_its_opening_and_goes_on_with_the_server() -> None:
-    opening, server, first, second = events(Scripted(ONE, TWO))
+    opening, *found = events(Scripted(AWAY, AWAY, ONE, TWO))
     assert isinstance(opening, Opening)
     assert (opening.url, opening.interval_s) == ("http://host:8000", 1.0)
-    assert isinstance(server, Server)
-    assert isinstance(first, Reading)
-    assert isinstance(second, Reading)
-    assert (first.t, second.t, second.interval.seconds) == (0.0, 1.0, 1.0)
+    assert [type(event) for event in found] == [Gap, Gap, Server, Reading, Reading]
+    assert [(event.t, event.interval.seconds) for event in readings(found)] == [(2.0, 0.0), (3.0, 1.0)]
 
 
 def test_a_server_that_goes_away_and_comes_back_is_a_gap_with_its_reason() -> None:
@@ -65,11 +73,6 @@ def test_a_server_that_goes_away_and_comes_back_is_a_gap_with_its_reason() -> No
     assert gap == Gap(t=1.0, reason="cannot reach host:8000: Connection refused")
     assert isinstance(after, Reading)
     assert (after.interval.seconds, after.interval.drafts, after.interval.drafted_per_second) == (2.0, 100, 150.0)
-
-
-def test_a_server_that_is_not_there_at_first_is_asked_until_it_is() -> None:
-    found = events(Scripted(AWAY, AWAY, ONE))
-    assert [type(event) for event in found] == [Opening, Gap, Gap, Server, Reading]
 
 
 def test_a_server_that_begins_anew_counts_from_0() -> None:
@@ -81,16 +84,15 @@ def test_a_server_that_begins_anew_counts_from_0() -> None:
     assert last.session.drafts == 107
 
 
-def test_a_metric_that_is_missing_for_a_while_goes_on_where_it_was() -> None:
-    without = "".join(line for line in TWO.splitlines(keepends=True) if "num_drafts" not in line)
-    _, middle, last = readings(events(Scripted(ONE, without, TWO)))
+def without(name: str) -> str:
+    return "".join(line for line in TWO.splitlines(keepends=True) if name not in line)
+
+
+def test_a_metric_or_an_engine_that_is_missing_for_a_while_goes_on_where_it_was() -> None:
+    _, middle, last = readings(events(Scripted(ONE, without("num_drafts"), TWO)))
     assert (middle.interval.drafts, middle.interval.tokens_per_round, middle.interval.drafted) == (None, None, 300)
     assert (last.interval.drafts, last.session.drafts) == (100, 100)
-
-
-def test_an_engine_that_is_missing_on_one_page_does_not_count_anew() -> None:
-    without = "".join(line for line in TWO.splitlines(keepends=True) if 'engine="1"' not in line)
-    _, middle, last = readings(events(Scripted(ONE, without, TWO)))
+    _, middle, last = readings(events(Scripted(ONE, without('engine="1"'), TWO)))
     assert (middle.interval.drafts, last.interval.drafts, last.session.drafts) == (80, 20, 100)
     assert last.interval.acceptance_by_position == pytest.approx([18 / 20, 13 / 20, 9 / 20])
 
@@ -143,18 +145,12 @@ def test_after_a_slow_answer_the_next_poll_is_on_time() -> None:
     assert [reading.t for reading in readings(events(server))] == [2.5, 5.5, 8.5]
 
 
-def test_it_ends_after_as_many_polls_as_were_asked_for() -> None:
-    server = Scripted(ONE, TWO, TWO)
+@pytest.mark.parametrize(("waiting", "polls"), [([], 2), ([True, True, False], 4)])
+def test_it_ends_after_the_polls_asked_for_once_nothing_is_waited_for(waiting: list[bool], polls: int) -> None:
+    server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter(waiting)
     plan = Polling(address("host:8000/metrics"), 1.0, polls=2)
-    found = list(watch(plan, server.page, server.pause, server.clock))
-    assert len(readings(found)) == 2
-
-
-def test_it_goes_on_beyond_its_polls_until_nothing_is_waited_for() -> None:
-    server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter([True, True, False])
-    plan = Polling(address("host:8000/metrics"), 1.0, polls=2)
-    found = list(watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left)))
-    assert len(readings(found)) == 4
+    found = watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left, False))
+    assert len(readings(list(found))) == polls
 
 
 def test_what_is_kept_stays_bounded_where_labels_change_at_every_poll() -> None:
@@ -164,3 +160,73 @@ def test_what_is_kept_stays_bounded_where_labels_change_at_every_poll() -> None:
         list(history.read("u", KINDS["vllm"], lines, float(number)))
     assert {name: len(series) for name, series in history._page.items()}["vllm:spec_decode_num_drafts"] == 2
     assert len(history._page) <= len(KINDS["vllm"].counters)
+
+
+MINUTES = float(os.environ.get("DYNATUI_SOAK_MINUTES", "10"))
+INTERVAL_S = 0.05
+POLLS = 100
+MOST_GROWTH = 2**20
+"""In bytes; most of it is for the recent polls that are kept for curves."""
+
+
+def misbehaving(stopped: threading.Event) -> Answer:
+    """Answers of a faulty server: growing counters, resets, truncated pages, no pages, late answers, invalid HTTP."""
+    pages = page("vllm-1")
+    numbers = count(1)
+
+    def answer(handler: Any) -> None:
+        number = next(numbers)
+        told = pages.replace("} 4800.0", f"}} {number % 150 * 7}.0").replace("} 14400.0", f"}} {number % 150 * 21}.0")
+        odd: dict[int, Answer] = {
+            3: text("", 503),
+            5: text("<html></html>"),
+            7: raw(b"SSH-2.0-OpenSSH\r\n"),
+            9: text(told[: len(told) // 2]),
+            11: text(told.replace("meta-llama", f"model-{number}"), Set_Cookie=f"id={number}"),
+            13: text("", 302, Location="http://example.com/"),
+            15: text("x" * 2**16),
+            17: raw(b""),
+        }
+        drips = number % 500 == 499
+        (dripping(b"", 0.01, stopped) if drips else odd.get(number % 20, text(told)))(handler)
+
+    return answer
+
+
+def open_files() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.soak
+def test_neither_memory_nor_open_files_grow() -> None:
+    stopped = threading.Event()
+    with serving(misbehaving(stopped)) as server, Client(patience_s=1.0) as client:
+        state, until, growth = ServerState(), time.monotonic() + 60 * MINUTES, list[tuple[int, int]]()
+        plan = Polling(address(f"{server.url}/metrics"), INTERVAL_S)
+        tracemalloc.start()
+        for event in watch(plan, client.page, pausing(until), time.monotonic):
+            state = applied(state, event)
+            polls = state.readings + state.missed
+            if isinstance(event, Reading | Gap) and polls % POLLS == 0:
+                server.requests.clear()
+                gc.collect()
+                growth.append((tracemalloc.get_traced_memory()[0], open_files()))
+        stopped.set()
+        tracemalloc.stop()
+    print(f"{state.readings} readings, {state.missed} missed, {state.gaps} gaps, {state.restarts} restarts")  # noqa: T201 - the output of a soak test
+    print(*(f"{memory / 2**20:.2f} MiB {files} files" for memory, files in growth), sep="\n")  # noqa: T201
+    assert len(state.past) <= HISTORY_LENGTH
+    assert len(growth) > 2 * HISTORY_LENGTH // POLLS
+    settled = growth[HISTORY_LENGTH // POLLS :]
+    assert max(memory for memory, _ in settled) - settled[0][0] < MOST_GROWTH
+    assert max(files for _, files in settled) <= settled[0][1] + 3
+
+
+def pausing(until: float) -> Callable[[float], bool]:
+    """A pause that sleeps as requested and returns whether the time is over."""
+
+    def pause(seconds: float) -> bool:
+        time.sleep(seconds)
+        return time.monotonic() >= until
+
+    return pause

@@ -8,16 +8,15 @@ import pytest
 
 import decoder
 from dynatui import main as cli
-from dynatui.record.recording import Recorder
 from dynatui.session import Session
 from dynatui.terminal import streams
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine, story
+from tests.dynatui.pty_terminal import written
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
-    """Fake engine that takes the place of the real one in runs without a screen."""
     fake = FakeEngine()
     monkeypatch.setitem(vars(decoder), "load_pair", fake.load_pair)  # setattr would import the real ones first
     monkeypatch.setitem(vars(decoder), "decode", fake.decode)
@@ -62,8 +61,6 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
 
 @pytest.fixture
 def printed(capsys: pytest.CaptureFixture[str]) -> Printed:
-    """The standard output of a command that succeeds."""
-
     def run(*arguments: str) -> str:
         assert cli.main(arguments) == 0
         return capsys.readouterr().out
@@ -88,9 +85,4 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """Path of a recording of one run."""
-    path = tmp_path / "run.jsonl"
-    with Recorder(path) as recorder:
-        for event in story():
-            recorder.write(event)
-    return path
+    return Path(written(tmp_path / "run.jsonl", story()))

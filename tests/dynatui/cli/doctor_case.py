@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dynatui.cli.doctor import CHECKS
+from dynatui.cli.doctor import CHECKS, examine, page
 from dynatui.cli.doctor_machine import CheckResult, DoctorInput
 from dynatui.session import Models
 
@@ -18,3 +18,14 @@ def found(check: str, **changed: object) -> list[CheckResult]:
 
 def said(findings: Iterable[CheckResult]) -> str:
     return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)
+
+
+def told(check: str, **changed: object) -> str:
+    return said(found(check, **changed))
+
+
+def refused(check: str, **changed: object) -> str:
+    """The doctor's page of a check that finds or ends in a problem."""
+    report = examine(case(**changed), {check: CHECKS[check]})
+    assert not report.ok
+    return page(report)

@@ -6,14 +6,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
-from decoder.events import encode
 from dynatui import main as cli
 from dynatui.attach.events import Answer
 from dynatui.cli import attach
@@ -21,14 +21,14 @@ from dynatui.record.server_recording import events
 from dynatui.sources.server import RecordedServer
 from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
 from tests.dynatui.attach.scripted_session import reading, session, wasting
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
+from tests.dynatui.pty_terminal import written
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - name of an environment variable
 SECRET = "sk-nobody-may-see-this"  # noqa: S105 - not a real key
 PATIENCE_S = 60.0
 SOON_S = 5.0
+OFTEN = ("--interval", "0.1")
 
 
 @pytest.fixture
@@ -37,14 +37,27 @@ def server() -> Iterator[PageServer]:
         yield found
 
 
-def started(*arguments: str, program: tuple[str, str] = ("-m", "dynatui"), secret: str = "") -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, *program, *arguments],
+@contextmanager
+def started(
+    *arguments: str, lines: int = 1, program: Sequence[str] = ("-m", "dynatui"), secret: str = ""
+) -> Iterator["subprocess.Popen[str]"]:
+    """Starts the program and waits for lines that it prints."""
+    with subprocess.Popen(
+        [sys.executable, *program, "attach", *arguments],
         env={**os.environ, "PYTHONPATH": str(ROOT), "DYNATUI_CONFIG": os.devnull, TOKEN: secret},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as running:
+        for _ in range(lines):
+            printed(running)
+        yield running
+
+
+def printed(running: "subprocess.Popen[str]") -> dict[str, Any]:
+    assert running.stdout is not None
+    line: dict[str, Any] = json.loads(running.stdout.readline())
+    return line
 
 
 Ran: TypeAlias = Callable[..., tuple[int, list[dict[str, Any]], str]]
@@ -60,22 +73,19 @@ def ran(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
         code = cli.main([*arguments])
-        printed, said = capsys.readouterr()
-        return code, [json.loads(line) for line in printed.splitlines()], said
+        told, said = capsys.readouterr()
+        return code, [json.loads(line) for line in told.splitlines()], said
 
     return run
 
 
-def test_each_reading_is_a_line_of_json(server: PageServer, ran: Ran) -> None:
-    code, lines, said = ran("attach", server.url, "--polls", "3", "--interval", "0.1")
+def test_each_reading_is_a_line_of_json_and_a_server_that_goes_away_is_noted_once(server: PageServer, ran: Ran) -> None:
+    code, lines, said = ran("attach", server.url, "--polls", "3", *OFTEN)
     assert code == 0
     assert [line["type"] for line in lines] == ["attach", "server", "reading", "reading", "reading"]
     assert lines[1]["kind"] == "vllm"
     assert lines[-1]["session"]["drafts"] == 0
     assert said.splitlines()[0].startswith(f"dynatui: vLLM at {server.url}/metrics meta-llama")
-
-
-def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server: PageServer, ran: Ran) -> None:
     answers = iter(["vllm-1", None, None, "vllm-2", "vllm-2"])
 
     def answer(handler: Any) -> None:
@@ -83,7 +93,7 @@ def test_a_server_that_goes_away_is_noted_once_and_again_when_it_answers(server:
         (text(page(name)) if name else text("", 503))(handler)
 
     server.answer = answer
-    code, lines, said = ran("attach", server.url, "--polls", "5", "--interval", "0.1")
+    code, lines, said = ran("attach", server.url, "--polls", "5", *OFTEN)
     assert code == 0
     assert [line["type"] for line in lines[2:]] == ["reading", "gap", "gap", "reading", "reading"]
     assert lines[5]["interval"]["drafts"] == 100
@@ -98,7 +108,7 @@ def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
     server: PageServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], ran: Ran
 ) -> None:
     path = tmp_path / "server.jsonl"
-    _, lines, _ = ran("attach", server.url, "--polls", "2", "--interval", "0.1", "--record", str(path))
+    _, lines, _ = ran("attach", server.url, "--polls", "2", *OFTEN, "--record", str(path))
     assert len(list(events(path))) == len(lines) == 4
     assert cli.main(["replay", str(path)]) == 0
     printed = capsys.readouterr().out
@@ -108,13 +118,10 @@ def test_what_is_printed_is_a_recording_and_what_is_recorded_is_printed_again(
     assert list(events(copy)) == list(events(path))
 
 
-def test_wasted_drafts_are_a_field_of_each_reading_and_noted_when_they_begin_and_end(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    story = [*wasting(30), reading(31.0), reading(32.0)]
-    assert attach._printed(RecordedServer(story, speed=1e9)) == 0
-    printed, said = capsys.readouterr()
-    fields = [json.loads(line).get("wasted") for line in printed.splitlines()]
+def test_wasted_drafts_are_a_field_of_readings_and_noted_at_begin_and_end(capsys: pytest.CaptureFixture[str]) -> None:
+    assert attach._printed(RecordedServer([*wasting(30), reading(31.0), reading(32.0)], speed=1e9)) == 0
+    told, said = capsys.readouterr()
+    fields = [json.loads(line).get("wasted") for line in told.splitlines()]
     assert [bool(field) for field in fields[-13:]] == [*[True] * 11, False, False]
     assert fields[-3]["acceptance_rate"] == pytest.approx(0.03, abs=1e-3)
     assert [line for line in said.splitlines() if "drafts" in line] == [
@@ -122,9 +129,6 @@ def test_wasted_drafts_are_a_field_of_each_reading_and_noted_when_they_begin_and
         "times as fast as without drafts, even if they cost nothing; decoding is likely slower",
         "dynatui: drafts are accepted again",
     ]
-
-
-def test_a_server_that_has_restarted_is_not_said_to_accept_drafts_again(capsys: pytest.CaptureFixture[str]) -> None:
     attach._printed(RecordedServer([*wasting(30), reading(31.0, restarted=True)], speed=1e9))
     said = capsys.readouterr().err
     assert "the server has restarted" in said
@@ -134,7 +138,7 @@ def test_a_server_that_has_restarted_is_not_said_to_accept_drafts_again(capsys: 
 def test_a_token_is_sent_and_neither_shown_nor_recorded(server: PageServer, tmp_path: Path, ran: Ran) -> None:
     path = tmp_path / "server.jsonl"
     server.answer = text(page("vllm-1").replace("meta-llama", SECRET))
-    arguments = ("attach", f"{server.url}?key={SECRET}", "--polls", "2", "--interval", "0.1", "--record", str(path))
+    arguments = ("attach", f"{server.url}?key={SECRET}", "--polls", "2", *OFTEN, "--record", str(path))
     code, lines, said = ran(*arguments, **{TOKEN: SECRET})
     assert code == 0
     assert server.requests[0][1]["Authorization"] == f"Bearer {SECRET}"
@@ -152,27 +156,43 @@ def ended_soon(running: "subprocess.Popen[str]", number: signal.Signals = signal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_soon_and_the_recording_is_whole(
+def test_a_signal_ends_it_soon_with_a_whole_recording(
     server: PageServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     path = tmp_path / "server.jsonl"
-    with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
-        assert running.stdout is not None
-        for _ in range(4):
-            running.stdout.readline()
+    with started(server.url, *OFTEN, "--record", str(path), lines=4) as running:
         assert ended_soon(running, number).splitlines()[-1] == "dynatui: interrupted"
     assert len(list(events(path))) >= 3
 
 
-def test_a_signal_ends_it_though_the_server_does_not_answer(server: PageServer) -> None:
+SLOW_NAMES = """
+import socket, sys, time
+from dynatui.cli import attach
+from dynatui import main as cli
+def getaddrinfo(*_, **__):
+    time.sleep(60)
+    return []
+socket.getaddrinfo = getaddrinfo
+sys.exit(cli.main(sys.argv[1:]))
+"""
+"""The program with a name resolver that does not answer for a minute."""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["http://host.invalid:8000"], ["http://host.invalid:8000", "--prompt", "Hello"]],
+    ids=["the server does not answer", "a name is looked up", "a name is looked up for a request"],
+)
+def test_a_signal_ends_it_though_nothing_answers(server: PageServer, arguments: list[str]) -> None:
     server.answer = lambda _: time.sleep(2.0)
-    with started("attach", server.url) as running:
-        assert running.stdout is not None
-        running.stdout.readline()
+    with started(
+        *(arguments or [server.url]), program=("-c", SLOW_NAMES) if arguments else ("-m", "dynatui")
+    ) as running:
+        time.sleep(0.5 * bool(arguments))
         ended_soon(running)
 
 
-def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer, tmp_path: Path) -> None:
+def test_a_signal_ends_it_though_nobody_reads_it(server: PageServer, tmp_path: Path) -> None:
     numbers = count()
 
     def talkative(handler: Any) -> None:
@@ -182,22 +202,20 @@ def test_a_signal_ends_it_though_nobody_takes_what_it_prints(server: PageServer,
 
     server.answer = talkative
     path = tmp_path / "server.jsonl"
-    with started("attach", server.url, "--interval", "0.1", "--record", str(path)) as running:
+    with started(server.url, *OFTEN, "--record", str(path), lines=0) as running:
         until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until and not (path.exists() and path.stat().st_size > 2**18):
             time.sleep(0.05)  # until the recording is far larger than the buffer of a pipe
         began = time.monotonic()
         running.send_signal(signal.SIGTERM)
-        assert running.wait(PATIENCE_S) == 130
-        assert time.monotonic() - began < SOON_S
+        assert (running.wait(PATIENCE_S), time.monotonic() - began < SOON_S) == (130, True)
     assert list(events(path))
 
 
 def test_a_reader_that_leaves_ends_it_quietly(server: PageServer) -> None:
-    with started("attach", server.url, "--interval", "0.1") as running:
+    with started(server.url, *OFTEN) as running:
         assert running.stdout is not None
         assert running.stderr is not None
-        running.stdout.readline()
         running.stdout.close()
         assert running.wait(PATIENCE_S) == 0
         assert "Traceback" not in running.stderr.read()
@@ -214,12 +232,11 @@ def test_a_request_is_sent_once_and_its_rounds_are_told(server: PageServer, tmp_
     told = {"usage": {"completion_tokens": 4}, "metrics": {"speculative_decoding": step}}
     completing(server, text(json.dumps({"choices": [{"text": "there"}], **told})))
     path = tmp_path / "server.jsonl"
-    arguments = ("attach", server.url, "--prompt", "Hello", "--max-new-tokens", "4", "--interval", "0.1")
-    with started(*arguments, "--record", str(path), secret=SECRET) as running:
-        assert running.stdout is not None
-        lines = [json.loads(running.stdout.readline())]
+    arguments = (server.url, "--prompt", "Hello", "--max-new-tokens", "4", *OFTEN, "--record", str(path))
+    with started(*arguments, lines=0, secret=SECRET) as running:
+        lines = [printed(running)]
         while lines[-1]["type"] != "answer":
-            lines.append(json.loads(running.stdout.readline()))
+            lines.append(printed(running))
         said = ended_soon(running)
     (asked,) = [line for line in lines if line["type"] == "request"]
     assert (asked["prompt"], asked["max_new_tokens"]) == ("Hello", 4)
@@ -237,7 +254,7 @@ def test_a_session_of_one_reading_waits_for_the_answer_to_its_request(server: Pa
         text('{"choices": [{"text": "there"}]}')(handler)
 
     completing(server, answer)
-    code, lines, _ = ran("attach", server.url, "--polls", "1", "--interval", "0.1", "--prompt", "Hello")
+    code, lines, _ = ran("attach", server.url, "--polls", "1", *OFTEN, "--prompt", "Hello")
     assert code == 0
     assert (lines[-1]["type"], lines[-1]["text"]) == ("answer", "there")
 
@@ -263,64 +280,37 @@ def test_why_a_request_fails_is_told_and_the_server_watched_on(
     assert (code, [line["type"] for line in lines].count("reading"), "Traceback" in said) == (0, 3, False)
 
 
-def test_certificates_that_cannot_be_read_are_one_line_with_a_request_too(server: PageServer, ran: Ran) -> None:
-    code, _, said = ran("attach", server.url, "--prompt", "Hello", SSL_CERT_FILE="/nowhere")
-    assert (code, said.count("\n")) == (2, 1)
-    assert "SSL_CERT_FILE" in said
-
-
-SLOW_NAMES = """
-import socket, sys, time
-from dynatui.cli import attach
-from dynatui import main as cli
-def getaddrinfo(*_, **__):
-    time.sleep(60)
-    return []
-socket.getaddrinfo = getaddrinfo
-sys.exit(cli.main(sys.argv[1:]))
-"""
-"""The program with a name resolver that does not answer for a minute."""
-
-
-@pytest.mark.parametrize("further", [(), ("--prompt", "Hello")], ids=["watched", "asked"])
-def test_a_signal_ends_it_though_a_name_is_looked_up(further: tuple[str, ...]) -> None:
-    with started("attach", "http://host.invalid:8000", *further, program=("-c", SLOW_NAMES)) as running:
-        assert running.stdout is not None
-        running.stdout.readline()
-        time.sleep(0.5)
-        ended_soon(running)
-
-
-def test_a_server_that_is_not_there_is_waited_for(ran: Ran) -> None:
-    with serving() as gone:
-        port = gone.port
-    code, lines, said = ran("attach", f"localhost:{port}", "--polls", "2", "--interval", "0.1")
-    assert (code, [line["type"] for line in lines]) == (0, ["attach", "gap", "gap"])
-    assert said.count("\n") == 1
-    assert f"cannot reach localhost:{port}" in said
-    assert "trying again" in said
-
-
-def test_a_token_that_others_could_read_on_its_way_is_said_to_be(ran: Ran) -> None:
-    arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
-    _, _, said = ran(*arguments, **{TOKEN: SECRET})
-    assert "the token is sent to http://no-such-host.invalid:8000 unencrypted" in said
-    assert SECRET not in said
-
-
-def test_a_full_disk_ends_it_in_one_line(server: PageServer, ran: Ran) -> None:
+def test_certificates_that_cannot_be_read_and_a_full_disk_are_one_line(server: PageServer, ran: Ran) -> None:
     code, _, said = ran("attach", server.url, "--record", "/dev/full")
     assert code == 2
     assert "cannot write /dev/full: No space left on device" in said
     assert "Traceback" not in said
+    code, _, said = ran("attach", server.url, "--prompt", "Hello", SSL_CERT_FILE="/nowhere")
+    assert (code, said.count("\n"), "SSL_CERT_FILE" in said) == (2, 1, True)
 
 
-def test_a_file_of_something_else_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("mine\n")
-    assert cli.main(["attach", "host:8000", "--record", str(path)]) == 2
-    assert "is not a recording of a server, so it is not changed" in capsys.readouterr().err
-    assert path.read_text() == "mine\n"
+def test_a_file_of_something_else_is_not_touched(tmp_path: Path, ran: Ran) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    code, _, said = ran("attach", "host:8000", "--record", str(tmp_path / "notes.txt"))
+    assert (code, (tmp_path / "notes.txt").read_text()) == (2, "mine\n")
+    assert "is not a recording of a server, so it is not changed" in said
+
+
+"""The program with a name resolver that does not answer for a minute."""
+
+
+def test_a_server_that_is_not_there_is_waited_for_and_an_unencrypted_token_is_said_to_be(ran: Ran) -> None:
+    with serving() as gone:
+        port = gone.port
+    code, lines, said = ran("attach", f"localhost:{port}", "--polls", "2", *OFTEN)
+    assert (code, [line["type"] for line in lines]) == (0, ["attach", "gap", "gap"])
+    assert said.count("\n") == 1
+    assert f"cannot reach localhost:{port}" in said
+    assert "trying again" in said
+    arguments = ("attach", "http://no-such-host.invalid:8000", "--polls", "1")
+    _, _, said = ran(*arguments, **{TOKEN: SECRET})
+    assert "the token is sent to http://no-such-host.invalid:8000 unencrypted" in said
+    assert SECRET not in said
 
 
 @pytest.mark.parametrize("command", [["why"], ["--follow"], ["replay", "same"]])
@@ -328,6 +318,6 @@ def test_commands_for_runs_say_what_a_recording_of_a_server_is(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "server.jsonl"
-    path.write_bytes(b"".join(map(encode, session(3))))
+    written(path, session(3))
     assert cli.main([str(path) if word == "same" else word for word in command] + [str(path)]) == 2
     assert "show it with dynatui replay FILE" in capsys.readouterr().err

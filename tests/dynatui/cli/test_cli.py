@@ -28,20 +28,39 @@ from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.lab.commands import bench, bench_options
 from dynatui.prompts import load
-from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
 from dynatui.sources.playback import TraceSource
 from dynatui.terminal.streams import ReaderLeftError
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused
 from tests.dynatui.fake_engine import FakeEngine, story
+from tests.dynatui.pty_terminal import written
 
 USUAL = RunConfig(temperature=0.6, seed=7)
 
 
-@pytest.fixture(autouse=True)
-def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm-256color")
+def test_replay_and_follow_hand_recordings_to_the_screen(screen: FakeScreen, recorded: Path, tmp_path: Path) -> None:
+    assert cli.main(["replay", str(recorded), "--speed", "4"]) == 0
+    assert screen.replays == [([story()], View(speed=4))]
+    other = tmp_path / "other.jsonl"
+    shutil.copy(recorded, other)
+    assert cli.main(["replay", str(recorded), str(other), "--no-mouse"]) == 0
+    assert screen.compared == [((recorded, [story()]), (other, [story()]), View(mouse=False))]
+    assert cli.main(["--follow", str(recorded), "--fps", "7"]) == 0
+    assert screen.followed == [(recorded, View(fps=7))]
+    assert not screen.sessions
+
+
+@pytest.mark.parametrize(("given", "speed"), [("0.001", 0.001), ("1/100", 0.01), ("100", 100.0), ("1000", 1000.0)])
+def test_every_speed_of_the_option_is_played(screen: FakeScreen, recorded: Path, given: str, speed: float) -> None:
+    assert cli.main(["replay", str(recorded), "--speed", given]) == 0
+    runs, view = screen.replays[-1]
+    assert TraceSource(runs, speed=view.speed).speed == speed
+
+
+def test_two_recordings_without_a_screen_are_printed_in_turn(recorded: Path, tmp_path: Path, printed: Printed) -> None:
+    other = written(tmp_path / "other.jsonl", story("Other"))
+    told = printed("replay", str(recorded), other, "--json")
+    assert [json.loads(line)["prompt"] for line in told.splitlines()] == ["Tell", "Other"]
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(asked: Asked) -> None:
@@ -140,9 +159,7 @@ def test_prompts_come_from_files_and_from_the_command_line(asked: Asked, tmp_pat
     assert asked(*files[:2], *files[:2]).prompts == ("from a", "from a")
 
 
-def test_a_first_tilde_is_the_home_folder_where_no_shell_replaces_it(
-    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_tilde_is_the_home_folder(asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     target, draft, record = str(tmp_path / "models/t"), str(tmp_path / "models/d"), tmp_path / "run.jsonl"
     session = asked("--target=~/models/t", "--draft=~/models/d", "--record=~/run.jsonl")
@@ -156,42 +173,6 @@ def test_a_first_tilde_is_the_home_folder_where_no_shell_replaces_it(
     assert settings.file_path() == tmp_path / "my.toml"
     session = asked()
     assert (session.models.target, session.models.draft, session.record) == (target, draft, record)
-
-
-def test_replay_hands_the_events_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
-    assert cli.main(["replay", str(recorded), "--speed", "4"]) == 0
-    assert screen.replays == [([story()], View(speed=4))]
-
-
-@pytest.mark.parametrize(("given", "speed"), [("0.001", 0.001), ("1/100", 0.01), ("100", 100.0), ("1000", 1000.0)])
-def test_every_speed_that_the_option_takes_is_played(
-    screen: FakeScreen, recorded: Path, given: str, speed: float
-) -> None:
-    assert cli.main(["replay", str(recorded), "--speed", given]) == 0
-    runs, view = screen.replays[-1]
-    assert TraceSource(runs, speed=view.speed).speed == speed
-
-
-def test_two_recordings_are_shown_side_by_side(screen: FakeScreen, recorded: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other.jsonl"
-    shutil.copy(recorded, other)
-    assert cli.main(["replay", str(recorded), str(other), "--no-mouse"]) == 0
-    assert screen.compared == [((recorded, [story()]), (other, [story()]), View(mouse=False))]
-
-
-def test_two_recordings_without_a_screen_are_printed_in_turn(recorded: Path, tmp_path: Path, printed: Printed) -> None:
-    other = tmp_path / "other.jsonl"
-    with Recorder(other) as recorder:
-        for event in story("Other"):
-            recorder.write(event)
-    told = printed("replay", str(recorded), str(other), "--json")
-    assert [json.loads(line)["prompt"] for line in told.splitlines()] == ["Tell", "Other"]
-
-
-def test_follow_hands_the_file_to_the_screen(screen: FakeScreen, recorded: Path) -> None:
-    assert cli.main(["--follow", str(recorded), "--fps", "7"]) == 0
-    assert screen.followed == [(recorded, View(fps=7))]
-    assert not screen.sessions
 
 
 def test_follow_without_a_screen_prints_what_is_recorded_until_it_is_interrupted(
@@ -216,39 +197,34 @@ def test_these_options_need_no_screen(screen: FakeScreen, option: str) -> None:
 
 
 @pytest.mark.usefixtures("engine")
-def test_where_there_is_no_terminal_the_text_goes_to_standard_output(printed: Printed) -> None:
-    assert printed("--prompt", "x") == "Once upon a time\n"
+def test_without_a_terminal_text_and_figures_are_printed(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--prompt", "x"], ["replay", str(recorded)]):
+        assert cli.main(arguments) == 0
+        out, err = capsys.readouterr()
+        assert out == "Once upon a time\n"
+        assert "L-bar" in err
 
 
-def test_replay_without_a_terminal_prints_text_and_figures(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["replay", str(recorded)]) == 0
-    out, err = capsys.readouterr()
-    assert out == "Once upon a time\n"
-    assert "L-bar" in err
-
-
-def test_interruption_is_exit_code_130(engine: FakeEngine) -> None:
-    engine.load_error = KeyboardInterrupt()
-    assert cli.main(["--prompt", "x"]) == 130
-
-
-def test_a_failing_device_is_exit_code_3_and_one_line(engine: FakeEngine, capsys: pytest.CaptureFixture[str]) -> None:
-    engine.load_error = DeviceError("no device cuda:7\nhere; give --device cpu")
-    assert cli.main(["--prompt", "x"]) == 3
-    assert capsys.readouterr().err.splitlines()[-1] == "dynatui: no device cuda:7␊here; give --device cpu"
-
-
-def test_a_reader_that_left_is_no_error(monkeypatch: pytest.MonkeyPatch, engine: FakeEngine) -> None:
-    engine.load_error = ReaderLeftError()
+@pytest.mark.parametrize(
+    ("error", "code", "last"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (DeviceError("no device cuda:7\nhere; give --device cpu"), 3, "no device cuda:7␊here; give --device cpu"),
+        (ReaderLeftError(), 0, ""),
+    ],
+)
+def test_how_a_run_ended_is_told_by_the_exit_code_and_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, engine: FakeEngine, error: BaseException, code: int, last: str
+) -> None:
+    engine.load_error, said = error, io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert cli.main(["--prompt", "x"]) == 0
+    assert cli.main(["--prompt", "x"]) == code
+    assert said.getvalue().endswith(last and f"dynatui: {last}\n")
 
 
-def test_the_version_is_one_line(printed: Printed) -> None:
+def test_the_version_is_one_line_and_help_names_every_option(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     assert printed("--version") == f"dynatui {decoder.__version__}\n"
-
-
-def test_help_names_every_option_in_its_panel(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "120")
     text = printed("--help")
     assert "…" not in text
@@ -265,23 +241,17 @@ def test_help_on_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch, refuse
     assert refused("--version") == line
 
 
-def test_the_embedded_target_decodes_alone_by_lookups(printed: Printed) -> None:
+def test_run_doctor_and_bench_need_one_model_for_lookups(printed: Printed, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--json", "--draft", "lookup", "--device", "cpu", "--dtype", "float32", "--max-new-tokens", "24"]
     found = json.loads(printed(*arguments, "--prompt", "Once upon a time, once upon a time, once"))
     assert found["draft"] == "lookup"
     assert list(found["methods"]) == ["dynatree", "auto", "ar", "linear", "fixed"]
     assert all(figures["identical_to_ar"] for figures in found["methods"].values())
     assert all(figures["draft_forwards"] == 0 for figures in found["methods"].values())
-
-
-def test_the_doctor_needs_one_model_for_lookups(capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["doctor", "--draft", "lookup", "--device", "cpu"])
     told = capsys.readouterr().out
     assert "drafts are copied from earlier in the text, without a model" in told
     assert "draft " not in told.split("models", 1)[1].split("rounds", 1)[0]
-
-
-def test_every_method_that_needs_no_model_is_measured_with_lookups() -> None:
     methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), "lookup")
     assert {"ar", "auto", "linear", "fixed", "dynatree", "bestfirst"} <= set(methods)
     assert not {"alg1", "delayed", "streaming"} & set(methods)

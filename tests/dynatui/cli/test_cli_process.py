@@ -1,17 +1,25 @@
-"""Tests of the installed program in its own process, on tiny models: pipes, signals and full disks."""
+"""Tests of the program in its own process: pipes, signals, full disks, and a soon end though nobody reads."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from decoder.events import End, Round, Summary
+from dynatui import files
 from dynatui.main import main
 from dynatui.record.reader import read_events
+from tests.dynatui.fake_engine import story
+from tests.dynatui.pty_terminal import written
 from tests.tiny import TinyPair, kindred_pair
 
 PROGRAM = str(Path(sys.executable).with_name("dynatui"))
@@ -25,63 +33,42 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 
 @pytest.fixture
 def base(pair: TinyPair) -> list[str]:
-    """Command line of the program on the tiny pair."""
     models = ["--target", str(pair.target), "--draft", str(pair.draft), "--device", "cpu", "--dtype", "float32"]
     return [PROGRAM, "--headless", "--max-new-tokens", "24", *models]
 
 
-@pytest.fixture
-def environment() -> dict[str, str]:
-    """Environment with one thread and a locale without UTF-8."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs programs in an empty folder, with one thread and a locale without UTF-8."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "OMP_NUM_THREADS": "1",
+        "LC_ALL": "POSIX",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
+def ran(*command: str, check: bool = False, **how: Any) -> "subprocess.CompletedProcess[str]":
+    streams: dict[str, Any] = {} if "stdout" in how else {"capture_output": True}
+    return subprocess.run(command, check=check, text=True, encoding="utf-8", **streams, **how)
+
+
+def started(*command: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
 
 
 @pytest.mark.parametrize("methods", ["dynatree,ar", pytest.param(SIX_METHODS, marks=pytest.mark.soak)])
-def test_a_piped_run_is_json_whose_methods_agree_and_its_replay_is_the_same(
-    base: list[str], environment: dict[str, str], tmp_path: Path, methods: str
-) -> None:
-    path = tmp_path / "run.jsonl"
-    asked = [*base, "--json", "--methods", methods, "--record", str(path), "--prompt-file", "-"]
-    live = subprocess.run(
-        asked, input="The tree — grows\n".encode(), env=environment, cwd=tmp_path, capture_output=True, check=True
-    )
-    result = json.loads(live.stdout)
+def test_a_piped_run_is_json_whose_methods_agree_and_its_replay_is_the_same(base: list[str], methods: str) -> None:
+    asked = [*base, "--json", "--methods", methods, "--record", "run.jsonl", "--prompt-file", "-"]
+    live = ran(*asked, input="The tree — grows\n", check=True).stdout
+    result = json.loads(live)
     assert result["prompt"] == "The tree — grows"
     assert list(result["methods"]) == methods.split(",")
     assert all(figures["identical_to_ar"] for figures in result["methods"].values())
     assert {len(figures["tokens"]) for figures in result["methods"].values()} == {24}
-    again = subprocess.run(
-        [PROGRAM, "replay", "--json", str(path)], env=environment, cwd=tmp_path, capture_output=True, check=True
-    )
-    assert again.stdout == live.stdout
-
-
-def test_ctrl_c_leaves_the_text_so_far_and_a_whole_recording(
-    base: list[str], environment: dict[str, str], tmp_path: Path
-) -> None:
-    path = tmp_path / "run.jsonl"
-    asked = [*base, "--methods", "ar", "--speed", "0.005", "--record", str(path), "--prompt", "The tree"]
-    with subprocess.Popen(
-        [sys.executable, "-c", HEEDING_SIGINT, *asked],
-        env=environment,
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-    ) as running:
-        assert running.stdout is not None
-        first = running.stdout.read(1)
-        running.send_signal(signal.SIGINT)
-        rest, said = running.communicate(timeout=120)
-    assert running.returncode == 130
-    assert said.decode().endswith("interrupted\n")
-    assert "Traceback" not in said.decode()
-    *_, end, summary = events = read_events(path)
-    assert isinstance(end, End)
-    assert end.reason == "stopped"
-    assert isinstance(summary, Summary)
-    text = "".join(event.text for event in events if isinstance(event, Round))
-    assert (first + rest).decode() == text + "\n"
+    assert ran(PROGRAM, "replay", "--json", "run.jsonl", check=True).stdout == live
 
 
 HEEDING_SIGINT = (
@@ -90,57 +77,62 @@ HEEDING_SIGINT = (
 """Restores SIGINT's default: tests in the background ignore SIGINT, and their child processes would inherit that."""
 
 
-def test_a_reader_that_leaves_is_no_error(base: list[str], environment: dict[str, str], tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    asked = [*base, "--methods", "ar", "--speed", "0.05", "--record", str(path), "--prompt", "The tree"]
-    with subprocess.Popen(
-        asked, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
-    ) as running:
+def test_ctrl_c_leaves_the_text_so_far_and_a_whole_recording(base: list[str]) -> None:
+    asked = [*base, "--methods", "ar", "--speed", "0.005", "--record", "run.jsonl", "--prompt", "The tree"]
+    with started(sys.executable, "-c", HEEDING_SIGINT, *asked) as running:
+        assert running.stdout is not None
+        first = running.stdout.read(1)
+        running.send_signal(signal.SIGINT)
+        rest, said = running.communicate(timeout=120)
+    assert running.returncode == 130
+    assert said.decode().endswith("interrupted\n")
+    assert "Traceback" not in said.decode()
+    *_, end, summary = events = read_events(Path("run.jsonl"))
+    assert isinstance(end, End)
+    assert end.reason == "stopped"
+    assert isinstance(summary, Summary)
+    text = "".join(event.text for event in events if isinstance(event, Round))
+    assert (first + rest).decode() == text + "\n"
+
+
+def test_a_reader_that_leaves_is_no_error(base: list[str]) -> None:
+    asked = [*base, "--methods", "ar", "--speed", "0.05", "--record", "run.jsonl", "--prompt", "The tree"]
+    with started(*asked) as running:
         assert running.stdout is not None
         running.stdout.read(1)
         running.stdout.close()
         _, said = running.communicate(timeout=120)
     assert running.returncode == 0
-    assert "dynatui:" not in said.decode()
-    assert "Exception" not in said.decode()
-    assert read_events(path)
+    assert not re.search("dynatui:|Exception", said.decode())
+    assert read_events(Path("run.jsonl"))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_is_one_line(recorded: Path, environment: dict[str, str], tmp_path: Path) -> None:
-    asked = [PROGRAM, "replay", "--headless", str(recorded)]
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(asked, env=environment, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, check=False)
+def test_a_full_disk_is_one_line(recorded: Path) -> None:
+    done = ran("sh", "-c", f"'{PROGRAM}' replay --headless {recorded} > /dev/full")
     assert done.returncode == 2
-    last = done.stderr.decode().splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
     assert last.startswith("dynatui: cannot write to standard output: No space left on device")
-    assert "Traceback" not in done.stderr.decode()
+    assert "Traceback" not in done.stderr
 
 
-def test_closed_standard_streams_are_no_reason_to_fail(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f"'{PROGRAM}' --nope <&- >&- 2>&-; echo $?"], cwd=tmp_path, capture_output=True, check=True
-    )
-    assert done.stdout == b"2\n"
+def test_closed_standard_streams_are_no_reason_to_fail() -> None:
+    assert ran("sh", "-c", f"'{PROGRAM}' --nope <&- >&- 2>&-; echo $?").stdout == "2\n"
 
 
 @pytest.mark.parametrize("arguments", ["--help", "config", "--version"])
-def test_nobody_reading_is_no_error(arguments: str, tmp_path: Path) -> None:
+def test_nobody_reading_is_no_error(arguments: str) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
-    done = subprocess.run(
-        [PROGRAM, *arguments.split()], cwd=tmp_path, stdout=write_end, stderr=subprocess.PIPE, check=False
-    )
+    done = ran(PROGRAM, *arguments.split(), capture_output=False, stdout=write_end, stderr=subprocess.PIPE)
     os.close(write_end)
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("arguments", [["--headless", "--prompt", "x"], ["bench", "speed", "--context", "8"]])
-def test_without_a_folder_for_temporary_files_it_is_one_line(arguments: list[str], tmp_path: Path) -> None:
+def test_without_a_folder_for_temporary_files_it_is_one_line(arguments: list[str]) -> None:
     limited = 'ulimit -f 0; exec "$0" "$@" 2>&1'  # no file can be written in any folder
-    asked = ["sh", "-c", limited, PROGRAM, *arguments]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    done = ran("sh", "-c", limited, PROGRAM, *arguments, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
     why = "cannot import what decoding needs: no folder for temporary files is writable"
     assert (done.returncode, done.stdout) == (3, f"dynatui: {why}; set TMPDIR to a writable folder\n")
 
@@ -167,31 +159,23 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("moment", ["dynatui.main", "decoder.events", "torch"])
-def test_ctrl_c_is_quiet_however_early_it_comes(moment: str, tmp_path: Path) -> None:
+def test_ctrl_c_is_quiet_however_early_it_comes(moment: str) -> None:
     code = INTERRUPTED.format(moment=moment, act="os.kill(os.getpid(), signal.SIGINT)")
-    asked = [sys.executable, "-c", code]
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    done = ran(sys.executable, "-c", code, timeout=120)
     assert (done.returncode, done.stdout) == (130, "")
-    assert "Traceback" not in done.stderr
-    assert "Exception" not in done.stderr
+    assert not re.search("Traceback|Exception", done.stderr)
 
 
 @pytest.mark.parametrize("moment", ["typer", "torch"])
-def test_ctrl_c_counts_even_where_python_would_swallow_it(moment: str, tmp_path: Path) -> None:
-    asked = [sys.executable, "-c", INTERRUPTED.format(moment=moment, act="Interruption()")]
-    done = subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+def test_ctrl_c_counts_even_where_python_would_swallow_it(moment: str) -> None:
+    done = ran(sys.executable, "-c", INTERRUPTED.format(moment=moment, act="Interruption()"), timeout=120)
     assert (done.returncode, done.stdout.strip()) == (130, "")
 
 
-def test_an_interruption_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
-    code = (
-        INTERRUPTED.format(moment="typer", act="Interruption()")
-        .replace("default_int_handler", "SIG_IGN")
-        .replace("--headless", "--version")
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stdout.startswith("dynatui ")
+def test_an_interruption_that_is_ignored_stays_ignored() -> None:
+    code = INTERRUPTED.format(moment="typer", act="Interruption()")
+    done = ran(sys.executable, "-c", code.replace("default_int_handler", "SIG_IGN").replace("--headless", "--version"))
+    assert (done.returncode, done.stdout[:8]) == (0, "dynatui ")
 
 
 @pytest.mark.parametrize(
@@ -213,3 +197,147 @@ def test_what_cannot_be_compiled_is_refused_in_one_line(
     _, *asked = base
     assert main([*asked, "--prompt", "x", "--compile", *more]) == 2
     assert capfd.readouterr() == ("", line)
+
+
+ROOT = Path(__file__).parents[3]
+FAKED = """
+import sys
+import decoder
+from dynatui.main import main
+from tests.dynatui.fake_engine import FakeEngine
+engine = FakeEngine()
+vars(decoder).update(load_pair=engine.load_pair, decode=engine.decode)
+code = main(sys.argv[1:])
+print(engine.prompts)
+sys.exit(code)
+"""
+"""The program with a fake engine; prints the prompts that the engine received."""
+
+
+def shell(line: str) -> "subprocess.CompletedProcess[str]":
+    """Runs a line of bash in which `dynatui` is the program with a fake engine."""
+    function = 'dynatui() { "$PYTHON" -c "$FAKED" "$@"; }; '
+    own = {"PYTHON": sys.executable, "FAKED": FAKED, "PYTHONPATH": str(ROOT)}
+    return ran("bash", "-c", function + line, env={**os.environ, **own}, timeout=30)
+
+
+def assert_refused_in_one_line(code: int, said: str) -> None:
+    assert code == 2
+    assert re.fullmatch(r"dynatui: cannot .*pipe.*\n", said)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *("replay pipe --headless", "replay pipe --json", "--headless --prompt-file pipe.jsonl", "--follow pipe"),
+        "DYNATUI_CONFIG",
+    ],
+)
+def test_a_pipe_without_a_writer_ends_in_one_line(
+    arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(files, "PATIENCE_S", 0.1)
+    for name in ("pipe", "pipe.jsonl"):
+        os.mkfifo(name)
+    if arguments == "DYNATUI_CONFIG":
+        monkeypatch.setenv("DYNATUI_CONFIG", "pipe")
+        arguments = "--headless --prompt x"
+    assert_refused_in_one_line(main(arguments.split()), capsys.readouterr().err)
+
+
+def test_a_pipe_without_a_writer_does_not_hold_up_the_program() -> None:
+    os.mkfifo("pipe")
+    done = shell("dynatui --headless --prompt-file pipe")
+    assert_refused_in_one_line(done.returncode, done.stderr)
+
+
+LATE = "<(sleep 0.5; echo three)"
+FOUR = (
+    f"echo one | dynatui --headless --prompt-file - --prompt-file <(echo two) --prompt-file {LATE} --prompt-file pipe"
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "prompts"),
+    [
+        (f"mkfifo pipe; (sleep 1; echo four > pipe) & {FOUR}", ["one", "two", "three", "four"]),
+        ("echo one | dynatui --headless --prompt-file /dev/stdin", ["one"]),
+        ("echo one > file; dynatui --headless --prompt-file /dev/stdin < file", ["one"]),
+    ],
+)
+def test_pipes_and_standard_input_are_prompts_in_their_order(line: str, prompts: list[str]) -> None:
+    done = shell(line)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, str(prompts))
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin < run.jsonl", "<(sleep 0.5; cat run.jsonl)"])
+def test_a_recording_comes_through_a_pipe_too(name: str) -> None:
+    written(Path("run.jsonl"), story())
+    done = shell(f"dynatui replay --headless {name}")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "Once upon a time")
+
+
+SOON_S = 3.0
+FULL_S = 0.3
+"""Time after which a pipe that is not read is full."""
+ENDLESS = """
+import sys
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+import decoder
+from msgspec import structs
+from decoder.events import Round
+from dynatui.main import main
+from tests.dynatui.endless_engine import EndlessEngine
+numbers = count()
+def long(event):
+    if next(numbers) == 50:
+        Path(sys.argv[2]).touch()
+    return structs.replace(event, text="x" * 1000) if isinstance(event, Round) else event
+def decode(pair, prompt, config, steering):
+    return EndlessEngine(pause_s=0.0, foreign=long).decode(prompt, config, steering)
+vars(decoder).update(load_pair=lambda **_: SimpleNamespace(prepare=str), decode=decode)
+sys.exit(main(["--headless", "--prompt", "x", "--record", sys.argv[1]]))
+"""
+"""The program with an endless engine that writes much output."""
+
+
+def end_soon(signals: Sequence[signal.Signals], folder: Path, recorded: str, output: int) -> None:
+    """Starts a run for each signal; once all of them decode, each must end soon after its signal, as interrupted."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    runs = dict[signal.Signals, subprocess.Popen[str]]()
+    with ExitStack() as started:
+        for number in signals:
+            here = folder / number.name
+            here.mkdir(exist_ok=True)
+            command = [sys.executable, "-c", ENDLESS, str(here / recorded), str(here / "decoding")]
+            run = subprocess.Popen(command, cwd=here, env=environment, stdout=output, stderr=subprocess.PIPE, text=True)
+            runs[number] = started.enter_context(run)
+            started.callback(runs[number].kill)
+        for number, running in runs.items():
+            while not (folder / number.name / "decoding").exists():
+                assert running.poll() is None
+                time.sleep(0.02)
+        time.sleep(FULL_S)
+        for number, running in runs.items():
+            assert running.poll() is None
+            began = time.monotonic()
+            running.send_signal(number)
+            assert (running.wait(15), time.monotonic() - began < SOON_S) == (130, True)
+            assert running.stderr is not None
+            assert not re.search("Traceback|Exception", running.stderr.read())
+
+
+def test_nobody_reads_the_recording(tmp_path: Path) -> None:
+    (tmp_path / "SIGTERM").mkdir()
+    os.mkfifo(tmp_path / "SIGTERM" / "fifo")
+    unread = os.open(tmp_path / "SIGTERM" / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    end_soon([signal.SIGTERM], tmp_path, "fifo", subprocess.DEVNULL)
+    os.close(unread)
+
+
+def test_nobody_reads_the_output(tmp_path: Path) -> None:
+    signals = (signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
+    end_soon(signals, tmp_path, "run.jsonl", subprocess.PIPE)
+    assert all(read_events(tmp_path / number.name / "run.jsonl") for number in signals)

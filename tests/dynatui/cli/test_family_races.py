@@ -13,9 +13,14 @@ from decoder import engine
 from decoder.events import Event, Run, Summary
 from decoder.methods import racing
 from decoder.run import race
+from decoder.run.config import RunConfig
+from decoder.run.loading import load_pair
+from decoder.run.race import decode
 from dynatui import main as cli
+from dynatui.prompts.load import embedded
 from dynatui.record.reader import read_events
 from dynatui.record.recording import numbered_run
+from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 from tests import tiny
 from tests.decoder.any_family import DISTINCT, WINDOW, built, greedy
 from tests.decoder.session.made_costs import PAYING
@@ -34,7 +39,6 @@ PROMPT, COUNT = "The tree grows where the draft is sure", 20
 
 
 def tiny_module(family: str) -> Any:
-    """A tiny module with the vocabulary of the tests' tokenizer."""
     config = tiny_config(family)
     for name in ("vocab_size", "vocab_size_per_layer_input"):
         if hasattr(of_text := config.get_text_config(), name):
@@ -96,3 +100,13 @@ def test_a_whole_race_is_plain_greedy_search_and_its_replay_ends_as_it_did(
     assert cli.main(["replay", str(path), "--json"]) == 0
     assert capsys.readouterr().out == shown
     assert state_of(read_events(path)) == state_of(live)
+
+
+def test_the_first_prompt_takes_few_passes_at_the_seed_that_was_chosen_for_it() -> None:
+    config = RunConfig(("dynatree", "ar"), seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE)
+    (summary,) = (event for event in decode(load_pair(), embedded()[0], config) if isinstance(event, Summary))
+    figures = summary.methods["dynatree"]
+    assert figures.committed == config.max_new_tokens
+    assert figures.target_forwards is not None
+    assert figures.target_forwards <= 80
+    assert figures.identical_to_ar

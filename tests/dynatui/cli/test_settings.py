@@ -13,9 +13,11 @@ from decoder.run.config import RunConfig
 from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.keymap import KEYMAP
-from dynatui.session import Session, View
+from dynatui.session import View
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine
+
+pytestmark = pytest.mark.usefixtures("screen")
 
 TEMPERATURE, TOP_P = "0 (greedy) to 2", "more than 0 and at most 1 (all tokens)"
 SAMPLING = (
@@ -29,71 +31,54 @@ SAMPLING = (
 """Invalid settings: name, value, and the advice in the message."""
 
 
-def tau_h(session: Session) -> float:
-    return session.config.of(DynaTree).tau_h
-
-
 @pytest.mark.parametrize(
-    ("line", "variable", "flags", "field", "expected"),
+    ("given", "field", "expected"),
     [
-        ("seed = 8", "7", "--seed 6", "config.seed", [8, 7, 6]),
-        ("mouse = false", "true", "--no-mouse", "view.mouse", [False, True, False]),
-        ("exact = true", "no", "--exact", "models.exact", [True, False, True]),
-        ("compile = true", "no", "--compile", "models.compiled", [True, False, True]),
-        ("kernels = false", "yes", "--no-kernels", "models.kernels", [False, True, False]),
-        ("symbols = 'ascii'", "block", "--symbols braille", "view.symbols", ["ascii", "block", "braille"]),
-        ("prompt = ['a b', 'c']", "d e", "--prompt f", "prompts", [("a b", "c"), ("d e",), ("f",)]),
-        ("methods = 'ar, hf'", "linear", "--methods fixed", "config.methods", [("ar", "hf"), ("linear",), ("fixed",)]),
-        ("temperature = 0.3", "0", "--temperature 1", "config.sampling.temperature", [0.3, 0, 1]),
+        (("seed = 8", "7", "--seed 6"), "config.seed", [8, 7, 6]),
+        (("mouse = false", "true", "--no-mouse"), "view.mouse", [False, True, False]),
+        (("exact = true", "no", "--exact"), "models.exact", [True, False, True]),
+        (("compile = true", "no", "--compile"), "models.compiled", [True, False, True]),
+        (("kernels = false", "yes", "--no-kernels"), "models.kernels", [False, True, False]),
+        (("symbols = 'ascii'", "block", "--symbols braille"), "view.symbols", ["ascii", "block", "braille"]),
+        (("prompt = ['a b', 'c']", "d e", "--prompt f"), "prompts", [("a b", "c"), ("d e",), ("f",)]),
+        (
+            ("methods = 'ar, hf'", "linear", "--methods fixed"),
+            "config.methods",
+            [("ar", "hf"), ("linear",), ("fixed",)],
+        ),
+        (("temperature = 0.3", "0", "--temperature 1"), "config.sampling.temperature", [0.3, 0, 1]),
     ],
 )
 def test_a_flag_comes_before_a_variable_and_that_before_the_file(
     asked: Asked,
     write: Write,
     monkeypatch: pytest.MonkeyPatch,
-    line: str,
-    variable: str,
-    flags: str,
+    given: tuple[str, str, str],
     field: str,
-    expected: list[object],
+    expected: object,
 ) -> None:
-    read = attrgetter(field)
+    (line, variable, flags), read = given, attrgetter(field)
     write(line + "\n")
-    assert read(asked()) == expected[0]
+    found = [read(asked())]
     monkeypatch.setenv("DYNATUI_" + line.partition(" ")[0].upper(), variable)
-    assert read(asked()) == expected[1]
-    assert read(asked(*flags.split())) == expected[2]
+    assert [*found, read(asked()), read(asked(*flags.split()))] == expected
 
 
-def test_without_a_file_the_defaults_hold(write: Write, asked: Asked) -> None:
-    path = write("")
-    path.unlink()
-    assert asked().config == RunConfig(temperature=0.6, seed=7)
-
-
-def test_where_no_file_can_be_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
+def test_without_a_file_or_a_value_the_defaults_hold(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
     monkeypatch.delenv("DYNATUI_CONFIG")
-    monkeypatch.setenv("XDG_CONFIG_HOME", "/dev/null")
-    assert asked().config == RunConfig(temperature=0.6, seed=7)
+    for folder in ("/nowhere", "/dev/null"):
+        monkeypatch.setenv("XDG_CONFIG_HOME", folder)
+        assert asked().config == RunConfig(temperature=0.6, seed=7)
+    monkeypatch.setenv("DYNATUI_TAU_H", "")
+    assert asked("--preset", "tuned").config.of(DynaTree) == PRESETS["tuned"]
 
 
-def test_the_session_knows_what_is_set_even_where_a_flag_comes_first(
+def test_the_session_knows_what_is_set_behind_flags(
     write: Write, monkeypatch: pytest.MonkeyPatch, asked: Asked
 ) -> None:
     write("tau_h = 0.8\nmouse = false\n")
     monkeypatch.setenv("DYNATUI_SEED", "3")
     assert asked("--tau-h", "0.9").set_for_good == {"tau_h", "mouse", "seed"}
-
-
-def test_an_empty_variable_sets_nothing(monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
-    monkeypatch.setenv("DYNATUI_TAU_H", "")
-    assert tau_h(asked("--preset", "tuned")) == PRESETS["tuned"].tau_h
-
-
-def test_another_file_can_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked) -> None:
-    (tmp_path / "mine.toml").write_text("preset = 'tuned'\nd0 = 3\n", encoding="utf-8")
-    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "mine.toml"))
-    assert asked().config.of(DynaTree).d0 == 3.0
 
 
 def test_every_option_of_a_live_run_can_be_set() -> None:
@@ -103,28 +88,15 @@ def test_every_option_of_a_live_run_can_be_set() -> None:
     assert {f"--{key.replace('_', '-')}" for key in live} == named - eager
 
 
-def test_a_replay_shares_the_settings_of_the_screen(
-    screen: FakeScreen, write: Write, recorded: Path, monkeypatch: pytest.MonkeyPatch
+def test_replaying_and_following_share_the_settings_of_the_screen_but_not_the_speed_of_decoding(
+    screen: FakeScreen, write: Write, recorded: Path, monkeypatch: pytest.MonkeyPatch, asked: Asked
 ) -> None:
-    write("symbols = 'ascii'\nfps = 3\ntau_h = 0.8\n")
+    write("symbols = 'ascii'\nfps = 3\ntau_h = 0.8\nmethods = 'ar'\nspeed = 0.5\n")
     monkeypatch.setenv("DYNATUI_FPS", "4")
     assert cli.main(["replay", str(recorded), "--theme", "nord"]) == 0
     assert screen.replays[-1][1] == View(symbols="ascii", fps=4, theme="nord")
-
-
-def test_the_speed_of_decoding_is_not_that_of_a_replay(
-    screen: FakeScreen, write: Write, recorded: Path, asked: Asked
-) -> None:
-    write("speed = 0.5\n")
-    assert asked().view.speed == 0.5
-    assert cli.main(["replay", str(recorded)]) == 0
-    assert screen.replays[-1][1].speed is None
-
-
-@pytest.mark.usefixtures("screen")
-def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recorded: Path) -> None:
-    write("tau_h = 0.8\nmethods = 'ar'\n")
     assert cli.main(["--follow", str(recorded)]) == 0
+    assert asked().view.speed == 0.5
 
 
 @pytest.mark.parametrize(
@@ -150,31 +122,58 @@ def test_settings_of_what_is_decoded_do_not_hinder_following(write: Write, recor
         ("d0 = 1" + "0" * 400, "line 1: d0 is a number of 401 digits"),
         ("fps = 99", "line 1: fps is 99; input should be less than or equal to 60"),
         ("symbols = 'runes'", "line 1: symbols is 'runes'; 'runes' is not one of 'braille', 'block', 'ascii'"),
-        ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from "),
-        ("tau_h = nan", "(tau_h from "),
-        *((f"{name.lower()} = {value}", f"; give {said} ({name.lower()} from ") for name, value, said in SAMPLING),
+        ("tau_h = 0.02", "tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 1)"),
+        ("tau_h = nan", "(tau_h from PATH: line 1)"),
+        *((f"{name.lower()} = {value}", f"; give {said} ({name.lower()} from PATH") for name, value, said in SAMPLING),
         ("methods = 'ar,dance'", "no method dance; choose from"),
-        ("methods = 'ar,dance'", "(methods from "),
+        ("methods = 'ar,dance'", " (methods from PATH: line 1)"),
         ("prompt_file = ['nowhere.txt']", "cannot read nowhere.txt: No such file or directory"),
-        ("prompt_file = ['nowhere.txt']", "(prompt_file from "),
+        ("prompt_file = ['nowhere.txt']", "(prompt_file from PATH"),
         ("tau_h = ", "Invalid value (at line 1, column 9)"),
         ("seed = 1\nseed = 2", "Cannot overwrite a value (at line 2"),
         ("x = " + "[" * 5000, "recursion"),
+        (b"\xff\xfe", "is not UTF-8 text (byte 1)"),
+        (b"#" * (2**20 + 1), "larger than 1 MiB"),
+        (None, "No such file or directory"),
+        # keys
+        ('keys = "f5"', "line 1: keys is 'f5'; write a table: [keys]"),
+        (
+            '[keys]\npauze = "f5"',
+            "no action is called 'pauze'; did you mean pause? dynatui config --print-default lists",
+        ),
+        ("[keys]\npause = 5", "line 2: pause is 5; give a key in quotes, or a list of such keys"),
+        ('[keys]\nstep = "f6"\npause = ["f5", 5]', "line 3: pause is ['f5', 5]; give a key in quotes"),
+        (
+            '[keys]\npause = "h"',
+            "line 1: pause is 'h', but history has that key already; give pause or history another",
+        ),
+        ("[keys]\ntau_h = 0.8", "line 2: tau_h is below [keys], but is not an action with keys; write tau_h above [k"),
+        ('[keys]\npause = "\\u0000"', "pause is '\\x00', which is no key; give a character"),
+        (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),
+        ("[keys]\npause = {}", "line 2: pause is {}; give a key in quotes"),
+        ("[[keys]]", "line 1: keys is [{}]; write a table"),
     ],
+    ids=lambda value: str(value)[:40],
 )
-@pytest.mark.usefixtures("screen")
 def test_a_wrong_file_is_one_line_that_names_place_and_remedy(
-    write: Write, text: str, said: str, refused: Refused
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | bytes | None, said: str, refused: Refused
 ) -> None:
-    path = write(text + "\n")
+    path = tmp_path / "mine.toml"
+    monkeypatch.setenv("DYNATUI_CONFIG", str(path))
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else f"{text}\n".encode())
     line = refused()
-    assert said in line
+    assert said.replace("PATH", str(path)) in line
     assert str(path) in line
+    assert len(line) < 600
 
 
-def test_config_names_the_place_of_a_list_that_is_invalid(write: Write, refused: Refused) -> None:
+def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> None:
     path = write("methods = 'ar,dance'\n")
     assert refused("config").endswith(f" (methods from {path}: line 1)")
+    write("tau_h = 0.02\n")
+    why = f"tau_l is 0.2 and tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 1)"
+    assert refused("config") == why
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,6 @@ def test_config_names_the_place_of_a_list_that_is_invalid(write: Write, refused:
         ("METHODS", "ar,\x1b[2J", "no method ␛[2J; choose from"),
     ],
 )
-@pytest.mark.usefixtures("screen")
 def test_a_wrong_variable_is_one_line_that_names_it(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str, refused: Refused
 ) -> None:
@@ -196,64 +194,25 @@ def test_a_wrong_variable_is_one_line_that_names_it(
     assert said in refused()
 
 
-def temperature(session: Session) -> float:
-    return session.config.sampling.temperature
-
-
-def test_other_models_and_runs_without_a_screen_are_greedy_unless_a_temperature_is_given(
-    engine: FakeEngine, asked: Asked
-) -> None:
-    assert temperature(asked("--target", "big", "--draft", "small")) == 0
-    assert temperature(asked("--target", "big", "--draft", "small", "--temperature", "1")) == 1
+def test_other_models_and_runs_without_a_screen_are_greedy_by_default(engine: FakeEngine, asked: Asked) -> None:
+    pair = ("--target", "big", "--draft", "small")
+    temperatures = [asked(*pair, *more).config.sampling.temperature for more in ((), ("--temperature", "1"))]
     for without in ("--headless", "--json"):
         assert cli.main([without, "--prompt", "x"]) == 0
-    assert [config.sampling.temperature for config in engine.configs] == [0, 0]
+    assert [*temperatures, *(config.sampling.temperature for config in engine.configs)] == [0, 1, 0, 0]
 
 
-@pytest.mark.usefixtures("screen")
-def test_an_error_does_not_blame_a_setting_that_has_no_part_in_it(write: Write, refused: Refused) -> None:
+def test_an_error_names_the_settings_it_needs(write: Write, monkeypatch: pytest.MonkeyPatch, refused: Refused) -> None:
     write("tau_h = 0.8\nfixed = '3,2'\nseed = 8\n")
     assert refused("--preset", "tuned", "--d0", "12") == "D0 is 12; give 1 to 7 (D_max - 1)"
-
-
-@pytest.mark.usefixtures("screen")
-def test_an_error_names_every_setting_that_it_needs(
-    write: Write, monkeypatch: pytest.MonkeyPatch, refused: Refused
-) -> None:
+    assert "config.toml" not in refused("--tau-h", "0.02")
     path = write("tau_l = 0.3\nseed = 8\n")
     monkeypatch.setenv("DYNATUI_TAU_H", "0.2")
     assert refused().endswith(f"(tau_l from {path}: line 1, tau_h from DYNATUI_TAU_H)")
 
 
-@pytest.mark.usefixtures("screen")
-def test_a_flag_that_is_wrong_is_not_blamed_on_the_setting_behind_it(write: Write, refused: Refused) -> None:
-    write("tau_h = 0.8\n")
-    assert "config.toml" not in refused("--tau-h", "0.02")
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, "No such file or directory"),
-        (b"\xff\xfe", "is not UTF-8 text (byte 1)"),
-        (b"#" * (2**20 + 1), "larger than 1 MiB"),
-    ],
-)
-@pytest.mark.usefixtures("screen")
-def test_a_file_that_cannot_be_read_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None, said: str, refused: Refused
-) -> None:
-    path = tmp_path / "mine.toml"
-    if content is not None:
-        path.write_bytes(content)
-    monkeypatch.setenv("DYNATUI_CONFIG", str(path))
-    line = refused()
-    assert said in line
-    assert str(path) in line
-
-
-def test_config_prints_every_setting_and_where_it_comes_from(
-    write: Write, monkeypatch: pytest.MonkeyPatch, printed: Printed
+def test_config_prints_every_setting_its_place_and_the_name_of_an_idle_variable(
+    write: Write, monkeypatch: pytest.MonkeyPatch, printed: Printed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write("seed = 4\ntau_h = 0.8\nprompt = [\"\\u001b[2J\", 'b']\n")
     monkeypatch.setenv("DYNATUI_METHODS", "ar")
@@ -266,23 +225,24 @@ def test_config_prints_every_setting_and_where_it_comes_from(
     assert "# target is not set\n" in text
     assert set(tomllib.loads(text)) <= set(settings.options_of(cli.command()))
     assert tomllib.loads(text)["prompt"] == ["\x1b[2J", "b"]
-
-
-def test_what_config_prints_can_be_the_file(write: Write, capsys: pytest.CaptureFixture[str], asked: Asked) -> None:
-    write("tau_h = 0.8\nfixed = '3,2'\nprompt = ['\"x\\ty']\nlog_file = 'a/b'\nmouse = false\n")
-    before = asked()
+    monkeypatch.setenv("DYNATUI_TAUH", "0.8")
+    monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
     assert cli.main(["config"]) == 0
-    write(capsys.readouterr().out)
-    assert replace(asked(), set_for_good=before.set_for_good) == before
-    assert before.config.of(Fixed).depth == 3
+    assert capsys.readouterr().err == (
+        "dynatui: the variable DYNATUI_TAUH sets no option; dynatui config --print-default lists all settings\n"
+    )
 
 
-def test_what_config_prints_of_the_defaults_sets_the_defaults(write: Write, asked: Asked, printed: Printed) -> None:
-    before = asked()
-    told = printed("config")
+@pytest.mark.parametrize(
+    "text", ["", "tau_h = 0.8\nfixed = '3,2'\nprompt = ['\"x\\ty']\nlog_file = 'a/b'\nmouse = false\n"]
+)
+def test_what_config_prints_can_be_the_file(text: str, write: Write, asked: Asked, printed: Printed) -> None:
+    write(text)
+    before, told = asked(), printed("config")
+    assert before.config.of(Fixed).depth == (3 if text else Fixed().depth)
     assert "k = 5 " in told
     write(told)
-    assert asked().config == before.config
+    assert replace(asked(), set_for_good=before.set_for_good) == before
 
 
 @pytest.mark.parametrize(("temperature", "preset"), [("0", "tuned"), ("0.8", "sampled")])
@@ -308,47 +268,20 @@ def test_config_shows_the_values_of_a_preset_in_the_settings_with_its_name(write
     assert lines["n_max"].endswith("# preset paper")
 
 
-def test_config_names_a_variable_that_sets_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_broken_file_does_not_hinder_its_repair(write: Write, printed: Printed) -> None:
+    path = write("broken")
+    assert all(printed(*line.split()) for line in ("--help", "--version", "config --print-default"))
+    assert printed("config", "--path") == f"{path}\n"
+
+
+def test_the_file_to_begin_with_sets_nothing_and_names_every_setting_and_its_true_default(
+    write: Write, asked: Asked, printed: Printed
 ) -> None:
-    monkeypatch.setenv("DYNATUI_TAUH", "0.8")
-    monkeypatch.setenv("DYNATUI_DATA", "/somewhere")
-    assert cli.main(["config"]) == 0
-    assert capsys.readouterr().err == (
-        "dynatui: the variable DYNATUI_TAUH sets no option; dynatui config --print-default lists all settings\n"
-    )
-
-
-def test_config_refuses_settings_that_contradict_each_other(write: Write, refused: Refused) -> None:
-    write("tau_h = 0.02\n")
-    line = refused("config")
-    assert "tau_l is 0.2 and tau_h is 0.02" in line
-    assert "(tau_h from " in line
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["config", "--path"], ["config", "--print-default"]])
-def test_a_broken_file_does_not_hinder_its_repair(write: Write, arguments: list[str]) -> None:
-    write("broken")
-    assert cli.main(arguments) == 0
-
-
-def test_config_says_where_the_file_is(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
-    path = write("")
-    assert cli.main(["config", "--path"]) == 0
-    assert capsys.readouterr().out == f"{path}\n"
-
-
-def test_the_file_to_begin_with_sets_nothing(write: Write, asked: Asked, printed: Printed) -> None:
     text = printed("config", "--print-default")
     assert tomllib.loads(text) == {"keys": {}}
     before = asked()
     write(text)
     assert asked() == before
-
-
-def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
-    write: Write, asked: Asked, printed: Printed
-) -> None:
     before = asked("--temperature", "0")
     lines = printed("config", "--print-default").partition("[keys]")[0].splitlines()
     assert all(
@@ -361,76 +294,26 @@ def test_the_file_to_begin_with_names_every_setting_and_its_true_default(
     assert replace(asked("--temperature", "0"), set_for_good=before.set_for_good) == before
 
 
-def bound(session: Session, cap: str) -> str | None:
-    return session.view.keys.action_for(cap, "watch")
-
-
 def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write, recorded: Path, asked: Asked) -> None:
+    assert asked().view.keys == KEYMAP
     write('tau_h = 0.8\n\n[keys]\npause = "f5"\ntau_h_up = ["&", "f6"]\nstep = []\n')
     session = asked()
-    assert [bound(session, cap) for cap in ("f5", "P", "&", "f6", ".")] == [
-        "pause",
-        None,
-        "turn(']')",
-        "turn(']')",
-        None,
-    ]
-    assert tau_h(session) == 0.8
-    assert session.set_for_good == {"tau_h"}
+    bound = {cap: session.view.keys.action_for(cap, "watch") for cap in ("f5", "P", "&", "f6", ".")}
+    assert bound == {"f5": "pause", "P": None, "&": "turn(']')", "f6": "turn(']')", ".": None}
+    assert (session.config.of(DynaTree).tau_h, session.set_for_good) == (0.8, frozenset({"tau_h"}))
     assert cli.main(["replay", str(recorded)]) == 0
     assert screen.replays[-1][1].keys.action_for("f5", "watch") == "pause"
 
 
-def test_without_such_a_table_the_usual_keys_hold(write: Write, asked: Asked) -> None:
-    write("tau_h = 0.8\n")
-    assert asked().view.keys == KEYMAP
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('keys = "f5"', "line 1: keys is 'f5'; write a table: [keys]"),
-        (
-            '[keys]\npauze = "f5"',
-            "no action is called 'pauze'; did you mean pause? dynatui config --print-default lists",
-        ),
-        ("[keys]\npause = 5", "line 2: pause is 5; give a key in quotes, or a list of such keys"),
-        ('[keys]\nstep = "f6"\npause = ["f5", 5]', "line 3: pause is ['f5', 5]; give a key in quotes"),
-        (
-            '[keys]\npause = "h"',
-            "line 1: pause is 'h', but history has that key already; give pause or history another key",
-        ),
-        (
-            "[keys]\ntau_h = 0.8",
-            "line 2: tau_h is below [keys], but is not an action with keys; write tau_h above [keys]",
-        ),
-        ('[keys]\npause = "\\u0000"', "pause is '\\x00', which is no key; give a character"),
-        (f'[keys]\npause = "{"x" * 9999}"', 'give a character, or a key such as "f5"'),
-        ("[keys]\npause = {}", "line 2: pause is {}; give a key in quotes"),
-        ("[[keys]]", "line 1: keys is [{}]; write a table"),
-    ],
-    ids=range(10),
-)
-def test_a_table_of_keys_that_makes_no_sense_is_one_line(write: Write, text: str, told: str, refused: Refused) -> None:
-    path = write(f"{text}\n")
-    line = refused("--headless")
-    assert told in line
-    assert str(path) in line
-    assert len(line) < 600
-
-
-def test_the_printed_defaults_name_every_key_and_bind_none(write: Write, asked: Asked, printed: Printed) -> None:
-    told = printed("config", "--print-default")
-    assert tomllib.loads(told) == {"keys": {}}
-    keys = told.partition("[keys]\n")[2]
+def test_the_printed_defaults_name_every_key_and_the_settings_in_force_those_that_are_not_the_usual_ones(
+    write: Write, asked: Asked, printed: Printed
+) -> None:
+    keys = printed("config", "--print-default").partition("[keys]\n")[2]
     assert tomllib.loads(keys.replace("#", "", 1).replace("\n#", "\n")) == {
         name: caps[0] if len(caps) == 1 else list(caps) for name, caps in KEYMAP.settings().items()
     }
     write(keys.join(("[keys]\n", "")).replace("\n#", "\n"))
     assert asked().view.keys.settings() == KEYMAP.settings()
-
-
-def test_the_settings_in_force_show_the_keys_that_are_not_the_usual_ones(write: Write, printed: Printed) -> None:
     write('[keys]\npause = "f5"\nstep = "."\n')
     told = printed("config")
     assert told.endswith('\n[keys]\npause = "f5"\n')

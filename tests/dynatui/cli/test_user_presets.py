@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,31 +33,33 @@ def write(name: str = "mine", *, force: bool = False, run: RunConfig = RUN) -> P
     return presets.write_preset(name, run, ["Found somewhere\nd0 = 9"], force=force)
 
 
-def by_hand(text: str, name: str = "mine") -> Path:
+def by_hand(content: str | bytes, name: str = "mine") -> Path:
     presets.folder().mkdir(exist_ok=True)
     path = presets.folder() / f"{name}.toml"
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def test_a_preset_that_was_written_is_named_like_any_other(asked: Asked) -> None:
+def test_a_preset_that_was_written_is_named_like_any_other_and_options_come_before_it(asked: Asked) -> None:
     write()
     found = asked("--preset", "mine").config
-    assert found.of(DynaTree) == OWN
-    assert found.of(Linear) == Linear(4)
-
-
-def test_options_that_are_given_come_before_those_of_the_preset(asked: Asked) -> None:
-    write()
+    assert (found.of(DynaTree), found.of(Linear)) == (OWN, Linear(4))
     found = asked("--preset", "mine", "--n-max", "30", "--no-history", "--k", "9").config
-    assert (found.of(DynaTree).n_max, found.of(DynaTree).history, found.of(Linear).k) == (30, False, 9)
-    assert found.of(DynaTree).d0 == OWN.d0
+    assert (found.of(DynaTree), found.of(Linear)) == (replace(OWN, n_max=30, history=False), Linear(9))
 
 
-def test_a_file_may_name_a_preset_of_the_user_s_for_good(tmp_path: Path, asked: Asked) -> None:
+def test_a_file_may_name_a_preset_of_the_user_s_for_good(tmp_path: Path, asked: Asked, printed: Printed) -> None:
     write()
     (tmp_path / "config.toml").write_text('preset = "mine"\n', encoding="utf-8")
     assert asked().config.of(DynaTree) == OWN
+    assert asked("--preset", "paper").config.of(DynaTree) == PRESETS["paper"]
+    shown = printed("config")
+    assert all(line in shown for line in ('preset = "mine"', "n_max = 7"))
+
+
+def test_a_file_with_the_name_of_a_built_in_preset_is_none(asked: Asked) -> None:
+    by_hand("d0 = 4\n", "paper")
+    assert presets.names() == []
     assert asked("--preset", "paper").config.of(DynaTree) == PRESETS["paper"]
 
 
@@ -65,14 +68,6 @@ def test_what_a_preset_leaves_open_is_as_in_tuned_at_any_temperature(temperature
     by_hand("d0 = 4\n")
     found = asked("--preset", "mine", "--temperature", temperature).config
     assert found.of(DynaTree) == PRESETS["tuned"].turned("d0", 4)
-
-
-def test_settings_in_force_show_what_the_preset_sets(tmp_path: Path, printed: Printed) -> None:
-    write()
-    (tmp_path / "config.toml").write_text('preset = "mine"\n', encoding="utf-8")
-    shown = printed("config")
-    assert 'preset = "mine"' in shown
-    assert "n_max = 7" in shown
 
 
 def test_a_command_line_writes_the_parameters_out_and_not_the_name(asked: Asked) -> None:
@@ -85,16 +80,11 @@ def test_a_command_line_writes_the_parameters_out_and_not_the_name(asked: Asked)
     assert (again.of(DynaTree), again.of(Linear)) == (OWN, Linear(4))
 
 
-def test_an_unknown_name_lists_all_that_there_are(refused: Refused) -> None:
+@pytest.mark.parametrize("name", ["noon", "../config", "day.toml", "", "/etc/passwd"])
+def test_an_unknown_name_lists_all_that_there_are_and_is_no_path(name: str, refused: Refused) -> None:
     write("night")
     write("day")
-    assert refused("--preset", "noon") == ("--preset is 'noon'; give one of tuned, paper, sampled, day, night")
-
-
-@pytest.mark.parametrize("name", ["../config", "day.toml", "", "/etc/passwd"])
-def test_a_name_is_no_path(name: str, refused: Refused) -> None:
-    write("day")
-    assert refused("--preset", name) == f"--preset is {name!r}; give one of tuned, paper, sampled, day"
+    assert refused("--preset", name) == f"--preset is {name!r}; give one of tuned, paper, sampled, day, night"
 
 
 def test_shells_complete_the_user_s_presets_too() -> None:
@@ -105,63 +95,51 @@ def test_shells_complete_the_user_s_presets_too() -> None:
     assert [item.value for item in offered] == ["tuned", "paper", "sampled", "night"]
 
 
-def test_a_file_with_the_name_of_a_built_in_preset_is_none(asked: Asked) -> None:
-    by_hand("d0 = 4\n", "paper")
-    assert presets.names() == []
-    assert asked("--preset", "paper").config.of(DynaTree) == PRESETS["paper"]
-
-
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("content", "line"),
     [
         (
             "d0 = \n",
-            "{path}: Invalid value (at line 1, column 6); correct the file, or replace it by running dynatui tune",
+            "PATH: Invalid value (at line 1, column 6); correct the file, or replace it by running dynatui tune",
         ),
-        ("\nd0 = deep", '{path}: Invalid value (at line 2, column 6); put text in quotes: d0 = "deep"'),
-        ('\nd0 = "deep"', "{path}: line 2: d0 is 'deep'; give a number"),
-        ("n_max = 1.5", "{path}: line 1: n_max is 1.5; give a whole number"),
-        (
-            "n_maxx = 1",
-            "{path}: line 1: n_maxx is not an option of a preset; did you mean n_max? a preset can set tau_h",
-        ),
-        ("temperature = 1", "{path}: line 1: temperature is not an option of a preset; a preset can set tau_h"),
-        ("[d0]\nx = 1", "{path}: line 1: d0 is {{'x': 1}}; give a number"),
-        ("preset = 'paper'", "{path}: line 1: preset is not an option of a preset; "),
-        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.2 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 2)"),
+        ("\nd0 = deep", 'PATH: Invalid value (at line 2, column 6); put text in quotes: d0 = "deep"'),
+        ('\nd0 = "deep"', "PATH: line 2: d0 is 'deep'; give a number"),
+        ("n_max = 1.5", "PATH: line 1: n_max is 1.5; give a whole number"),
+        ("n_maxx = 1", "PATH: line 1: n_maxx is not an option of a preset; did you mean n_max? a preset can set tau_h"),
+        ("temperature = 1", "PATH: line 1: temperature is not an option of a preset; a preset can set tau_h"),
+        ("[d0]\nx = 1", "PATH: line 1: d0 is {'x': 1}; give a number"),
+        ("preset = 'paper'", "PATH: line 1: preset is not an option of a preset; "),
+        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.2 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 2)"),
         (
             "branching = '3,2,1'",
-            "branching is 3,2,1; give three ascending numbers, each 1 or more (branching from {path}: line 1)",
+            "branching is 3,2,1; give three ascending numbers, each 1 or more (branching from PATH: ",
         ),
         (
             "branching = '3'",
-            "--branching is '3'; give 3 whole numbers, for example 1,2,3 (branching from {path}: line 1)",
+            "--branching is '3'; give 3 whole numbers, for example 1,2,3 (branching from PATH: line 1)",
         ),
-        ("k = 0", "K is 0; give 1 or more (k from {path}: line 1)"),
+        ("k = 0", "K is 0; give 1 or more (k from PATH: line 1)"),
+        (b"\xff", "PATH is not UTF-8 text (byte 1)"),
+        (b"#" * (2**20 + 1), "PATH is larger than 1 MiB"),
     ],
+    ids=lambda value: str(value)[:40],
 )
-def test_a_broken_file_is_one_line_with_file_line_and_remedy(text: str, line: str, refused: Refused) -> None:
-    path = by_hand(text)
-    assert refused("--preset", "mine").startswith(line.format(path=path))
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [(b"\xff", "{path} is not UTF-8 text (byte 1)"), (b"#" * (2**20 + 1), "{path} is larger than 1 MiB")],
-)
-def test_a_file_that_holds_no_preset_is_one_line(content: bytes, line: str, refused: Refused) -> None:
-    path = by_hand("")
-    path.write_bytes(content)
-    assert refused("--preset", "mine").startswith(line.format(path=path))
-
-
-def test_a_folder_in_the_place_of_a_file_is_one_line(refused: Refused) -> None:
-    (presets.folder() / "mine.toml").mkdir(parents=True)
+def test_a_broken_file_is_one_line_with_file_line_and_remedy(content: str | bytes, line: str, refused: Refused) -> None:
+    path = by_hand(content)
+    assert refused("--preset", "mine").startswith(line.replace("PATH", str(path)))
+    path.unlink()
+    path.mkdir()
     assert refused("--preset", "mine").endswith("Is a directory; make it readable or remove it")
 
 
-def test_a_comment_cannot_become_a_setting() -> None:
-    assert write().read_text(encoding="utf-8").splitlines()[0] == "# Found somewhere␊d0 = 9"
+def test_a_comment_cannot_become_a_setting_and_a_preset_has_the_rights_of_any_file() -> None:
+    umask = os.umask(0o022)
+    try:
+        path = write()
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert path.read_text(encoding="utf-8").splitlines()[0] == "# Found somewhere␊d0 = 9"
 
 
 def test_another_preset_is_not_written_over_unless_that_is_asked_for() -> None:
@@ -177,17 +155,20 @@ def test_another_preset_is_not_written_over_unless_that_is_asked_for() -> None:
     assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
 
 
-@pytest.mark.parametrize("name", ["a/b", "..", ".hidden", "a b", "", "x" * 65, "a,b", "ü", "a\nb"])
-def test_what_is_no_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"^--name is .*; give up to 64 letters, digits, - and _, for example mine$"):
+NAMELESS = r"^--name is .*; give up to 64 letters, digits, - and _, for example mine$"
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        *((name, NAMELESS) for name in ("a/b", "..", ".hidden", "a b", "", "x" * 65, "a,b", "ü", "a\nb")),
+        *((name, f"--name is {name}, a preset that comes with dynatui; give another name") for name in PRESETS),
+    ],
+)
+def test_what_is_no_name_or_a_built_in_one_is_refused(name: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
         presets.prepare(name, force=True)
     assert not presets.folder().exists()
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_built_in_name_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=rf"--name is {name}, a preset that comes with dynatui; give another name"):
-        presets.prepare(name, force=True)
 
 
 def test_a_place_that_cannot_be_written_to_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,11 +194,3 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPa
             presets.write_preset(name, RunConfig(), [], force=True)
     assert path.read_bytes() == before
     assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
-
-
-def test_a_preset_has_the_rights_of_any_file() -> None:
-    umask = os.umask(0o022)
-    try:
-        assert stat.S_IMODE(write().stat().st_mode) == 0o644
-    finally:
-        os.umask(umask)

@@ -71,11 +71,6 @@ def test_a_page_tells_the_counts_of_the_moment(exporter: Exporter) -> None:
     assert generated(page) == {"dynatree": 8, "ar": 8}
 
 
-def test_a_page_has_nothing_of_the_process_or_of_pythons_own_metrics(exporter: Exporter) -> None:
-    _, _, page = answer(exporter.url)
-    assert all(line.split()[2].startswith("vllm:") for line in page.decode().splitlines() if line.startswith("#"))
-
-
 @pytest.mark.parametrize(
     "accepted",
     [
@@ -84,29 +79,23 @@ def test_a_page_has_nothing_of_the_process_or_of_pythons_own_metrics(exporter: E
         "text/html",
     ],
 )
-def test_names_are_vllms_whatever_format_a_client_prefers(exporter: Exporter, accepted: str) -> None:
+def test_names_are_vllms_alone_whatever_format_a_client_prefers(exporter: Exporter, accepted: str) -> None:
     for event in story():
         exporter.take(event)
     _, kind, page = answer(exporter.url, Accept=accepted)
     assert kind.startswith("text/plain; version=0.0.4")
     assert generated(page) == {"dynatree": 8, "ar": 8}
+    assert all(line.split()[2].startswith("vllm:") for line in page.decode().splitlines() if line.startswith("#"))
 
 
-def test_a_client_may_ask_for_a_compressed_page(exporter: Exporter) -> None:
-    *_, packed = answer(exporter.url, Accept_Encoding="gzip")
-    assert b"vllm:prompt_tokens" in gzip.decompress(packed)
-
-
-def test_a_client_may_ask_for_some_of_the_metrics(exporter: Exporter) -> None:
+def test_a_client_on_this_machine_may_ask_for_a_compressed_page_or_for_some_of_the_metrics(exporter: Exporter) -> None:
     for event in story():
         exporter.take(event)
+    assert address(exporter.url)[0] == "127.0.0.1"
+    assert b"vllm:prompt_tokens" in gzip.decompress(answer(exporter.url, Accept_Encoding="gzip").page)
     *_, page = answer(exporter.url, "/metrics?name[]=vllm:generation_tokens_total")
     assert generated(page) == {"dynatree": 8, "ar": 8}
     assert b"vllm:prompt_tokens" not in page
-
-
-def test_only_this_machine_is_served(exporter: Exporter) -> None:
-    assert address(exporter.url)[0] == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
@@ -120,10 +109,7 @@ def test_whatever_else_is_asked_for_is_refused(exporter: Exporter, method: str, 
 @pytest.mark.parametrize(
     "data",
     [
-        b"",
-        b"\r\n\r\n",
-        b"\x00\xff\x16\x03\x01\r\n\r\n",
-        b"GET /metrics HTTP/9.9\r\n\r\n",
+        *(b"", b"\r\n\r\n", b"\x00\xff\x16\x03\x01\r\n\r\n", b"GET /metrics HTTP/9.9\r\n\r\n"),
         b"GET /metrics HTTP/1.0\r\n" + b"A: b\r\n" * 150 + b"\r\n",
         b"GET /metrics HTTP/1.0\r\nX: " + b"x" * 10**6 + b"\r\n\r\n",
         b"GET /" + b"x" * 10**6,
@@ -138,8 +124,7 @@ def test_a_request_that_makes_no_sense_is_the_clients_own_loss(
 ) -> None:
     sent(exporter, data)
     assert answer(exporter.url).status == 200
-    assert capfd.readouterr() == ("", "")
-    assert not caplog.records
+    assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
 
 
 @pytest.mark.parametrize(("headers", "served"), [(70, True), (90, False)])
@@ -184,8 +169,7 @@ def test_clients_that_leave_before_they_are_answered_are_no_fault(
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # closing resets it
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
     assert answer(exporter.url).status == 200
-    assert not caplog.records
-    assert capfd.readouterr() == ("", "")
+    assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
 
 
 def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(exporter: Exporter) -> None:
@@ -249,23 +233,19 @@ def test_the_server_ends_with_a_run_that_fails() -> None:
     assert not server_threads()
 
 
-def test_a_port_can_be_used_again_at_once() -> None:
+def test_a_port_that_is_taken_is_refused_and_can_be_used_again_at_once() -> None:
     with exporting(0) as exporter:
         assert exporter is not None
         _, port = address(exporter.url)
         answer(exporter.url)
+        taken = rf"^metrics_port is {port}, .*another program uses it; give another"
+        with pytest.raises(ConfigError, match=taken), exporting(port):
+            pass
+        assert len(server_threads()) == 1
     with exporting(port) as again:
         assert again is not None
         assert address(again.url)[1] == port
         assert answer(again.url).status == 200
-
-
-def test_a_port_that_is_taken_is_refused(exporter: Exporter) -> None:
-    _, port = address(exporter.url)
-    refused = pytest.raises(ConfigError, match=rf"^metrics_port is {port}, .*another program uses it; give another")
-    with refused, exporting(port):
-        pass
-    assert len(server_threads()) == 1
 
 
 @pytest.mark.parametrize(
@@ -275,9 +255,7 @@ def test_a_port_that_is_taken_is_refused(exporter: Exporter) -> None:
         (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), "Cannot assign requested address"),
     ],
 )
-def test_a_port_that_cannot_be_opened_is_refused_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch, error: OSError, why: str
-) -> None:
+def test_why_a_port_cannot_be_opened_is_told(monkeypatch: pytest.MonkeyPatch, error: OSError, why: str) -> None:
     def fail(_server: TCPServer) -> None:
         raise error
 

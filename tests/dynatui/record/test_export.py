@@ -1,31 +1,27 @@
-"""An export is complete or absent, private, true to the figures, and harmless to programs that open it."""
+"""Exports are complete or absent, private, true to the figures and harmless; an asciicast has bounded frames."""
 
 import csv
 import os
+import shutil
 import stat
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import json, structs
 
 from decoder.events import Event, Figures, Round, Run, Summary
 from dynatui.cli.headless import replay_events
-from dynatui.record.export import (  # fmt: skip
-    ROUND_COLUMNS,
-    ExportError,
-    figures_csv,
-    figures_json,
-    files_of,
-    fill,
-    new_folder,
-    rounds_csv,
-    text,
-)
+from dynatui.record import export
+from dynatui.record.cast import FPS, MOST_FRAMES, cast, moments
+from dynatui.record.export import ExportError, figures_csv, figures_json, files_of, fill, new_folder, rounds_csv
 from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
-from tests.dynatui.scripted_runs import HOSTILE, run, story
+from dynatui.state.run_state import RunState
+from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, story, tree_round
 
 NOON = datetime(2026, 3, 1, 12, 30, 5, tzinfo=UTC)
 FILES = {"screen.svg", "figures.json", "figures.csv", "rounds.csv", "text.txt", "command.txt", "run.jsonl"}
@@ -55,32 +51,24 @@ def test_everything_goes_into_a_new_folder_here_that_only_its_owner_can_open(tmp
     assert {path.name for path in folder.iterdir()} == FILES
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert exported().name == "dynatui-20260301-123005-2"
+    assert exported(folder=tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    given = [(folder / name).read_text() for name in ("screen.svg", "command.txt")]
+    assert given == ["<svg/>", "dynatui --d0 6\n"]
 
 
-def test_two_exports_of_one_second_do_not_meet() -> None:
-    assert [exported().name for _ in range(2)] == ["dynatui-20260301-123005", "dynatui-20260301-123005-2"]
-
-
-def test_the_picture_and_the_command_are_those_that_were_given() -> None:
-    folder = exported()
-    assert (folder / "screen.svg").read_text() == "<svg/>"
-    assert (folder / "command.txt").read_text() == "dynatui --d0 6\n"
-
-
-def test_the_run_so_far_is_a_recording() -> None:
+def test_only_the_newest_run_so_far_is_exported() -> None:
     assert read_events(exported(story()[:7]) / "run.jsonl") == story()[:7]
-
-
-def test_only_the_newest_run_is_exported() -> None:
     second = [run(prompt="second"), *story()[1:5]]
     assert read_events(exported([*story(), *second]) / "run.jsonl") == second
 
 
-def test_the_json_is_what_a_replay_prints() -> None:
+def test_the_json_is_what_a_replay_prints_and_the_text_what_the_watched_method_wrote() -> None:
     out = StringIO()
     replay_events(story(), Transcript(out, StringIO(), as_json=True))
     assert figures_json(story()) == out.getvalue()
     assert json.decode(figures_json(story()[:7]))["methods"]["ar"]["rounds"] == 2
+    assert export.text(story()) == "Once upon" + " at a time" * 6 + "\n"
 
 
 def test_the_figures_are_those_of_the_engine_and_all_of_them() -> None:
@@ -92,31 +80,21 @@ def test_the_figures_are_those_of_the_engine_and_all_of_them() -> None:
     assert set(rows[0]) == {"method", *Figures.__struct_fields__}
     assert (rows[0]["near_tie"], rows[0]["speedup"], rows[0]["peak_bytes"]) == ("true", "3.0", "")
     assert float(rows[0]["tokens_per_round"]) == told.tokens_per_round
+    so_far = table(figures_csv(before))
+    assert [row["rounds"] for row in so_far] == ["6", "6"]
 
 
-def test_without_a_summary_the_figures_are_those_so_far() -> None:
-    rows = table(figures_csv(story()[:-1]))
-    assert [row["rounds"] for row in rows] == ["6", "6"]
-
-
-def test_every_round_is_a_line() -> None:
+def test_every_round_is_a_line_in_which_what_a_method_cannot_know_is_empty() -> None:
     rows = table(rounds_csv(story()))
-    assert tuple(rows[0]) == tuple(ROUND_COLUMNS)
+    assert tuple(rows[0]) == tuple(export.ROUND_COLUMNS)
     assert len(rows) == sum(isinstance(event, Round) for event in story())
     first, plain = rows[2], rows[3]
     assert (first["method"], first["round"], first["position"], first["drafted"]) == ("dynatree", "1", "3", "5")
     assert (first["accepted"], first["committed"], first["t"], first["d0"]) == ("2", "3", "0.04", "5.2")
     assert (plain["method"], plain["tau_h"], plain["tau_l"], plain["d0"]) == ("ar", "", "", "")
-
-
-def test_what_a_method_cannot_know_is_empty() -> None:
     hidden = [structs.replace(e, draft_forwards=None) if isinstance(e, Round) else e for e in story()]
     row = table(rounds_csv(hidden))[0]
     assert (row["drafted"], row["accepted"], row["committed"]) == ("", "", "3")
-
-
-def test_the_text_is_the_prompt_and_what_the_watched_method_wrote() -> None:
-    assert text(story()) == "Once upon" + " at a time" * 6 + "\n"
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", " =1", 'a,"b', "a\nb"])
@@ -142,29 +120,18 @@ def test_nothing_that_is_opened_as_text_steers_a_terminal() -> None:
         assert not set(steering) & set(path.read_text()), path.name
 
 
-def test_before_the_first_run_there_is_nothing_to_export(tmp_path: Path) -> None:
+def test_before_the_first_run_or_into_a_folder_that_exists_nothing_is_exported(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="no run to export yet"):
         exported([])
-    assert list((tmp_path / "here").iterdir()) == []
-
-
-def test_a_folder_that_exists_stays_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="exists already"):
         exported(folder=tmp_path / "here")
     assert list((tmp_path / "here").iterdir()) == []
 
 
-def test_a_folder_can_be_named(tmp_path: Path) -> None:
-    assert exported(folder=tmp_path / "a" / "b") == tmp_path / "a" / "b"
-
-
-def test_where_nothing_can_be_written_it_goes_beside_the_recordings(tmp_path: Path) -> None:
+def test_where_nothing_can_be_written_it_goes_beside_the_recordings_or_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "here").rmdir()
     assert exported() == tmp_path / "state" / "dynatui" / "recordings" / "dynatui-20260301-123005"
-
-
-def test_nowhere_to_write_is_one_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "here").rmdir()
+    shutil.rmtree(tmp_path / "state")
     (tmp_path / "state").touch()
     with pytest.raises(ExportError, match=r"cannot write .*recordings") as caught:
         exported()
@@ -174,10 +141,10 @@ def test_nowhere_to_write_is_one_clear_error(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = os.open
 
-    def full(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    def full(path: str | Path, *how: Any, **further: Any) -> int:
         if Path(path).name.startswith("rounds.csv"):
             raise OSError(28, "No space left on device")
-        return opened(path, flags, mode, dir_fd=dir_fd)
+        return opened(path, *how, **further)
 
     monkeypatch.setattr(os, "open", full)
     with pytest.raises(ExportError, match="No space left on device"):
@@ -207,3 +174,49 @@ def test_a_program_that_is_killed_leaves_whole_files_alone(tmp_path: Path, monke
     with pytest.raises(KeyboardInterrupt):
         fill(folder, {"run.jsonl": lambda: b"{}"})
     assert not (folder / "run.jsonl").exists()
+
+
+def lines(**given: Any) -> list[Any]:
+    usual = {"frames": [(0.0, "a")], "size": (80, 24), "title": "t", "started_at": "2026-01-01T00:00:00Z"}
+    return [json.decode(line) for line in cast(**{**usual, **given})]
+
+
+def at(seconds: list[float]) -> list[Event]:
+    return [run(), *(structs.replace(tree_round(number), t=t) for number, t in enumerate(seconds))]
+
+
+def test_the_first_line_tells_version_size_and_start_and_every_other_a_time_and_what_is_sent() -> None:
+    header, *frames = lines(frames=[(0.0, "a"), (0.5, "\x1b[1mé"), (1.0, "")])
+    assert (header["version"], header["width"], header["height"], header["title"]) == (2, 80, 24, "t")
+    assert header["timestamp"] == 1767225600
+    assert header["idle_time_limit"] > 0
+    assert frames == [[0.0, "o", "a"], [0.5, "o", "\x1b[1mé"]]
+    starts = ("", "yesterday", "9999-99-99T00:00:00Z")
+    assert not any("timestamp" in lines(started_at=started_at)[0] for started_at in starts)
+
+
+def test_frames_are_a_tenth_of_a_second_apart_at_least() -> None:
+    found = list(moments(story(), RunState()))
+    assert found[0].state.rounds == 0
+    assert found[-1].state.rounds == sum(isinstance(e, Round) and e.method == "dynatree" for e in story())
+    assert found[-1].state.done
+    times = [moment.seconds for moment in moments(at([0.01 * n for n in range(500)]), RunState())]
+    assert all(b - a >= 1 / FPS - 1e-9 for a, b in pairwise(times[:-1]))
+    assert len(times) > 40
+
+
+def test_the_clock_is_the_watched_methods_own_decode_time_and_in_slow_motion_takes_as_long_as_on_the_screen() -> None:
+    events: list[Event] = [run(), structs.replace(plain_round("ar", 0), t=9.0), structs.replace(tree_round(0), t=0.5)]
+    clocks = [
+        moments(events, RunState()),
+        moments(events, RunState(chosen="ar")),
+        moments(at([1.0]), RunState(), speed=0.25),
+    ]
+    assert [[moment.seconds for moment in found] for found in clocks] == [[0, 0.5, 0.5], [0, 9, 9], [0, 4, 4]]
+
+
+def test_frames_are_bounded_and_times_never_fall_however_long_or_hostile_the_run() -> None:
+    assert len(list(moments(at([60.0 * n for n in range(3 * MOST_FRAMES)]), RunState()))) <= MOST_FRAMES + 2
+    times = [moment.seconds for moment in moments(at([0.5, 0.1, -3.0, 1e300, float("nan"), 0.7]), RunState())]
+    assert times == sorted(times)
+    assert times[-1] == 0.7

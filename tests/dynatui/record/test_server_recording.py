@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from decoder import events as runs
 from decoder.errors import RecordingError
@@ -18,62 +17,46 @@ from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events, is_of_server
 from dynatui.sources.follow import Tail
-from tests.dynatui.attach.scripted_session import DRAFTING, GAP, OPENING, SERVER, WASTED, reading, session
+from tests.dynatui.attach.scripted_session import EVERYTHING, GAP, OPENING, SERVER, reading
 from tests.dynatui.fake_engine import story
 
-STORY: list[Event] = [
-    *session(3),
-    GAP,
-    reading(62.0, restarted=True),
-    structs.replace(reading(63.0), wasted=WASTED, drafting=DRAFTING),
-]
+
+def reading_with(**changed: object) -> bytes:
+    told = msgspec.json.decode(encode(reading(1.0)))
+    told["interval"] |= changed
+    return msgspec.json.encode(told) + b"\n"
+
+
+BEGUN = encode(OPENING)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (encode(SERVER), "line 1: an event comes before any session"),
+        (BEGUN.replace(b'"schema":%d' % SCHEMA, b'"schema":99,"more":1'), "line 1: a newer dynatui wrote this line"),
+        (BEGUN + encode(reading(5.0)) + encode(reading(4.0)), "line 3: the event is at 4 s, but the event before"),
+        *((BEGUN + re.sub(rb'"t":[\d.]+', b'"t":' + t, encode(GAP)), "line 2") for t in (b"1e308", b"9" * 400)),
+        *((BEGUN + reading_with(acceptance_rate=rate), "line 2: ") for rate in (1.5, -0.1)),
+        *((BEGUN + reading_with(drafts=drafts), "line 2: ") for drafts in (-1, 2**60)),
+        (BEGUN + reading_with(tokens_per_round=1e300), "line 2: "),
+        (BEGUN + reading_with(seconds="long"), "line 2: "),
+        (BEGUN + reading_with(acceptance_by_position=[0.5] * 10_000), "line 2: "),
+        (BEGUN + reading_with(strange=1), "line 2: "),
+    ],
+)
+def test_what_no_session_has_written_is_refused_by_its_line(path: Path, content: bytes, why: str) -> None:
+    path.write_bytes(content)
+    with pytest.raises(RecordingError) as refused:
+        list(events(path))
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def record(path: Path, told: list[Event]) -> None:
     with Recorder(path, form=SERVERS) as recorder:
         for event in told:
             recorder.write(event)
-
-
-def refusal(path: Path) -> str:
-    with pytest.raises(RecordingError) as refused:
-        list(events(path))
-    assert "\n" not in str(refused.value)
-    return str(refused.value)
-
-
-def test_what_was_written_is_read_back(path: Path) -> None:
-    record(path, STORY)
-    assert list(events(path)) == STORY
-    assert is_of_server(path)
-
-
-@pytest.mark.parametrize("number", [b"1e308", b"9" * 400])
-def test_a_time_beyond_its_range_is_refused(path: Path, number: bytes) -> None:
-    record(path, STORY[:1])
-    path.write_bytes(path.read_bytes() + re.sub(rb'"t":[\d.]+', b'"t":' + number, encode(GAP)))
-    assert "line 2" in refusal(path)
-
-
-def test_a_second_session_follows_the_first(path: Path) -> None:
-    record(path, STORY)
-    record(path, STORY)
-    assert list(events(path)) == STORY * 2
-
-
-@pytest.mark.parametrize("cut", [1, 2, 40])
-def test_a_line_that_a_crash_tore_is_passed_over_and_cut_off_by_the_next_session(path: Path, cut: int) -> None:
-    record(path, STORY)
-    path.write_bytes(path.read_bytes()[: -cut - 1])
-    assert list(events(path)) == STORY[:-1]
-    record(path, STORY)
-    assert list(events(path)) == STORY[:-1] + STORY
-
-
-def test_a_last_line_that_lacks_only_its_end_counts(path: Path) -> None:
-    record(path, STORY)
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert list(events(path)) == STORY
 
 
 def test_a_recording_of_runs_is_not_added_to_nor_the_other_way_round(path: Path) -> None:
@@ -83,21 +66,20 @@ def test_a_recording_of_runs_is_not_added_to_nor_the_other_way_round(path: Path)
     with pytest.raises(RecordingError, match="is not a recording of a server, so it is not changed"):
         Recorder(path, form=SERVERS)
     other = path.with_name("other.jsonl")
-    record(other, STORY)
+    record(other, EVERYTHING)
     with pytest.raises(RecordingError, match="is not a recording, so it is not changed"):
         Recorder(other)
-    assert list(events(other)) == STORY
+    assert list(events(other)) == EVERYTHING
 
 
-def test_readers_of_runs_say_what_the_file_is(path: Path) -> None:
-    record(path, STORY)
+def test_readers_of_runs_say_what_the_file_is_and_older_ones_that_a_newer_dynatui_wrote_it(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(path, EVERYTHING)
     with pytest.raises(RecordingError, match=r"line 1 begins a recording of a server, .* dynatui replay FILE"):
         Runs(path)
     with closing(Tail(path)) as tail, pytest.raises(RecordingError, match="recording of a server"):
         tail.take(1.0)
-
-
-def test_readers_that_know_runs_alone_say_that_a_newer_dynatui_wrote_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "SCHEMA", 2)  # schema of the last release without servers
     with pytest.raises(RecordingError, match="a newer dynatui wrote this line"):
         runs.decode_line(encode(OPENING), 1)
@@ -108,43 +90,6 @@ def test_a_recording_of_before_wasted_drafts_were_told_is_read(path: Path) -> No
     assert b"wasted" not in old
     path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":3') + old)
     assert list(events(path))[1:] == [reading(1.0)]
-
-
-def test_a_newer_schema_is_refused(path: Path) -> None:
-    path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":99,"more":1'))
-    assert "line 1: a newer dynatui wrote this line (schema 99" in refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("lines", "why"),
-    [
-        ([SERVER], "line 1: an event comes before any session"),
-        ([OPENING, reading(5.0), reading(4.0)], "line 3: the event is at 4 s, but the event before it is at 5 s"),
-    ],
-)
-def test_what_no_session_has_written_is_refused_by_its_line(path: Path, lines: list[Event], why: str) -> None:
-    path.write_bytes(b"".join(map(encode, lines)))
-    assert why in refusal(path)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("acceptance_rate", 1.5),
-        ("acceptance_rate", -0.1),
-        ("tokens_per_round", 1e300),
-        ("drafts", -1),
-        ("drafts", 2**60),
-        ("seconds", "long"),
-        ("acceptance_by_position", [0.5] * 10_000),
-        ("strange", 1),
-    ],
-)
-def test_figures_beyond_their_bounds_are_refused(path: Path, field: str, value: object) -> None:
-    told = msgspec.json.decode(encode(reading(1.0)))
-    told["interval"][field] = value
-    path.write_bytes(encode(OPENING) + msgspec.json.encode(told) + b"\n")
-    assert "line 2: " in refusal(path)
 
 
 @given(st.binary(max_size=200))
@@ -158,9 +103,8 @@ def test_no_bytes_are_more_than_an_event_or_one_line_of_error(line: bytes) -> No
         pytest.fail("random bytes are no event")
 
 
-def test_what_is_no_recording_of_a_server_is_told_apart(tmp_path: Path) -> None:
-    assert not is_of_server(tmp_path)
-    assert not is_of_server(tmp_path / "none")
-    empty = tmp_path / "empty"
-    empty.touch()
-    assert not is_of_server(empty)
+def test_a_recording_of_a_server_is_told_apart_from_other_files(tmp_path: Path) -> None:
+    record(tmp_path / "server", EVERYTHING)
+    (tmp_path / "empty").touch()
+    assert is_of_server(tmp_path / "server")
+    assert not any(is_of_server(tmp_path / name) for name in (".", "none", "empty"))

@@ -5,19 +5,12 @@ from msgspec import structs
 from decoder.events import End, Event, Round, Run, Summary
 
 ACTS = (
-    "</script><script>window.pwned=1</script>",
-    "<img src=x onerror=window.pwned=1>",
-    "<svg onload=window.pwned=1>",
-    "--><!--<script>",
-    "]]>",
+    *("</script><script>window.pwned=1</script>", "<img src=x onerror=window.pwned=1>", "<svg onload=window.pwned=1>"),
+    *("--><!--<script>", "]]>"),
     "\"'><iframe srcdoc='<script>parent.pwned=1</script>'></iframe>",
-    "${window.pwned=1}`",
-    "{{constructor.constructor('window.pwned=1')()}}",
-    "javascript:window.pwned=1",
+    *("${window.pwned=1}`", "{{constructor.constructor('window.pwned=1')()}}", "javascript:window.pwned=1"),
     "&lt;script&gt;&#60;",
-    "\\u003cscript\\u003e",
-    "\u2028window.pwned=1\u2029",
-    "\u202egnorw\u202c\u2066\u2069\u200f",
+    *("\\u003cscript\\u003e", "\u2028window.pwned=1\u2029", "\u202egnorw\u202c\u2066\u2069\u200f"),
     "\x00\x07\x1b]52;c;UFdORUQ=\x07\r\x7f\x9b31m",
     "$title $body ${script}",
     "</title></style></noscript></textarea><base href=//evil.example>",

@@ -1,14 +1,15 @@
-"""A page is a single file; its security policy allows only its own style and scripts; its colours are legible."""
+"""A page is a single file that allows only its own style and scripts, is legible, and takes no text for markup."""
 
 import re
 from base64 import b64encode
 from hashlib import sha256
+from html.parser import HTMLParser
 from itertools import product
 
 import msgspec
 import pytest
 
-from dynatui.report.page import HtmlPage, as_json, asset, element, written
+from dynatui.report.page import HtmlPage, Markup, as_json, asset, details, element, joined, table, written
 from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
@@ -21,8 +22,8 @@ PAIRS += [("accepted", "accepted-paper", TEXT_CONTRAST), ("bonus", "bonus-paper"
 PAIRS += [(one, other, GRAPHIC_CONTRAST) for one, other in product(GRAPHICS, BACKGROUNDS)]
 
 
-def page(data: object = None, scripts: tuple[str, ...] = SCRIPTS) -> str:
-    return written(HtmlPage(title="title", body=element("main", "body"), data=data, scripts=scripts))
+def page(scripts: tuple[str, ...] = SCRIPTS) -> str:
+    return written(HtmlPage(title="title", body=element("main", "body"), scripts=scripts))
 
 
 def hashed(text: str) -> str:
@@ -34,29 +35,18 @@ def policy_of(text: str) -> str:
     return str(found).replace("&#x27;", "'")
 
 
-def test_the_policy_names_the_hash_of_the_style_and_of_the_script() -> None:
+def test_the_policy_names_the_hash_of_style_and_script_before_them_and_allows_nothing_else() -> None:
     text = page()
     (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
-    assert f"script-src {hashed(script)};" in policy_of(text)
-    assert f"style-src {hashed(style)};" in policy_of(text)
-
-
-def test_the_policy_allows_nothing_else() -> None:
-    text = policy_of(page())
-    assert text.startswith("default-src 'none';")
-    assert not re.search(r"unsafe|https?:|\*|'self'", text)
-
-
-def test_a_page_without_scripts_allows_none() -> None:
-    text = page(scripts=())
-    assert "<script" not in text
-    assert "script-src 'none'" in policy_of(text)
-
-
-def test_the_policy_comes_before_all_that_it_governs() -> None:
-    text = page()
+    policy = policy_of(text)
+    assert policy.startswith("default-src 'none';")
+    assert f"script-src {hashed(script)};" in policy
+    assert f"style-src {hashed(style)};" in policy
+    assert not re.search(r"unsafe|https?:|\*|'self'", policy)
     assert text.index("Content-Security-Policy") < text.index("<style>") < text.index("<script")
+    assert "<script" not in page(scripts=())
+    assert "script-src 'none'" in policy_of(page(scripts=()))
 
 
 @pytest.mark.parametrize("text", ACTS)
@@ -66,12 +56,9 @@ def test_data_cannot_end_its_element(text: str) -> None:
     assert msgspec.json.decode(written_down) == {text: [text]}
 
 
-def test_nothing_within_a_page_is_taken_for_a_place_of_the_template() -> None:
+def test_a_page_names_no_other_place_and_nothing_in_it_is_one_of_the_template() -> None:
     text = written(HtmlPage(title=HOSTILE, body=element("p", HOSTILE), data=HOSTILE, scripts=SCRIPTS))
     assert text.count("$title") == 3
-
-
-def test_a_page_names_no_other_place() -> None:
     names = set(re.findall(r"https?://[^\s\"'`]*", page()))
     assert names == {"http://www.w3.org/2000/svg"}  # the name of a namespace, not an address
 
@@ -89,14 +76,11 @@ def luminance(colour: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def test_colours_have_the_contrast_of_level_aa() -> None:
+def test_colours_stand_in_both_schemes_with_the_contrast_of_level_aa() -> None:
     for scheme in ("light", "dark"):
         for one, other, least in PAIRS:
             low, high = sorted(luminance(colours(scheme)[name]) for name in (one, other))
             assert (high + 0.05) / (low + 0.05) >= least, (scheme, one, other)
-
-
-def test_every_colour_stands_in_both_schemes() -> None:
     light, dark = re.findall(r":root \{(.*?)\}", asset("page.css"), re.DOTALL)
     names = [set(re.findall(r"--([\w-]+):", part)) for part in (light, dark)]
     assert names[0] == names[1] == set(re.findall(r"var\(--([\w-]+)\)", asset("page.css")))
@@ -105,3 +89,46 @@ def test_every_colour_stands_in_both_schemes() -> None:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_never_make_markup_of_text(name: str) -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|import", asset(name))
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, _attributes: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+
+
+@pytest.mark.parametrize("text", ACTS)
+def test_text_in_an_element_or_an_attribute_stays_text(text: str) -> None:
+    assert Tags(element("p", text)).found == Tags(element("p", "plain", title=text)).found == ["p"]
+
+
+def test_markup_stays_markup_in_tables_too_and_text_beside_it_does_not() -> None:
+    assert joined((element("b", "x"), "<b>")) == "<b>x</b>&lt;b&gt;"
+    assert isinstance(joined(("<",)), Markup)
+    made = joined((details([(HOSTILE, HOSTILE)]), table(HOSTILE, [HOSTILE], [[HOSTILE, HOSTILE]])))
+    ours = {"dl", "div", "dt", "dd", "table", "caption", "span", "thead", "tbody", "tr", "th", "td"}
+    assert {*Tags(made).found} == ours
+
+
+@pytest.mark.parametrize(
+    ("made", "html"),
+    [
+        (element("p", "\x1b\u202e\u2028"), "<p>\u241b\ufffd\ufffd</p>"),
+        (element("td", class_="x", aria_label="y", title=None), '<td class="x" aria-label="y"></td>'),
+        (element("meta", content="x"), '<meta content="x">'),
+    ],
+    ids=["characters that steer", "names of attributes", "always empty"],
+)
+def test_elements_are_written_as_html_has_them(made: Markup, html: str) -> None:
+    assert made == html
+
+
+def test_a_table_names_its_rows_and_columns_and_can_be_reached_by_the_keyboard() -> None:
+    found = table("Speed", ["lane", "tokens/s"], [["ar", "1"]])
+    assert '<th scope="col">tokens/s</th>' in found
+    assert '<th scope="row">ar</th><td>1</td>' in found
+    assert 'tabindex="0" role="region" aria-label="Speed"' in found

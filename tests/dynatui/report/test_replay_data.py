@@ -36,9 +36,9 @@ def test_a_round_is_told_by_its_tree_its_tokens_and_where_it_ended() -> None:
     assert tree.accepted == [1, 3]
     assert tree.chances == [10000, 6000, 3000, 5000, 2500, 1000]
     assert [texts[number] for number in tree.pieces] == [" upon", " a", " the", "t", " while", "\u240a"]
-    assert lane.ends == [3, 6]
-    assert lane.t == [0.02, 0.04]
-    assert lane.ms[0] == (4.0, 12.0, 1.0)
+    assert [[texts[number] for number in numbers] for numbers in lane.texts] == [[" a", "t", " a time"]] * 2
+    assert len(texts) == len(set(texts))
+    assert (lane.kept, lane.ends, lane.t, lane.ms[0]) == ([2, 2], [3, 6], [0.02, 0.04], (4.0, 12.0, 1.0))
 
 
 def test_what_was_looked_up_is_told_from_what_a_model_has_drafted() -> None:
@@ -49,33 +49,25 @@ def test_what_was_looked_up_is_told_from_what_a_model_has_drafted() -> None:
     assert [tree.looked_up for tree in lane.trees] == [[1, 2, 3, 4, 5]]
 
 
-def test_drafted_tokens_are_told_from_the_targets_own() -> None:
-    lane, texts = lane_of([run(), tree_round(0)])
-    assert [[texts[number] for number in numbers] for numbers in lane.texts] == [[" a", "t", " a time"]]
-    assert lane.kept == [2]
-
-
-def test_a_method_that_does_not_tell_its_drafts_is_no_drafter() -> None:
+def test_a_method_that_does_not_tell_its_drafts_or_has_no_rounds_yet_has_none() -> None:
     burst = structs.replace(plain_round("hf", 0), draft_forwards=None, target_forwards=None)
     lane, _ = lane_of([run(["hf"]), burst])
     assert not lane.drafts
+    lane, _ = lane_of([run()])
+    assert (lane.t, lane.curves) == ([], {})
 
 
-def test_a_text_that_comes_twice_is_kept_once() -> None:
-    texts = data_of([run(), tree_round(0), tree_round(1)]).texts
-    assert len(texts) == len(set(texts))
+def test_a_label_is_one_short_line() -> None:
+    assert label_of(3, "a\n\n\tb " * 100) == f"3: {('a b ' * 100)[:60]}…"
 
 
-def test_curves_are_those_of_the_screen() -> None:
+def test_curves_and_turns_of_the_user_are_those_of_the_screen() -> None:
     events: list[Event] = [run(), *(tree_round(number) for number in range(4))]
     state = reduce(apply, events, RunState())
     lane, _ = lane_of(events)
     assert set(lane.curves) == {"acceptance", "tokens", "depth", "d0", "tau_h"}
     assert lane.curves["tokens"].values == list(state.lane.curves.tokens.points)
     assert lane.curves["tokens"].at == [3, 6, 9, 12]
-
-
-def test_a_knob_that_the_user_turned_is_told_and_one_that_history_turned_is_not() -> None:
     turned = [
         Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user"),
         Knob(method="dynatree", round=1, name="d0", old=5, new=6, source="history"),
@@ -84,17 +76,9 @@ def test_a_knob_that_the_user_turned_is_told_and_one_that_history_turned_is_not(
     assert [(turn.at, turn.label) for turn in lane.turns] == [(3, "τh 0.9 → 0.8")]
 
 
-def test_a_run_that_was_cut_off_before_its_first_round_has_methods_without_rounds() -> None:
-    lane, _ = lane_of([run()])
-    assert lane.t == []
-    assert lane.curves == {}
-
-
-def test_a_label_is_one_short_line() -> None:
-    assert label_of(3, "a\n\n\tb " * 100) == f"3: {('a b ' * 100)[:60]}…"
-
-
-def test_every_action_of_a_key_is_one_that_the_script_has() -> None:
+def test_no_key_does_two_things_and_every_action_is_one_that_the_script_has() -> None:
+    names = [name for key in KEYS for name in key.names]
+    assert len(names) == len(set(names))
     actions = asset("replay.js").partition("const ACTIONS = {")[2].partition("};")[0]
     known = {line.split(":")[0].strip() for line in actions.splitlines() if ":" in line}
     assert {key.action for key in KEYS if key.action} == known
@@ -108,38 +92,29 @@ def test_the_guide_lists_the_keys() -> None:
     assert listed.splitlines()[2:] == [f"| `{key.caps}` | {key.help} |" for key in KEYS]
 
 
-def test_no_key_does_two_things() -> None:
-    names = [name for key in KEYS for name in key.names]
-    assert len(names) == len(set(names))
-
-
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_every_recording_in_use_becomes_a_page_smaller_than_itself(trace: Path) -> None:
     page = written(replay_page(trace.name, Runs(trace))).encode()
     assert len(page) < trace.stat().st_size + 60_000
 
 
+def wide_round(method: str, number: int) -> Event:
+    return structs.replace(
+        tree_round(number),
+        method=method,
+        tokens=[100 * number + node for node in range(63)],
+        parents=[-1, *((node - 1) // 2 for node in range(1, 63))],
+        logprobs=[0.0, *(-0.01 * node - 0.0001 * number for node in range(1, 63))],
+        pieces=[f" piece{number}-{node}" for node in range(63)],
+        committed=[100 * number + 1, 100 * number + 3, 7],
+    )
+
+
 def test_256_tokens_of_five_methods_with_full_trees_stay_below_two_megabytes() -> None:
     assert Fixed().n_max == 256
     names = ["a", "b", "c", "d", "e"]
     wide = [wide_round(name, number) for name in names for number in range(86)]
-    page = written(replay_page("run.jsonl", [[run(names), *wide]])).encode()
-    assert len(page) < 2_000_000
-
-
-def wide_round(method: str, number: int) -> Event:
-    parents = [-1, *((node - 1) // 2 for node in range(1, 63))]
-    event = tree_round(number)
-    return structs.replace(
-        event,
-        method=method,
-        tokens=[100 * number + node for node in range(63)],
-        parents=parents,
-        logprobs=[0.0, *(-0.01 * node - 0.0001 * number for node in range(1, 63))],
-        pieces=[f" piece{number}-{node}" for node in range(63)],
-        accepted=[1, 3],
-        committed=[100 * number + 1, 100 * number + 3, 7],
-    )
+    assert len(written(replay_page("run.jsonl", [[run(names), *wide]])).encode()) < 2_000_000
 
 
 def test_data_is_json_that_says_no_number_that_json_has_not() -> None:

@@ -27,91 +27,69 @@ def tab(browser: Browser, demo: str) -> Iterator[Tab]:
     found.close()
 
 
+def press(tab: Tab, keys: str) -> None:
+    """Presses keys by their names; `^` stands for shift."""
+    for key in keys.split():
+        tab.press(" " if key == "Space" else key.removeprefix("^"), shift=key.startswith("^"))
+
+
 def place(tab: Tab) -> str:
     return tab.text("#place")
-
-
-def pressed(tab: Tab) -> list[str]:
-    marked = "[...document.querySelectorAll('#methods button[aria-pressed=true]')].map((each) => each.innerText)"
-    return [" ".join(name.split()) for name in tab.value(marked)]
 
 
 def shown(tab: Tab) -> str:
     return str(tab.value("document.querySelector('#text').innerText"))
 
 
-def test_a_page_opens_at_the_end_of_the_text(tab: Tab) -> None:
-    assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
-    assert "thinking of his supper" in shown(tab)
-
-
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [
-        (["Home"], 1),
-        (["Home", "ArrowRight", "ArrowRight"], 3),
-        (["Home", "ArrowLeft"], 1),
-        (["ArrowRight"], ROUNDS),
-        (["ArrowLeft"], ROUNDS - 1),
-        (["PageUp"], ROUNDS - 10),
-        (["Home", "PageDown"], 11),
-        (["Home", "End"], ROUNDS),
+        ("", ROUNDS),
+        ("Home", 1),
+        ("Home ArrowRight ArrowRight", 3),
+        ("Home ArrowLeft", 1),
+        ("ArrowRight", ROUNDS),
+        ("ArrowLeft", ROUNDS - 1),
+        ("PageUp", ROUNDS - 10),
+        ("Home PageDown", 11),
+        ("Home End", ROUNDS),
+        ("^ArrowLeft", ROUNDS - 10),
+        ("^ArrowLeft ^ArrowRight", ROUNDS),
     ],
 )
-def test_keys_go_through_the_rounds(tab: Tab, keys: list[str], expected: int) -> None:
-    for key in keys:
-        tab.press(key)
+def test_keys_go_through_the_rounds(tab: Tab, keys: str, expected: int) -> None:
+    press(tab, keys)
     assert place(tab) == f"round {expected} of {ROUNDS}"
-    assert tab.value("Number(document.querySelector('#round').value)") == expected
+    assert tab.value(ROUND) == expected
 
 
-def test_shift_with_an_arrow_goes_by_ten(tab: Tab) -> None:
-    tab.press("ArrowLeft", shift=True)
-    assert place(tab) == f"round {ROUNDS - 10} of {ROUNDS}"
-    tab.press("ArrowRight", shift=True)
-    assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
-
-
-def test_arrows_go_one_round_also_while_the_scrubber_has_the_focus(tab: Tab) -> None:
+def test_arrows_go_one_round_also_while_the_scrubber_has_the_focus_but_move_a_wide_table(
+    browser: Browser, demo: str, tab: Tab
+) -> None:
     tab.value("document.querySelector('#round').focus()")
     tab.press("ArrowLeft")
     assert place(tab) == f"round {ROUNDS - 1} of {ROUNDS}"
+    narrow = browser.open(demo, width=390)
+    for focused, expected in ((".run .scrolls", ROUNDS), ("#text", ROUNDS - 1)):
+        narrow.value(f"document.querySelector('{focused}').focus()")
+        narrow.press("ArrowLeft")
+        assert place(narrow) == f"round {expected} of {ROUNDS}"
+    narrow.close()
 
 
-def test_arrows_move_a_table_that_is_wider_than_its_place_while_it_has_the_focus(browser: Browser, demo: str) -> None:
-    tab = browser.open(demo, width=390)
-    tab.value("document.querySelector('.run .scrolls').focus()")
-    tab.press("ArrowLeft")
-    assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
-    tab.value("document.querySelector('#text').focus()")
-    tab.press("ArrowLeft")
-    assert place(tab) == f"round {ROUNDS - 1} of {ROUNDS}"
-    tab.close()
-
-
-def test_the_text_is_that_of_the_round_whichever_way_it_is_reached(tab: Tab) -> None:
+def test_the_text_is_that_of_the_round_whichever_way_it_is_reached_and_its_tokens_are_framed(tab: Tab) -> None:
     whole = shown(tab)
-    tab.press("Home")
-    for _ in range(9):
-        tab.press("ArrowRight")
+    assert "thinking of his supper" in whole
+    press(tab, "Home" + " ArrowRight" * 9)
     stepped = shown(tab)
-    tab.press("End")
+    press(tab, "End")
     assert shown(tab) == whole
-    tab.press("Home")
-    tab.press("PageDown")
-    tab.press("ArrowLeft")
+    press(tab, "Home PageDown ArrowLeft")
     assert shown(tab) == stepped
     assert len(stepped) < len(whole)
-
-
-def test_the_tokens_of_the_round_are_framed(tab: Tab) -> None:
-    tab.press("Home")
     framed = "[...document.querySelectorAll('#text .now-of')].map((each) => each.textContent).join('')"
     assert tab.value(framed)
-    assert shown(tab).endswith(tab.value(framed))
-
-
-def test_a_click_on_a_token_goes_to_its_round(tab: Tab) -> None:
+    assert stepped.endswith(tab.value(framed))
     tab.value("document.querySelector('#text .token').click()")
     assert place(tab) == f"round 1 of {ROUNDS}"
 
@@ -145,72 +123,64 @@ def test_what_a_round_was_is_told_to_those_who_do_not_see_it(tab: Tab) -> None:
     assert "Accepted: “" in tab.value("document.querySelector('#tree svg').getAttribute('aria-label')")
 
 
-@pytest.mark.parametrize(("digit", "method"), [("1", "dynatree"), ("3", "ar"), ("5", "fixed")])
-def test_a_digit_chooses_the_method(tab: Tab, digit: str, method: str) -> None:
-    tab.press(digit)
-    assert pressed(tab) == [f"{digit} {method}"]
-    assert tab.text("#now").startswith(f"{method}, ")
+@pytest.mark.parametrize(
+    ("keys", "method"),
+    [
+        ("1", "1 dynatree"),
+        ("3", "3 ar"),
+        ("5", "5 fixed"),
+        ("9", "1 dynatree"),
+        ("w w w w w w", "2 auto"),
+        ("Tab Tab Enter", "2 auto"),
+    ],
+)
+def test_a_key_chooses_the_method(tab: Tab, keys: str, method: str) -> None:
+    press(tab, keys)
+    marked = "[...document.querySelectorAll('#methods button[aria-pressed=true]')].map((each) => each.innerText)"
+    assert [" ".join(name.split()) for name in tab.value(marked)] == [method]
+    assert tab.text("#now").startswith(f"{method[2:]}, ")
 
 
-def test_a_digit_without_a_method_does_nothing(tab: Tab) -> None:
-    tab.press("9")
-    assert pressed(tab) == ["1 dynatree"]
-
-
-def test_w_goes_round_the_methods(tab: Tab) -> None:
-    for _ in range(6):
-        tab.press("w")
-    assert pressed(tab) == ["2 auto"]
-
-
-def test_another_method_is_shown_at_the_same_time_of_its_own_decoding(tab: Tab) -> None:
-    tab.press("Home")
-    tab.press("PageDown")
-    tab.press("3")
+def test_another_method_is_shown_at_the_same_time_of_its_own_decoding_without_panels_that_it_has_not(tab: Tab) -> None:
+    visible = "!document.querySelector('#tau').closest('section').hidden"
+    assert tab.value(visible)
+    press(tab, "Home PageDown 3")
     first, third = (tab.value(f"{DATA}.runs[0].lanes[{number}].t") for number in (0, 2))
     number = tab.value(ROUND) - 1
     assert third[number] <= first[10] < third[number + 1]
-
-
-def test_tab_reaches_a_method_and_enter_chooses_it(tab: Tab) -> None:
-    tab.press("Tab")
-    tab.press("Tab")
-    tab.press("Enter")
-    assert pressed(tab) == ["2 auto"]
-
-
-def test_a_method_without_knobs_has_no_panel_of_them(tab: Tab) -> None:
-    visible = "!document.querySelector('#tau').closest('section').hidden"
-    assert tab.value(visible)
-    tab.press("3")
     assert not tab.value(visible)
     assert "Nothing was drafted" in tab.text("#tree-note")
 
 
-def test_space_plays_from_the_beginning_and_pauses(tab: Tab) -> None:
-    for _ in range(4):
-        tab.press("<")
-    tab.press(" ")
+def test_space_plays_from_the_beginning_and_pauses_as_a_step_does(tab: Tab) -> None:
+    press(tab, "< < < < Space")
     assert tab.text("#play") == "Pause"
     assert tab.value("document.querySelector('#now').getAttribute('aria-live')") == "off"
     tab.until(f"{ROUND} > 3")
-    tab.press(" ")
+    press(tab, "Space")
     assert tab.text("#play") == "Play"
     stopped = place(tab)
     assert tab.value("new Promise((done) => setTimeout(done, 100))") is None
     assert place(tab) == stopped
+    press(tab, "Space ArrowLeft")
+    assert tab.text("#play") == "Play"
 
 
 def test_playing_ends_with_the_last_round(tab: Tab) -> None:
-    tab.press(" ")
+    press(tab, "Space")
     tab.until(f"!{PLAYING}")
     assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
 
 
+@pytest.mark.parametrize(("key", "end"), [(">", " 10"), ("<", " 0.01")])
+def test_slower_and_faster_stop_at_the_ends_of_the_list(tab: Tab, key: str, end: str) -> None:
+    press(tab, f"{key} " * 20)
+    assert tab.value("document.querySelector('#speed').selectedOptions[0].text").endswith(end)
+
+
 @pytest.mark.wall_time
 def test_a_tenth_of_the_recorded_speed_takes_ten_times_as_long(tab: Tab) -> None:
-    for _ in range(3):
-        tab.press("<")
+    press(tab, "< < <")
     times = tab.value(f"{DATA}.runs[0].lanes[0].t")
     tab.value("window.began = performance.now()")
     tab.press(" ")
@@ -219,45 +189,26 @@ def test_a_tenth_of_the_recorded_speed_takes_ten_times_as_long(tab: Tab) -> None
     assert 0.9 * 10 * (times[-1] - times[0]) < seconds < 1.5 * 10 * times[-1]
 
 
-def test_a_step_pauses(tab: Tab) -> None:
-    tab.press("<")
-    tab.press(" ")
-    tab.press("ArrowLeft")
-    assert tab.text("#play") == "Play"
-
-
-def test_slower_and_faster_stop_at_the_ends_of_the_list(tab: Tab) -> None:
-    for _ in range(20):
-        tab.press(">")
-    assert tab.value("document.querySelector('#speed').selectedOptions[0].text").endswith(" 10")
-    for _ in range(20):
-        tab.press("<")
-    assert tab.value("document.querySelector('#speed').selectedOptions[0].text").endswith(" 0.01")
-
-
 def test_n_goes_to_the_next_prompt_and_its_figures(tab: Tab) -> None:
     first = shown(tab)
-    tab.press("n")
+    press(tab, "n")
     assert tab.value("document.querySelector('#run').selectedIndex") == 1
     assert shown(tab) != first
     visible = "[...document.querySelectorAll('.run')].map((each) => getComputedStyle(each).display)"
     assert tab.value(visible) == ["none", "block"]
-    tab.press("N", shift=True)
+    press(tab, "^N")
     assert shown(tab) == first
 
 
-def test_a_question_mark_shows_every_key_and_another_hides_them(tab: Tab) -> None:
-    tab.press("?", shift=True)
+def test_a_question_mark_shows_every_key_and_another_hides_them_and_keys_of_the_browser_stay_its_own(tab: Tab) -> None:
+    press(tab, "^?")
     assert tab.value("document.querySelector('#keys').open")
     listed = tab.text("#key-list")
     assert all(key.caps in listed and key.help in listed for key in KEYS)
-    tab.press("ArrowLeft")
+    press(tab, "ArrowLeft")
     assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
-    tab.press("?", shift=True)
+    press(tab, "^?")
     assert not tab.value("document.querySelector('#keys').open")
-
-
-def test_keys_of_the_browser_stay_the_browsers(tab: Tab) -> None:
     pressed = "new KeyboardEvent('keydown', {key: 'ArrowLeft', ctrlKey: true, cancelable: true, bubbles: true})"
     assert tab.value(f"document.body.dispatchEvent({pressed})")
     assert place(tab) == f"round {ROUNDS} of {ROUNDS}"
@@ -277,11 +228,13 @@ def test_a_page_is_as_wide_as_its_window(browser: Browser, demo: str, width: int
     tab.close()
 
 
-def test_a_page_asks_nothing_of_anybody(browser: Browser, demo: str) -> None:
+def test_a_page_asks_nothing_of_anybody_and_can_make_no_markup_of_text(browser: Browser, demo: str) -> None:
     tab = browser.open(demo)
-    tab.press(" ")
+    press(tab, "Space")
     tab.until(f"!{PLAYING}")
     assert tab.requests() == [demo]
+    done = tab.ask("Runtime.evaluate", expression="document.body.innerHTML = '<b>x</b>'")
+    assert "TrustedHTML" in done["exceptionDetails"]["exception"]["description"]
     tab.close()
 
 
@@ -316,8 +269,7 @@ def test_nothing_of_a_hostile_recording_runs_or_becomes_an_element(
     browser: Browser, page_of_events: Made, *, scripts: bool
 ) -> None:
     tab = browser.open(page_of_events(hostile_events()), scripts=scripts)
-    for key in ("Home", "ArrowRight", "2", "PageUp", " ", "?"):
-        tab.press(key)
+    press(tab, "Home ArrowRight 2 PageUp Space ?")
     tab.ask("Emulation.setScriptExecutionDisabled", value=False)
     assert tab.value("window.pwned") is None
     assert tab.value(f"document.querySelectorAll({', '.join(ELEMENTS)!r}).length") == 0
@@ -336,13 +288,6 @@ def test_characters_that_steer_are_visible_in_the_page(browser: Browser, page_of
     assert not set(text) & set("\x1b\x9b\u202e\u2066\u2028\ufeff\x7f")
     assert "\u241b" in text
     assert tab.faults() == []
-    tab.close()
-
-
-def test_the_page_itself_can_make_no_markup_of_text(browser: Browser, demo: str) -> None:
-    tab = browser.open(demo)
-    done = tab.ask("Runtime.evaluate", expression="document.body.innerHTML = '<b>x</b>'")
-    assert "TrustedHTML" in done["exceptionDetails"]["exception"]["description"]
     tab.close()
 
 
@@ -378,23 +323,20 @@ def test_what_is_odd_but_possible_is_shown_without_a_fault(
     browser: Browser, page_of_events: Made, events: list[Event]
 ) -> None:
     tab = browser.open(page_of_events(events))
-    for key in ("Home", "ArrowRight", "End", "PageUp", "2", "w", " ", " ", "n"):
-        tab.press(key)
+    press(tab, "Home ArrowRight End PageUp 2 w Space Space n")
     assert tab.faults() == []
     assert tab.text("#now")
     tab.close()
 
 
-def test_a_tree_of_very_many_nodes_says_how_many_are_left_out(browser: Browser, page_of_events: Made) -> None:
+def test_of_very_many_nodes_some_are_left_out_and_many_rounds_are_stepped_through(
+    browser: Browser, page_of_events: Made
+) -> None:
     tab = browser.open(page_of_events(lonely()))
     assert "2744 more rejected, not drawn" in tab.text("#tree-note")
     tab.close()
-
-
-def test_a_text_of_many_rounds_is_stepped_through_quickly(browser: Browser, page_of_events: Made) -> None:
     rounds: list[Round] = [tree_round(number) for number in range(2000)]
     tab = browser.open(page_of_events([run(), *rounds]))
-    tab.press("Home")
-    tab.press("End")
+    press(tab, "Home End")
     assert place(tab) == "round 2000 of 2000"
     tab.close()

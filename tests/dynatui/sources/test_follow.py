@@ -3,7 +3,7 @@
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,6 @@ from dynatui.state.run_state import Failure, Loading, Prompt
 from tests.dynatui.fake_engine import round_, run, story
 
 ONE, TWO = story("one"), story("two")
-
-
-def lines(events: list[Event]) -> bytes:
-    return b"".join(map(encode, events))
 
 
 @pytest.fixture
@@ -51,40 +47,38 @@ def test_events_are_taken_as_they_are_written(path: Path, tail: Tail) -> None:
         add(path, encode(event))
         told += tail.take(1.0)
     assert told == ONE
-
-
-def test_runs_begin_as_their_line_is_known() -> None:
     assert encode(run()).startswith(follow.RUN)
 
 
-def test_who_comes_late_sees_the_newest_run_only(path: Path) -> None:
-    path.write_bytes(lines(ONE + TWO + TWO[:4]))
+def lines(events: list[Event]) -> bytes:
+    return b"".join(map(encode, events))
+
+
+@contextmanager
+def tailing(path: Path, content: bytes) -> Iterator[Tail]:
+    path.write_bytes(content)
     with closing(Tail(path)) as tail:
-        assert tail.take(1.0) == TWO[:4]
-        assert tail.runs == 3
+        yield tail
 
 
 @pytest.mark.parametrize("chunk", [64, 300, 1000, 2**20])
-def test_the_newest_run_is_found_wherever_chunks_end(path: Path, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("newest", [TWO, TWO[:4]])
+def test_who_comes_late_sees_the_newest_run_only_wherever_chunks_end(
+    path: Path, chunk: int, newest: list[Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(follow, "_CHUNK", chunk)
-    path.write_bytes(lines(ONE + ONE + TWO) + b'{"type":"ru')
-    with closing(Tail(path)) as tail:
-        assert tail.take(1.0) == TWO
+    with tailing(path, lines(ONE + ONE + newest) + b'{"type":"ru') as tail:
+        assert tail.take(1.0) == newest
         assert tail.runs == 3
 
 
-def test_a_torn_line_is_waited_for(path: Path, tail: Tail) -> None:
+def test_a_torn_line_is_waited_for_and_may_be_cut_off_by_the_next_writer(path: Path, tail: Tail) -> None:
     whole = lines(ONE)
     for cut in range(0, len(whole), 97):
         add(path, whole[cut : cut + 97])
         tail.take(1.0)
-    add(path, lines(TWO))
-    assert tail.take(1.0) == TWO
-
-
-def test_a_line_that_a_crash_tore_may_be_cut_off_by_the_next_writer(path: Path, tail: Tail) -> None:
-    add(path, lines(ONE)[:-20])
-    assert tail.take(1.0) == ONE[:-1]
+    add(path, lines(TWO)[:-20])
+    assert tail.take(1.0) == TWO[:-1]
     with Recorder(path, TWO):
         assert tail.take(1.0) == TWO
 
@@ -98,29 +92,25 @@ def test_a_bad_line_is_named_after_what_came_before_it(path: Path, tail: Tail) -
     assert refusal(lambda: tail.take(1.0)) == said
 
 
-def test_lines_are_counted_from_the_beginning_of_the_file(path: Path) -> None:
-    path.write_bytes(lines(ONE + TWO) + encode(round_("ar", 9, "x")))
-    with closing(Tail(path)) as tail:
-        assert tail.take(1.0) == TWO
-        assert f"line {len(ONE + TWO) + 1}: ar has round 9" in refusal(lambda: tail.take(1.0))
-
-
-@pytest.mark.parametrize("content", [b"my thesis\n", lines(ONE[1:]), b"\x00\xff\n"])
-def test_a_file_of_another_kind_is_refused_by_its_first_line(path: Path, content: bytes) -> None:
-    path.write_bytes(content + lines(TWO))
-    with closing(Tail(path)) as tail:
-        assert f"{path}: line 1: " in refusal(lambda: tail.take(1.0))
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        *((first + lines(TWO), "line 1: ") for first in (b"my thesis\n", lines(ONE[1:]), b"\x00\xff\n")),
+        (b"\nmy thesis\n" + lines(TWO), "line 2: "),
+        (lines(ONE + TWO) + encode(round_("ar", 9, "x")), f"line {len(ONE + TWO) + 1}: ar has round 9"),
+    ],
+    ids=["text", "no run", "bytes", "after a blank line", "counted from the beginning of the file"],
+)
+def test_what_is_no_recording_is_refused_by_its_line(path: Path, content: bytes, said: str) -> None:
+    with tailing(path, content) as tail:
+        assert f"{path}: {said}" in refusal(lambda: [tail.take(1.0) for _ in range(2)])
 
 
 def test_blank_lines_are_passed_over(path: Path) -> None:
-    path.write_bytes(b"\n" + lines(ONE) + b"\n" + lines(TWO) + b" \n")
-    with closing(Tail(path)) as tail:
+    with tailing(path, b"\n" + lines(ONE) + b"\n" + lines(TWO) + b" \n") as tail:
         assert tail.take(1.0) == TWO
         add(path, lines(ONE))
         assert tail.take(1.0) == ONE
-    path.write_bytes(b"\nmy thesis\n" + lines(TWO))
-    with closing(Tail(path)) as tail:
-        assert f"{path}: line 2: " in refusal(lambda: tail.take(1.0))
 
 
 def test_a_line_without_end_does_not_fill_the_memory(path: Path, tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,23 +120,27 @@ def test_a_line_without_end_does_not_fill_the_memory(path: Path, tail: Tail, mon
     assert "line 3 is longer than any event" in refusal(lambda: tail.take(1.0) and tail.take(1.0))
 
 
-def test_a_file_that_was_cut_off_is_no_longer_followed(path: Path, tail: Tail) -> None:
-    add(path, lines(ONE))
-    tail.take(1.0)
-    path.write_bytes(lines(ONE[:2]))
-    assert "cut off while it was followed" in refusal(lambda: tail.take(1.0))
-
-
-def test_another_file_in_its_place_is_no_longer_followed(path: Path, tail: Tail) -> None:
+def replace(path: Path) -> None:
     other = path.with_name("other.jsonl")
     other.write_bytes(lines(TWO))
     other.rename(path)
-    assert "another file has taken the place" in refusal(lambda: tail.take(1.0))
 
 
-def test_a_file_that_was_removed_is_no_longer_followed(path: Path, tail: Tail) -> None:
-    path.unlink()
-    assert "was removed" in refusal(lambda: tail.take(1.0))
+@pytest.mark.parametrize(
+    ("lose", "why"),
+    [
+        (lambda path: path.write_bytes(lines(ONE[:2])), "cut off while it was followed"),
+        (replace, "another file has taken the place"),
+        (Path.unlink, "was removed"),
+    ],
+)
+def test_a_file_that_was_cut_off_replaced_or_removed_is_no_longer_followed(
+    path: Path, tail: Tail, lose: Callable[[Path], object], why: str
+) -> None:
+    add(path, lines(ONE))
+    tail.take(1.0)
+    lose(path)
+    assert why in refusal(lambda: tail.take(1.0))
 
 
 @pytest.mark.parametrize("name", [".", "missing.jsonl", "pipe", "file/run.jsonl"])
@@ -174,22 +168,16 @@ def source(path: Path) -> Iterator[FollowSource]:
     assert opened.close(0.0)
 
 
-def test_a_source_says_that_it_waits_and_numbers_the_runs(path: Path, source: FollowSource) -> None:
+def test_a_source_says_that_it_waits_and_numbers_runs_if_their_writer_did_not(path: Path, source: FollowSource) -> None:
     assert source.records == [Loading(f"waiting for events in {path}")]
-    source.advance(0.0)
-    add(path, lines(TWO))
-    source.advance(0.1)
-    assert source.records[1:] == [Prompt(1, 1), *ONE, Prompt(2, 2), *TWO]
-
-
-def test_a_run_is_the_prompt_that_its_writer_says(path: Path, source: FollowSource) -> None:
     source.advance(0.0)
     first, *rest = TWO
     assert isinstance(first, Run)
-    told = structs.replace(first, prompt_number=3, prompt_count=5)
-    add(path, lines([told, *rest]))
-    source.advance(0.1)
-    assert source.records[1:] == [Prompt(1, 1), *ONE, Prompt(3, 5), told, *rest]
+    numbered = [structs.replace(first, prompt_number=3, prompt_count=5), *rest]
+    for now, events in ((0.1, TWO), (0.2, numbered)):
+        add(path, lines(events))
+        source.advance(now)
+    assert source.records[1:] == [Prompt(1, 1), *ONE, Prompt(2, 2), *TWO, Prompt(3, 5), *numbered]
 
 
 def test_a_held_source_catches_up_later(path: Path, source: FollowSource) -> None:

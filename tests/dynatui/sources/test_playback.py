@@ -1,163 +1,101 @@
 """A recording can be played from any position; the screen then shows the same as after uninterrupted play."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
-from decoder.events import Event, Round, Run
+from decoder.events import Event, Round
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Prompt, Record
-from tests.dynatui.scripted_runs import rounds_shown, run, runs_of, state_of, story
+from tests.dynatui.scripted_runs import rounds_shown, run, story
 
 WATCHED = "dynatree"
-SECOND: list[Event] = [run(prompt="second"), *story()[1:]]
-TWO_RUNS = [*story(), *SECOND]
+RUNS: list[list[Event]] = [story(), [run(prompt="second"), *story()[1:]]]
 
 
-@pytest.fixture
-def source() -> TraceSource:
-    return TraceSource(runs_of(TWO_RUNS), speed=1.0)
+def due(events: Iterable[Event]) -> list[float]:
+    """When each event is due: with the last round before it."""
+    times, now_s = list[float](), 0.0
+    for event in events:
+        now_s = event.wall_s if isinstance(event, Round) else now_s
+        times.append(now_s)
+    return times
 
 
-def newest_run(records: Iterable[Record]) -> list[Record]:
+DUE_S = due(story())
+MOVES = st.one_of(
+    st.tuples(st.sampled_from([WATCHED, "ar"]), st.sampled_from([-1, 0, 1, 2, 5, 9])),
+    st.tuples(st.just("seek"), st.sampled_from([-1.0, 0.0, 0.2, 0.25, 0.31, 0.55, 9.0])),
+    st.tuples(st.just("play"), st.just(0.17)),
+    st.tuples(st.just("go"), st.sampled_from([1, -1])),
+)
+"""A number of a method's rounds to search for, seconds to put the show to or to play, or a step to another run."""
+
+
+def newest_run(records: list[Record]) -> list[Record]:
     """Records from the last prompt on, which the screen shows."""
-    told = list(records)
-    return told[max(i for i, record in enumerate(told) if isinstance(record, Prompt)) :]
+    return records[max(i for i, record in enumerate(records) if isinstance(record, Prompt)) :]
 
 
-def last_round(source: TraceSource) -> int:
-    rounds = [record for record in newest_run(source.records) if isinstance(record, Round)]
-    return next(event.round for event in reversed(rounds) if event.method == "dynatree")
+@given(st.lists(MOVES, max_size=30), st.booleans())
+@settings(max_examples=200)
+def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(
+    moves: list[tuple[str, float]],
+    paused: bool,  # noqa: FBT001 - drawn
+) -> None:
+    source, number, at_s = TraceSource(RUNS, speed=1.0), 0, 0.0
+    source.set_paused(paused=paused)
+    source.play(0.0)
+    for move, value in moves:
+        before_s, so_far, shown = at_s, len(source.records), None
+        match move:
+            case "seek":
+                source.seek(value)
+                at_s = min(max(0.0, value), DUE_S[-1])
+            case "play":
+                source.play(value)
+                at_s += value
+                if at_s > DUE_S[-1]:
+                    return  # another run follows after a while
+            case "go":
+                source.go(int(value))
+                number, at_s = (number + int(value)) % 2, 0.0
+            case method:
+                source.seek_round(method, int(value))
+                rounds = [i for i, event in enumerate(story()) if isinstance(event, Round) and event.method == method]
+                shown = rounds[min(int(value), len(rounds)) - 1] + 1 if value > 0 else 3
+                at_s = DUE_S[shown - 1]
+        shown = shown or sum(due_s <= at_s for due_s in DUE_S)
+        prompt = Prompt(number + 1, 2)
+        assert newest_run(source.records) == [prompt, *RUNS[number][:shown]]
+        assert abs(source.played_s[0] - at_s) < 1e-9
+        if move in ("seek", "play") and at_s >= before_s:
+            assert prompt not in source.records[so_far:], "a way forward tells nothing twice"
 
 
-def prompt(source: TraceSource) -> str:
-    return next(record.prompt for record in reversed(source.records) if isinstance(record, Run))
-
-
-def test_a_way_back_ends_with_the_round_before(source: TraceSource) -> None:
-    source.seek_round(WATCHED, 4)
-    source.seek_round(WATCHED, 3)
-    assert last_round(source) == 2
-    source.seek_round(WATCHED, 0)
-    assert source.records[-3:] == story()[:3]
-
-
-def test_a_way_back_is_the_run_told_anew_up_to_there(source: TraceSource) -> None:
-    source.seek(0.55)
-    source.seek(0.25)
-    assert newest_run(source.records) == [Prompt(1, 2), *(e for e in story() if _due_by(e, 0.25))]
-    assert source.played_s[0] == 0.25
-
-
-def _due_by(event: Event, seconds: float) -> bool:
-    if isinstance(event, Round):
-        return event.wall_s <= seconds
-    return story().index(event) < 9  # a knob is due with the round before it
-
-
-def test_a_way_forward_tells_nothing_twice(source: TraceSource) -> None:
-    source.seek(0.2)
-    source.seek(0.45)
-    assert sum(isinstance(record, Run) for record in source.records) == 1
-
-
-def test_it_plays_on_from_where_it_was_put(source: TraceSource) -> None:
+def test_it_plays_on_from_where_it_was_put() -> None:
+    source = TraceSource(RUNS, speed=1.0)
     source.advance(0.0)
     source.seek(0.5)
     source.seek(0.15)
     source.advance(0.1)
-    assert (last_round(source), source.played_s[0]) == (1, 0.25)
+    assert (rounds_shown(source.records), source.played_s[0]) == (2, 0.25)
 
 
-def test_it_plays_on_from_a_round(source: TraceSource) -> None:
-    source.seek_round(WATCHED, 4)
-    source.play(0.1)
-    assert last_round(source) == 4
-    source.seek_round(WATCHED, 2)
-    source.play(0.1)
-    assert last_round(source) == 2
-
-
-def test_a_search_stays_within_the_run(source: TraceSource) -> None:
-    source.seek(99.0)
-    assert source.records[-1] == story()[-1]
-    source.seek(-1.0)
-    assert newest_run(source.records) == [Prompt(1, 2), *story()[:3]]
-
-
-def test_a_round_can_be_searched_for_in_both_directions(source: TraceSource) -> None:
-    for rounds, found in ((4, 4), (1, 1), (99, 6), (2, 2)):
-        source.seek_round(WATCHED, rounds)
-        assert last_round(source) == found - 1
-        assert rounds_shown(source.records) == found
-
-
-def test_the_rounds_of_any_method_can_be_searched_for(source: TraceSource) -> None:
-    source.seek_round("ar", 2)
-    newest = source.records[-1]
-    assert isinstance(newest, Round)
-    assert (newest.method, newest.round) == ("ar", 1)
-    assert (rounds_shown(source.records, "ar"), rounds_shown(source.records), source.length("ar")) == (2, 2, (6, 0.12))
-
-
-def test_the_length_is_that_of_the_present_run_in_rounds_and_decode_time(source: TraceSource) -> None:
-    assert source.length(WATCHED) == (6, 0.12)
+def test_the_length_is_that_of_the_present_run_which_may_be_without_rounds() -> None:
+    source = TraceSource([[run()], story()], speed=1.0)
+    assert source.length(WATCHED) == (0, 0.0)
+    source.seek_round(WATCHED, 3)
     source.go(1)
-    assert source.length(WATCHED) == (6, 0.12)
-    assert TraceSource(runs_of([run()])).length(WATCHED) == (0, 0.0)
-
-
-def test_another_run_begins_at_once_even_while_held(source: TraceSource) -> None:
-    source.set_paused(paused=True)
-    source.go(1)
-    assert prompt(source) == "second"
-    assert rounds_shown(source.records) == 0
-    source.go(-1)
-    assert prompt(source) == "Once upon"
+    assert source.length(WATCHED) == source.length("ar") == (6, 0.12)
+    source.seek_round(WATCHED, 1)
+    assert rounds_shown(source.records) == 1
 
 
 def test_after_the_last_run_the_show_stays() -> None:
-    source = TraceSource(runs_of(story()), speed=1.0)
+    source = TraceSource([story()], speed=1.0)
     for now in (0.0, 1.0, 1e6):
         source.advance(now)
     assert source.records == [Prompt(1, 1), *story()]
     assert source.played_s[0] == source.played_s[1]
-
-
-def test_a_run_without_rounds_can_be_left() -> None:
-    source = TraceSource(runs_of([run(), *story()]), speed=1.0)
-    source.seek_round(WATCHED, 3)
-    source.go(1)
-    source.seek_round(WATCHED, 1)
-    assert last_round(source) == 0
-    assert source.length(WATCHED)[0] == 6
-
-
-MOVES: tuple[Callable[[TraceSource], None], ...] = (
-    lambda source: source.seek_round(WATCHED, 1),
-    lambda source: source.seek_round(WATCHED, 5),
-    lambda source: source.seek_round(WATCHED, 9),
-    lambda source: source.seek(0.0),
-    lambda source: source.seek(0.31),
-    lambda source: source.seek(9.0),
-    lambda source: source.seek_round(WATCHED, 2),
-    lambda source: source.play(0.17),
-    lambda source: source.go(1),
-    lambda source: source.go(-1),
-)
-
-
-@given(st.lists(st.sampled_from(range(len(MOVES))), max_size=30))
-@settings(max_examples=60, deadline=None)
-def test_wherever_it_was_put_the_screen_shows_what_a_straight_play_would(moves: list[int]) -> None:
-    source = TraceSource(runs_of(TWO_RUNS), speed=1.0)
-    source.play(0.0)
-    for move in moves:
-        MOVES[move](source)
-    shown = newest_run(source.records)
-    straight = story() if prompt(source) == "Once upon" else SECOND
-    assert shown[1:] == straight[: len(shown) - 1]
-    assert structs.asdict(state_of(source.records).run or run()) == structs.asdict(straight[0])
