@@ -102,7 +102,7 @@ def test_speeds_are_compared_in_turn_and_told_with_an_interval(
         "Worker",
         lambda checkout, *_: Fake(log, "mine", 0.9) if checkout == commits.HERE else Fake(log, "other", 1.0),
     )
-    assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2, starts=1) == 1
+    assert commits.show_speed(tmp_path, "bfloat16", 8, 0, repeats=2, starts=1) == 1
     a_lap = len(commits.MEASURED) * Fake.prompts
     assert log == ["other", "mine"] * a_lap + ["mine", "other"] * a_lap + ["other", "mine"] * a_lap + ["closed"] * 2
     assert "ar         0.900" in capsys.readouterr().out
@@ -118,7 +118,7 @@ def test_equal_processes_that_differ_from_start_to_start_are_not_taken_for_a_cha
         return Fake([], "", next(shares) if checkout == commits.HERE else 1.0)
 
     monkeypatch.setattr(commits, "Worker", start)
-    assert commits.show_speed(tmp_path, "bfloat16", 8, repeats=2, starts=6) == 0
+    assert commits.show_speed(tmp_path, "bfloat16", 8, 0, repeats=2, starts=6) == 0
     assert started == [commits.HERE, tmp_path, tmp_path, commits.HERE] * 3
     assert "0.9" in capsys.readouterr().out
 
