@@ -52,21 +52,15 @@ def noisy(seed: int, schedule: Schedule | None = None) -> GumbelNoise:
 
 @examples(60)
 @given(text=TEXTS)
-def test_the_ends_that_are_found_are_those_of_a_search(text: list[int]) -> None:
+def test_the_ends_that_are_found_are_those_of_a_search_and_the_one_looked_up_is_expected_to_bring_most(
+    text: list[int],
+) -> None:
     found = {ending.length: list(ending.places) for ending in SuffixIndex(text).suffix_continuations()}
-    lengths = range(lookup.SHORTEST, len(text))
-    assert found == {
-        length: searched.places(text, length)
-        for length in lengths
-        if searched.places(text, length) and searched.places(text, length) != searched.places(text, length + 1)
-    }
-
-
-@examples(60)
-@given(text=TEXTS)
-def test_the_end_that_is_looked_up_is_expected_to_bring_most(text: list[int]) -> None:
-    found = SuffixIndex(text).continuation()
-    assert (found.length if found else 0) == searched.ending(text)
+    places = {length: searched.places(text, length) for length in range(lookup.SHORTEST, len(text) + 1)}
+    right = {length: here for length, here in places.items() if here and here != places.get(length + 1)}
+    assert found == right
+    chosen = SuffixIndex(text).continuation()
+    assert (chosen.length if chosen else 0) == searched.ending(text)
 
 
 @examples(60)

@@ -25,6 +25,8 @@ def assert_lawful(race: Played, engine: Engine) -> None:
     assert [decode_line(encode(event), number) for number, event in enumerate(race.events, 1)] == race.events
     assert_consistent(race.events)
     assert_the_least_decode_time_goes_next(race.events)
+    begun = [(type(event), event.method) for event in race.events if isinstance(event, Start | Round)]
+    assert begun[: 2 * len(run.methods)] == [(kind, name) for name in run.methods for kind in (Start, Round)]
     for method in run.methods:
         assert_lane(race, run, method)
         told = decoded(engine.pair.tokenizer, run.prompt_tokens) + "".join(each.text for each in race.rounds(method))
@@ -52,6 +54,9 @@ def assert_lane(race: Played, run: Run, method: str) -> None:
             assert sum(part or 0.0 for part in parts) <= event.t - before.t + 1e-9
         before = Clocks(event.t, event.wall_s)
         text += event.committed
+    if method == "hf":  # whose first burst is its prefill
+        assert race.rounds(method)[0].t == 0 < (race.figures(method).prefill_s or 0)
+        assert race.figures(method).acceptance_rate is None
     whole = len(text) == len(run.prompt_tokens) + run.max_new_tokens
     assert isinstance(end, End)
     assert end.reason in (("length", "eos") if whole else ("eos",))

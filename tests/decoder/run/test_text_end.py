@@ -65,10 +65,18 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
 
 
 @given(rounds())
-def test_every_committed_token_but_the_last_is_an_accepted_node(case: tuple[Round, int]) -> None:
-    told = within(*case)
+def test_every_committed_token_but_the_last_is_an_accepted_node_and_a_cut_tree_brings_what_its_nodes_are_worth(
+    case: tuple[Round, int],
+) -> None:
+    told, left = within(*case), case[1]
     assert [told.tokens[node] for node in told.accepted] == told.committed[:-1]
     assert told.committed == case[0].committed
+    assert within(told, left) == told, "what is cut is cut once"
+    found = told.verification
+    assert found is not None
+    assert len(found.reach) == len(told.tokens)
+    assert found.predicted_tokens in (None, pytest.approx(math.fsum(found.reach)))
+    assert len(found.path) <= max(len(told.accepted), left - 1)
 
 
 @given(rounds())
@@ -87,22 +95,6 @@ def test_of_the_tree_every_node_stays_that_the_text_has_room_for_and_no_other(ca
             assert getattr(told, name)[node] == getattr(event, name)[before]
     beyond = told.tokens != event.tokens or any(levels[event.tokens[node]] >= left for node in event.accepted)
     assert told.limited_by == (LENGTH if beyond else "d0")
-
-
-@given(rounds())
-def test_what_is_cut_is_cut_once(case: tuple[Round, int]) -> None:
-    told = within(*case)
-    assert within(told, case[1]) == told
-
-
-@given(rounds())
-def test_a_tree_is_expected_to_bring_what_its_nodes_are_worth(case: tuple[Round, int]) -> None:
-    told = within(*case)
-    found = told.verification
-    assert found is not None
-    assert len(found.reach) == len(told.tokens)
-    assert found.predicted_tokens in (None, pytest.approx(math.fsum(found.reach)))
-    assert len(found.path) <= max(len(told.accepted), case[1] - 1)
 
 
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)

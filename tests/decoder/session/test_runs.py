@@ -38,13 +38,6 @@ def test_the_run_says_what_was_asked(tiny_models: TinyModels, played: Played) ->
     assert run.methods["fixed"] == {"depth": 5, "branching": 2, "tau": 0.05, "n_max": 256}
 
 
-def test_the_first_method_has_a_round_before_another_begins(tiny_models: TinyModels) -> None:
-    methods = ("dynatree", "auto", "ar")
-    events = decode(tiny_models.engine("neox"), PROMPT, RunConfig(methods, 12))
-    kinds = [(type(event), event.method) for event in events if isinstance(event, Start | Round)]
-    assert kinds[:6] == [(kind, name) for name in methods for kind in (Start, Round)]
-
-
 def test_a_method_that_is_stepped_begins_though_those_before_it_had_no_round(tiny_models: TinyModels) -> None:
     steering = Steering()
     steering.paused, steering.watched = True, "ar"
@@ -53,13 +46,6 @@ def test_a_method_that_is_stepped_begins_though_those_before_it_had_no_round(tin
     assert begun == ["dynatree", "auto", "ar"]
     steering.stopped = True
     assert not any(isinstance(event, Round) for event in events)
-
-
-def test_the_first_burst_of_hf_is_its_prefill(played: Played) -> None:
-    first, second = played.rounds("hf")[:2]
-    assert first.t == 0 < second.t
-    assert played.figures("hf").prefill_s
-    assert played.figures("hf").acceptance_rate is None
 
 
 def test_a_method_that_draws_by_itself_is_compared_where_all_is_greedy(tiny_models: TinyModels) -> None:

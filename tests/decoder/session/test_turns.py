@@ -3,7 +3,6 @@ the text of plain decoding.
 """
 
 import itertools
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,6 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import Selection
 from decoder.sampling.settings import SAMPLING, Sampling
-from decoder.tree import depths
 from tests.decoder.laws.races import COUPLED
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, methods_of
 from tests.decoder.property_settings import examples
@@ -271,34 +269,3 @@ def test_whatever_is_turned_whenever_every_method_writes_the_text_of_plain_greed
     played = turned(tiny_models.engine(name), config, turns)
     expected = tiny_models.generate(tiny_models.pair(name), "float32", PROMPT, 20)
     assert {method: played.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
-
-
-moderate = st.one_of(
-    st.tuples(st.just("n_max"), st.integers(1, 40)),
-    st.tuples(st.sampled_from(["d_max", "k", "fixed_depth"]), st.integers(1, 9)),
-    st.tuples(st.sampled_from(["b_min", "b_mid", "b_max", "fixed_branching"]), st.integers(1, 5)),
-    st.tuples(st.sampled_from(["tau_h", "tau_l", "rho_stop", "rho_deep", "tau"]), st.floats(0, 1)),
-    st.tuples(st.just("d0"), st.floats(0, 9)),
-    st.tuples(st.just("history"), st.integers(0, 1)),
-)
-
-
-@examples(80)
-@given(
-    turns=st.dictionaries(st.integers(0, 9), st.lists(moderate, min_size=1, max_size=3), min_size=2),
-    method=st.sampled_from(["dynatree", "alg1", "linear", "fixed"]),
-    dtype=st.sampled_from(["float64", "float32"]),
-)
-def compare_turned(tiny_models: TinyModels, score: Counter[str], turns: Turns, method: str, dtype: str) -> None:
-    rules = replace(SMALL.of(DynaTree), window=2, eta_h=0.3)
-    config = replace(SMALL, methods=(method,)).with_rules("dynatree", rules)
-    _, played = compare(tiny_models, "neox", dtype, config, turns=turns)
-    score["rounds"] += len(played.rounds(method))
-    score["turned"] += len({max(depths(event.parents)) for event in played.rounds(method)}) > 2
-
-
-def test_whatever_is_turned_whenever_every_round_is_the_reference_s_round(tiny_models: TinyModels) -> None:
-    score: Counter[str] = Counter()
-    compare_turned(tiny_models, score)
-    assert score["rounds"] > 400
-    assert score["turned"] > 20
