@@ -199,20 +199,16 @@ def test_a_run_that_goes_on_is_held_no_more(bench: Bench) -> None:
     assert len(bench.played.tokens("ar")) == 12
 
 
-def test_a_step_of_a_run_that_is_not_paused_is_no_promise(bench: Bench) -> None:
-    bench.steering.paused = False
+@pytest.mark.parametrize(("paused", "stages"), [(False, []), (True, ["drafted"])])
+def test_a_step_of_a_run_that_is_not_paused_is_no_promise_and_pausing_twice_is_pausing_once(
+    bench: Bench, stages: list[str], *, paused: bool
+) -> None:
+    bench.steering.paused = paused
     bench.steering.step()
     bench.steering.paused = True
     bench.user = lambda bench: setattr(bench.steering, "stopped", True)
-    assert not bench.run(("dynatree",)).played.rounds("dynatree")
-
-
-def test_pausing_twice_is_pausing_once(bench: Bench) -> None:
-    bench.steering.step()
-    bench.steering.paused = True
-    bench.user = lambda bench: setattr(bench.steering, "stopped", True)
-    bench.run(("dynatree",))
-    assert [stage.name for stage in bench.stages] == ["drafted"]
+    assert bool(bench.run(("dynatree",)).played.rounds("dynatree")) == paused
+    assert [stage.name for stage in bench.stages] == stages
 
 
 def test_a_run_that_is_paused_when_a_round_is_told_is_held_at_that_round(bench: Bench) -> None:

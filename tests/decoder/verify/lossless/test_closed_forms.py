@@ -150,17 +150,6 @@ def test_residuals_by_scalars_are_those_of_updated_rows() -> None:
             row = left / left.sum()
 
 
-def test_nss_on_a_fixed_tree_accepts_what_the_target_would_write() -> None:
-    toys = models("generic", 2, 5)
-    tree, _ = max(delayed_trees(DelayedTree(2, 0, 2), toys), key=lambda each: len(each[0]))
-    target_probs, _ = toys.rows(tree)
-    probabilities = {0: 1.0}
-    for node in range(1, len(tree)):
-        probabilities[node] = probabilities[tree.parents[node]] * target_probs[tree.parents[node], tree.tokens[node]]
-    expected = expected_tokens("nss", tree, *toys.rows(tree))
-    assert expected == pytest.approx(sum(probabilities.values()))
-
-
 def by_rows(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> Iterator[tuple[int, float, Row]]:
     """Slots in post-order, each with its remaining probability and its law of the next token."""
 
