@@ -208,35 +208,6 @@ def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, p
         assert tree.path_logprobs == pytest.approx(other.path_logprobs, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("family", "layout"),
-    [("neox", "z-lab"), ("neox", "z-lab, windows"), ("gpt2", "DFlash2"), ("neox", "speculators")],
-)
-def test_keys_kept_over_rounds_are_those_of_a_fresh_start(tiny_models: TinyModels, family: str, layout: str) -> None:
-    """The expected value after every round is that of a new `BlockPasses` that reads the whole text at once."""
-    pair = dflash.name(family, layout)
-    engine = tiny_models.engine(pair, "float64")
-    head, target = engine.pair.head, engine.pair.target
-    assert isinstance(head, BlockHead)
-    wide = Fixed(depth=3, branching=5, tau=0, n_max=200)  # most of the favourite tokens
-    session, passes = begun(engine, prompt_of(tiny_models, pair), wide)
-    moved = 0
-    for _ in range(7):
-        moved += session.step(()).accepted not in ([], [1])
-        logits = passes.after_text(session.text)
-        states = LayerStates(head.target_layers)
-        reader = target.tapped(states)
-        reader.read(reader.new_cache(len(session.text)), session.text[:-1])
-        fresh = BlockPasses(head, len(session.text), states)
-        fresh.read(session.text[:-1])
-        rows = fresh.cache.length
-        assert passes.cache.length == rows == len(session.text) - 1
-        kept, expected = (each.cache.store[..., :rows, :].numpy() for each in (passes, fresh))
-        assert kept == pytest.approx(expected, abs=1e-9)
-        assert fresh.after_text(session.text).numpy() == pytest.approx(logits.numpy(), abs=1e-9)
-    assert moved
-
-
 @pytest.mark.parametrize(("pair", "kind"), [(FLAT, Eagle3Passes), (PARALLEL[1], ParallelPasses), (BLOCKS, BlockPasses)])
 def test_states_that_were_read_are_let_go_of_and_nothing_is_kept_of_mask_rows(
     tiny_models: TinyModels, pair: str, kind: Any

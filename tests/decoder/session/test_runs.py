@@ -19,7 +19,6 @@ from decoder.forward.near_tie import Judge
 from decoder.methods import WHOLE, same_until
 from decoder.session.steering import NAP_S, SLEEP_S, SlowMotion, hold
 from decoder.system.device import Stopwatch
-from tests.decoder.laws.races import COUPLED
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, methods_of, play
 from tests.decoder.session.all_methods import CONFIG, steered
 from tests.tiny import CONTEXT
@@ -54,23 +53,6 @@ def test_a_method_that_draws_by_itself_is_compared_where_all_is_greedy(tiny_mode
     assert sampled.figures("hf").tokens_per_second is not None
     assert sampled.figures("linear").identical_to_ar
     assert play(tiny_models.engine("neox"), RunConfig(("ar", "hf"), 20)).figures("hf").identical_to_ar
-
-
-def test_seeds_and_temperatures_make_other_texts(tiny_models: TinyModels) -> None:
-    texts = {
-        tuple(play(tiny_models.engine("neox"), RunConfig(("ar",), 24, seed, temperature=heat)).tokens("ar"))
-        for seed in range(3)
-        for heat in (0.7, 1.1)
-    }
-    assert len(texts) == 6
-
-
-def test_an_end_of_text_token_within_a_block_ends_the_text(tiny_models: TinyModels) -> None:
-    text = play(tiny_models.engine("neox"), RunConfig(("ar",), 24, temperature=0.9)).tokens("ar")
-    ending = tiny_models.loaded(tiny_models.ending("neox", eos_token_id=text[11]), "float32")
-    race = play(ending, RunConfig(COUPLED, 24, temperature=0.9))
-    expected = text[: text.index(text[11]) + 1]
-    assert {method: race.tokens(method) for method in COUPLED} == dict.fromkeys(COUPLED, expected)
 
 
 # Ends of a run

@@ -79,7 +79,6 @@ class Text:
     drafted: list[bool] = field(default_factory=list)
     """For each round, whether it drafted."""
     depths: list[int] = field(default_factory=list)
-    kept: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -108,7 +107,7 @@ class Text:
             self.budget.probe_draft([(range(CHILDREN), logprobs) for logprobs in guesses], text)
 
     def _draft(self) -> None:
-        budget, tree, right = self.budget, [(-1, OTHER)], {0}
+        budget, tree = self.budget, [(-1, OTHER)]
         calls, level, depth = [self.behind], [0], 0
         outcomes: dict[int, int] = {}
         while level and depth < DEEPEST:
@@ -119,11 +118,8 @@ class Text:
                 logprobs = self.guesses(self.random)
                 outcomes[parent] = self.chosen(self.random, logprobs)
                 budget.add_children(parent, range(CHILDREN), logprobs, lambda _: CHILDREN)
-                for token in range(CHILDREN):
-                    if parent in right and token == outcomes[parent]:
-                        right.add(len(tree))
-                    level.append(len(tree))
-                    tree.append((parent, token))
+                level += range(len(tree), len(tree) + CHILDREN)
+                tree += [(parent, token) for token in range(CHILDREN)]
             depth += bool(parents)
         kept = budget.keep()
         assert all(tree[node][0] in kept for node in kept[1:])
@@ -138,7 +134,6 @@ class Text:
             burst.append(OTHER)
         self.drafted.append(True)
         self.depths.append(depth)
-        self.kept.append(len(kept) - 1)
         self._pass(len(burst), sum(map(self.truth.draft.seconds, calls)) + self.truth.verify.seconds(len(kept)) + 0.04)
         budget.learn(burst)
 
