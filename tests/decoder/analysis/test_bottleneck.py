@@ -180,7 +180,7 @@ HEADLINES = {
 
 
 @pytest.mark.parametrize("limit", LIMITED)
-def test_a_line_for_a_live_screen_names_the_limit_and_the_verdict_s_remedy_in_wordings_down_to_forty_cells(
+def test_a_line_for_a_live_screen_names_limit_and_remedy_in_wordings_down_to_forty_cells(
     limit: str,
 ) -> None:
     limits = found(LIMITED[limit])

@@ -120,9 +120,7 @@ def test_the_table_of_figures_names_each_figure_once_and_in_order() -> None:
 @pytest.mark.parametrize(
     ("tokens", "reference", "index"), [([1, 2, 3], [1, 2], None), ([], [1], None), ([1, 5, 6], [1, 2, 3], 1)]
 )
-def test_the_first_difference_within_the_common_length_counts(
-    tokens: list[int], reference: list[int], index: int | None
-) -> None:
+def test_the_first_common_difference_counts(tokens: list[int], reference: list[int], index: int | None) -> None:
     assert first_difference(tokens, reference) == index
 
 
@@ -238,9 +236,7 @@ def test_methods_of_a_run_leave_out_alike() -> None:
     burst=st.integers(1, 4),
     plain=st.lists(st.floats(1e-3, 10), min_size=1, max_size=30),
 )
-def test_without_stalled_rounds_rates_are_of_all_to_the_last_digit(
-    took: list[float], burst: int, plain: list[float]
-) -> None:
+def test_without_stalls_rates_are_of_all_to_the_last_digit(took: list[float], burst: int, plain: list[float]) -> None:
     events = [*a_text("dynatree", took, burst=burst), *a_text("ar", plain)]
     found = fold([RUN, *events]).figures()
     ends = list(accumulate(took))

@@ -56,9 +56,7 @@ def test_a_round_loses_what_it_waited_longer_than_usual(
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(round_s=SECONDS, waited_s=SECONDS, earlier=st.lists(SECONDS, max_size=5))
-def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
-    round_s: float, waited_s: float, earlier: Sequence[float]
-) -> None:
+def test_what_is_lost_is_part_of_wait_and_round(round_s: float, waited_s: float, earlier: Sequence[float]) -> None:
     lost_s = stalled_s(round_s, min(waited_s, round_s), earlier)
     assert lost_s == 0 or LEVELS_S[0] <= lost_s <= min(waited_s, round_s)
 
@@ -76,9 +74,7 @@ def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
         ([2.0, 2.0, 2.0], 10, []),
     ],
 )
-def test_few_stalled_rounds_are_left_out_and_of_many_the_worst(
-    lost: list[float], rounds: int, left_out: list[float]
-) -> None:
+def test_few_stalls_are_left_out_and_of_many_the_worst(lost: list[float], rounds: int, left_out: list[float]) -> None:
     notes = stalls(*lost)
     level = left_out_from([notes], rounds)
     times = notes.from_level(level)

@@ -476,9 +476,7 @@ def test_a_node_is_kept_for_sure_where_all_nodes_down_to_its_depth_have_room(n_m
 
 
 @pytest.mark.parametrize(("n_max", "accepted"), [(8, 2), (7, None)])
-def test_of_the_best_a_node_is_kept_for_sure_where_all_that_can_be_as_probable_have_room(
-    n_max: int, accepted: int | None
-) -> None:
+def test_of_the_best_a_node_is_kept_for_sure_where_all_as_probable_have_room(n_max: int, accepted: int | None) -> None:
     """The path has probability .28, an undrafted child of the root at most .3; both depths hold up to 2 / .28 nodes."""
     verdict = replayed(told([-1, 0, 1], [0.7, 0.4], [1, 2]), replace(WIDE, n_max=n_max, selection="best"))
     assert verdict

@@ -52,7 +52,7 @@ def noisy(seed: int, schedule: Schedule | None = None) -> GumbelNoise:
 
 @examples(60)
 @given(text=TEXTS)
-def test_the_ends_that_are_found_are_those_of_a_search_and_the_one_looked_up_is_expected_to_bring_most(
+def test_the_ends_are_those_of_a_search_and_the_one_looked_up_is_expected_to_bring_most(
     text: list[int],
 ) -> None:
     found = {ending.length: list(ending.places) for ending in SuffixIndex(text).suffix_continuations()}
@@ -138,9 +138,7 @@ def test_under_noise_a_node_has_its_share_beside_its_chance() -> None:
         pytest.param([1], 4, [], id="one token"),
     ],
 )
-def test_a_chain_goes_on_from_the_end_that_is_expected_to_bring_most(
-    text: list[int], count: int, drafted: list[int]
-) -> None:
+def test_a_chain_goes_on_from_the_end_that_brings_most(text: list[int], count: int, drafted: list[int]) -> None:
     assert chain(text, count) == drafted
 
 

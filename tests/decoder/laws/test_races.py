@@ -9,9 +9,7 @@ from tests.decoder.session.all_methods import turned
 
 
 @pytest.mark.parametrize("race", RACES, ids=str)
-def test_every_method_writes_the_text_of_plain_decoding_and_the_events_keep_their_laws(
-    tiny_models: TinyModels, race: Race
-) -> None:
+def test_all_methods_write_the_text_of_plain_decoding_and_events_keep_laws(tiny_models: TinyModels, race: Race) -> None:
     engine, methods = race.engine(tiny_models), race.config.methods
     played = turned(engine, race.config, race.turns, race.prompt, watched=-1)
     expected = race.text(tiny_models) or played.tokens(methods[0])

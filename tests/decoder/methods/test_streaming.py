@@ -132,9 +132,7 @@ def test_every_token_is_the_choice_of_sinks_and_window_from_scratch_under_the_no
 
 
 @pytest.mark.parametrize(("name", "prompt"), [("llama", LONG), ("neox-strange", SHORT), ("neox", SHORT)])
-def test_its_text_is_that_of_one_token_a_round_whatever_the_length_of_the_chain(
-    tiny_models: TinyModels, name: str, prompt: str
-) -> None:
+def test_its_text_is_that_of_one_token_a_round_for_any_chain(tiny_models: TinyModels, name: str, prompt: str) -> None:
     texts = {k: streamed(tiny_models, name, prompt, replace(SMALL, k=k)).tokens("streaming") for k in (5, 32)}
     given = tiny_models.prompt_tokens(tiny_models.pair(name), prompt)
     assert texts == dict.fromkeys(texts, one_by_one(tiny_models.engine(name), given, len(texts[5]), SMALL))
@@ -153,7 +151,7 @@ def test_exact_rounds_write_the_text_of_exact_single_tokens(tiny_models: TinyMod
     assert played.tokens("streaming") == one_by_one(engine, given, TEXT, SMALL)
 
 
-def test_chains_are_accepted_after_the_window_has_moved_on_where_its_text_has_left_that_of_plain_decoding(
+def test_chains_are_accepted_after_the_window_moved_on_and_the_text_left_plain_decoding(
     tiny_models: TinyModels,
 ) -> None:
     pair, played = tiny_models.pair("neox"), streamed(tiny_models, "neox", SHORT, SMALL)

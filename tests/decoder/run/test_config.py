@@ -78,9 +78,7 @@ TREE, CHAIN = DynaTree(), Linear()
         *((CHAIN, "k", value, kept) for value, kept in ((3.49, 3), (3.5, 4), (4.5, 5), (-7, 1))),
     ],
 )
-def test_a_turned_knob_stays_within_its_bounds(
-    rules: TunableParameters, name: KnobName, value: float, kept: float
-) -> None:
+def test_a_turned_knob_stays_in_bounds(rules: TunableParameters, name: KnobName, value: float, kept: float) -> None:
     assert rules.turned(name, value).knob(name) == pytest.approx(kept)
 
 

@@ -121,9 +121,7 @@ def test_an_exact_pair_on_a_cpu_has_native_kernels_too(tiny_models: TinyModels) 
         (Gemma3TextConfig(**SMALL, sliding_window=33), DecodingPath("static module", of_both(GEMMA))),
     ],
 )
-def test_windows_that_are_longer_than_trees_are_deep_are_captured_and_other_models_are_not(
-    config: Any, path: DecodingPath
-) -> None:
+def test_windows_longer_than_trees_are_captured_and_other_models_are_not(config: Any, path: DecodingPath) -> None:
     assert expected_path({"target": config, "draft": config}, CPU, exact=False) == path
 
 

@@ -205,7 +205,7 @@ def test_a_model_that_fails_the_trial_of_trees_is_refused(gguf_pair: GgufPair, m
         load_pair(str(gguf_pair.draft()), "lookup", run=AR)
 
 
-def test_a_model_whose_state_is_wrong_after_a_draft_is_refused(
+def test_a_state_that_is_wrong_after_a_draft_is_refused(
     gguf_states: GgufStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep = StateCache.keep

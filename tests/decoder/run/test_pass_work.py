@@ -50,9 +50,7 @@ def count(module: Any) -> int:
 
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("family", ["llama", "neox"])
-def test_an_architecture_and_its_module_have_the_same_work_without_an_embedding_of_its_own(
-    family: str, *, tied: bool
-) -> None:
+def test_an_architecture_and_its_module_have_the_same_work(family: str, *, tied: bool) -> None:
     module = module_of(tiny.FAMILIES[family](tie_word_embeddings=tied))
     one, other = (
         work_of_architecture(Architecture.of(module.config), torch.float32),

@@ -65,7 +65,7 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
 
 
 @given(rounds())
-def test_every_committed_token_but_the_last_is_an_accepted_node_and_a_cut_tree_brings_what_its_nodes_are_worth(
+def test_every_committed_token_but_the_last_is_an_accepted_node_and_trees_are_cut_once(
     case: tuple[Round, int],
 ) -> None:
     told, left = within(*case), case[1]
@@ -118,9 +118,7 @@ def test_the_laws_hold_in_runs_of_every_length_and_in_their_files(
 
 @pytest.mark.parametrize("length", [1, 2, 7, 32, 48])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_the_laws_hold_where_the_text_itself_is_the_draft(
-    tiny_models: TinyModels, length: int, temperature: float
-) -> None:
+def test_the_laws_hold_where_the_text_is_the_draft(tiny_models: TinyModels, length: int, temperature: float) -> None:
     engine = load_pair(str(tiny_models.pair("neox").target), None, device="cpu", dtype="float32")
     config = RunConfig(("dynatree", "auto", "ar"), length, temperature=temperature)
     assert_lawful(play(engine, config, TWICE), engine)

@@ -197,9 +197,7 @@ def test_noise_takes_a_part_of_the_time(tiny_models: TinyModels, method: str) ->
 
 
 @pytest.mark.parametrize("rules", [Linear(), DynaTree(), DynaTree(selection="best", n_max=9)], ids=str)
-def test_nodes_at_greedy_positions_have_the_draft_s_own_probabilities_too(
-    tiny_models: TinyModels, rules: Rules
-) -> None:
+def test_nodes_at_greedy_positions_have_the_draft_s_own_probabilities(tiny_models: TinyModels, rules: Rules) -> None:
     schedule = Schedule(Sampling(0.6))
     schedule.turn(12, Sampling())
     engine = tiny_models.engine("neox", "float64").sampled(1, schedule)

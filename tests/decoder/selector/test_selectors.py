@@ -132,9 +132,7 @@ def test_one_seed_is_one_text(engine: Engine, random_file: Path) -> None:
         ({"hidden": (5, 5, 5)}, "was trained for hidden rows of widths 5 and 5, but target with draft has "),
     ],
 )
-def test_a_selector_of_another_pair_is_refused(
-    engine: Engine, tmp_path: Path, changes: dict[str, Any], line: str
-) -> None:
+def test_one_of_another_pair_is_refused(engine: Engine, tmp_path: Path, changes: dict[str, Any], line: str) -> None:
     own = fingerprint(engine.pair.observed())
     pair = structs.replace(own, **changes)
     file = kept(tmp_path, Policy(pair.hidden), pair)
@@ -186,9 +184,7 @@ def test_at_temperature_0_it_writes_the_text_of_ar_and_a_verifier_of_one_path_is
     assert len(set(shapes)) > 1 or verifier == "block"
 
 
-def test_it_can_be_turned_on_and_off_while_it_runs(
-    engine: Engine, steady_file: Path, shapes: list[DelayedTree]
-) -> None:
+def test_it_is_turned_on_and_off_while_it_runs(engine: Engine, steady_file: Path, shapes: list[DelayedTree]) -> None:
     own = Delayed("specinfer", "delayed", 2, 0, 1, selector=str(steady_file))
     asked = RunConfig(("delayed",), 40, temperature=0.8, delayed=own)
     run = turned(engine, asked, {2: [("drafting", 3)], 5: [("drafting", 1)]})
@@ -200,7 +196,7 @@ def test_it_can_be_turned_on_and_off_while_it_runs(
     ]
 
 
-def test_without_a_selector_no_knob_turns_one_on_and_with_one_path_it_is_not_turned_off_into_several(
+def test_no_knob_turns_on_a_selector_that_is_not_there_or_one_path_into_several(
     engine: Engine,
 ) -> None:
     without = Delayed("specinfer", "delayed", selector="")

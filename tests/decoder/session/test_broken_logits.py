@@ -196,9 +196,7 @@ def test_so_it_is_where_llama_cpp_computes_the_passes(tmp_path: Path) -> None:
         assert race.tokens(method) == []
 
 
-def test_a_prompt_that_breaks_the_target_ends_every_method_in_its_first_round(
-    tiny_models: TinyModels, last: int
-) -> None:
+def test_a_prompt_that_breaks_the_target_ends_every_method_in_round_one(tiny_models: TinyModels, last: int) -> None:
     pair = tiny_models.pair("llama")
     target = damaged(pair.target, tiny_models.fresh(), last, math.inf)
     race = tiny_models.play(tiny.TinyPair(target, pair.draft), "float32", PROMPT, RunConfig(GREEDY, LENGTH))
@@ -206,9 +204,7 @@ def test_a_prompt_that_breaks_the_target_ends_every_method_in_its_first_round(
 
 
 @pytest.mark.parametrize(("verifier", "drafting"), [("traversal", "delayed"), ("nss", "iid")])
-def test_sampled_trees_end_where_the_target_has_no_choice(
-    tiny_models: TinyModels, last: int, verifier: str, drafting: str
-) -> None:
+def test_sampled_trees_end_without_a_choice(tiny_models: TinyModels, last: int, verifier: str, drafting: str) -> None:
     engine = with_target_logits(tiny_models.engine("llama"), after(last, math.nan))
     own = Delayed(verifier=verifier, drafting=drafting)
     assert_broke_off(play(engine, RunConfig(("delayed",), LENGTH, temperature=1.0, delayed=own)), ("delayed",))
@@ -255,9 +251,7 @@ def test_a_token_that_the_target_excludes_is_never_written_and_ends_nothing(
 
 
 @pytest.mark.parametrize("method", ["ar", "dynatree", "hf"])
-def test_no_benchmark_gives_a_time_of_a_text_without_choices(
-    tiny_models: TinyModels, broken: tiny.TinyPair, method: str
-) -> None:
+def test_no_benchmark_times_a_text_without_choices(tiny_models: TinyModels, broken: tiny.TinyPair, method: str) -> None:
     engine: Engine = tiny_models.loaded(broken, "float32")
     with pytest.raises(LogitsError, match=rf"logits in round \d+ of {method} are NaN or infinite, computed in float32"):
         decoded(engine, tiny_models.prompt_tokens(broken, PROMPT), method, RunConfig((method,), LENGTH))

@@ -209,9 +209,7 @@ def test_every_round_drafts_what_a_fresh_start_drafts(tiny_models: TinyModels, p
 
 
 @pytest.mark.parametrize(("pair", "kind"), [(FLAT, Eagle3Passes), (PARALLEL[1], ParallelPasses), (BLOCKS, BlockPasses)])
-def test_states_that_were_read_are_let_go_of_and_nothing_is_kept_of_mask_rows(
-    tiny_models: TinyModels, pair: str, kind: Any
-) -> None:
+def test_read_states_are_let_go_of_and_mask_rows_are_not_kept(tiny_models: TinyModels, pair: str, kind: Any) -> None:
     session, passes = begun(tiny_models.engine(pair), prompt_of(tiny_models, pair))
     assert isinstance(passes, kind)
     unread = passes._unread if pair == BLOCKS else passes.unread
@@ -331,9 +329,7 @@ def test_guesses_for_tokens_that_were_missed_are_those_of_their_own_rounds(tiny_
 
 
 @pytest.mark.parametrize(("layout", "guesses"), [("speculators", dflash.BLOCK - 1), ("DeepSpec, rnn", dflash.BLOCK)])
-def test_auto_takes_all_levels_of_a_block_where_they_cost_nothing(
-    tiny_models: TinyModels, layout: str, guesses: int
-) -> None:
+def test_auto_takes_all_levels_where_they_cost_nothing(tiny_models: TinyModels, layout: str, guesses: int) -> None:
     rules = replace(WIDE, branching=(1, 1, 1), rho_deep=0, lookup=False)
     engine = priced(tiny_models.engine(dflash.name("neox", layout)), FREE)
     rounds = play(engine, RunConfig(("auto",), 24, auto=rules), PROMPT).rounds("auto")

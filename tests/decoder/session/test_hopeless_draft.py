@@ -122,7 +122,7 @@ def rates(engine: Engine, world: World, *, lookup: bool = False) -> Iterator[flo
 
 
 @pytest.mark.parametrize("lookup", [False, True])
-def test_a_draft_that_disagrees_everywhere_costs_at_most_three_per_cent(
+def test_a_draft_that_disagrees_everywhere_costs_at_most_3_percent(
     loaded: Engine, world: World, *, lookup: bool
 ) -> None:
     assert min(rates(priced(with_random_draft(loaded), world), world, lookup=lookup)) > BAR

@@ -64,7 +64,7 @@ def test_settings_at_their_ends_decode(tiny_models: TinyModels, name: str, tempe
     assert all(each is not None and abs(each.surprise) < 60 and max(each.reach) <= 1 + 1e-9 for each in told)
 
 
-def test_a_draft_that_knows_the_noise_of_the_target_is_accepted_more_often_than_one_under_nss(
+def test_a_draft_that_knows_the_noise_is_accepted_more_often_than_under_nss(
     tiny_models: TinyModels,
 ) -> None:
     blind, knowing = (
@@ -80,9 +80,7 @@ def test_a_draft_that_knows_the_noise_of_the_target_is_accepted_more_often_than_
 @gpu
 @pytest.mark.gpu
 @EVERY
-def test_on_a_gpu_every_verifier_writes_the_greedy_text_at_temperature_0_and_tells_chances_above(
-    tiny_models: TinyModels, name: str
-) -> None:
+def test_on_a_gpu_every_verifier_writes_the_greedy_text_and_tells_chances(tiny_models: TinyModels, name: str) -> None:
     engine = on_gpu(tiny_models, "neox", "float64")
     on_cpu = played(tiny_models, config(name, temperature=0), "float64")
     assert play(engine, config(name, temperature=0)).tokens("delayed") == on_cpu.tokens("ar")

@@ -109,7 +109,7 @@ def test_a_draft_model_without_a_target_is_refused() -> None:
 # Trees with nodes from lookups and from the draft model
 
 
-def test_where_the_model_is_cheap_trees_have_nodes_of_both_origins_and_a_knob_turns_lookups_off(
+def test_where_drafts_are_cheap_trees_have_both_origins_and_a_knob_turns_lookups_off(
     tiny_models: TinyModels,
 ) -> None:
     assert any({"draft", "lookup"} <= set(event.origins) for event in cheap(tiny_models, "neox-strange"))
@@ -154,9 +154,7 @@ def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> N
         pytest.fail(f"no text had rounds of both ways, but the last one {seen}")
 
 
-def test_the_model_is_asked_only_where_it_has_seen_the_path(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_model_is_asked_only_where_it_saw_the_path(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the draft model has not read a looked-up node's path, it knows only the node's token."""
     plain, asked = DraftPasses.after_level, list[bool]()
 

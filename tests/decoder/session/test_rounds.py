@@ -168,9 +168,7 @@ def test_named_settings_grow_the_reference_s_trees(tiny_models: TinyModels, name
 
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 @pytest.mark.parametrize("method", ["dynatree", "alg1", "fixed"])
-def test_equals_are_taken_in_the_order_of_their_ids_and_their_nodes(
-    tiny_models: TinyModels, method: str, selection: Selection
-) -> None:
+def test_equals_are_taken_by_their_ids_and_nodes(tiny_models: TinyModels, method: str, selection: Selection) -> None:
     """Tokens come in pairs with exactly equal logits, so every choice and every cut is a tie."""
     tree = replace(BUSHY, selection=selection, n_max=10)
     config = RunConfig((method,), 16, dynatree=tree, fixed=Fixed(depth=4, branching=3, tau=0, n_max=10))
@@ -327,9 +325,7 @@ def test_the_largest_rules_need_no_more_room_than_a_tree_has(tiny_models: TinyMo
 @pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )
-def test_a_full_memory_is_one_line_on_a_cpu_too(
-    tiny_models: TinyModels, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_memory_is_one_line(tiny_models: TinyModels, error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise error
 

@@ -70,9 +70,7 @@ def test_a_stopped_run_ends_after_the_round_in_progress(tiny_models: TinyModels,
     assert played.figures(method).rounds == 2
 
 
-def test_a_stop_ends_every_method_and_the_run_is_summed_up(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stop_ends_all_methods_and_sums_the_run_up(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     times = count(step=0.001)
     monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
     played = steered(tiny_models.engine("neox"), CONFIG, stop)
@@ -132,9 +130,7 @@ def test_what_cannot_be_decoded_is_refused(
     assert refusal.value.exit_code == 2
 
 
-def test_models_that_transformers_refuses_are_refused_in_one_line(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_transformers_refuses_is_told_in_a_line(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = tiny_models.engine("neox", "float64")
     monkeypatch.setattr(type(engine.pair.target.hf.module), "_is_stateful", True)
     line = r"hf does not run with target and draft: .*stateful.*; leave hf out of --m"
@@ -224,17 +220,13 @@ def test_a_show_takes_as_long_as_its_speed_says(clock: Clock, speed: float) -> N
         pytest.param(4.0, 1.0, [0] * 100, id="nor beyond it"),
     ],
 )
-def test_each_round_is_followed_by_its_sleep(
-    clock: Clock, speed: float, decoded_s: float, sleeps_s: list[float]
-) -> None:
+def test_a_sleep_follows_each_round(clock: Clock, speed: float, decoded_s: float, sleeps_s: list[float]) -> None:
     motion = SlowMotion(Steering(speed=speed))
     assert [slept(clock, motion, decoded_s) for _ in sleeps_s] == pytest.approx(sleeps_s, abs=1e-6)
 
 
 @pytest.mark.parametrize(("name", "value"), [("paused", True), ("stopped", True), ("speed", 1.0)])
-def test_a_pause_a_stop_and_a_new_speed_end_the_sleep_and_what_is_left_of_it(
-    clock: Clock, name: str, value: Any
-) -> None:
+def test_a_pause_a_stop_and_a_new_speed_end_the_sleep_and_what_is_left(clock: Clock, name: str, value: Any) -> None:
     steering = Steering(speed=1 / 64)
     motion, before = SlowMotion(steering), getattr(steering, name)
     clock.wakes = lambda: setattr(steering, name, value)
@@ -258,9 +250,7 @@ class Errands:
 
 
 @pytest.mark.parametrize(("speed", "left", "spent_s"), [(1 / 2, 0, 2 * SLEEP_S), (1.0, 3, 0.0)])
-def test_a_sleep_is_used_for_what_is_to_be_done_and_is_no_longer_for_that(
-    clock: Clock, speed: float, left: int, spent_s: float
-) -> None:
+def test_a_sleep_is_used_for_what_is_to_be_done(clock: Clock, speed: float, left: int, spent_s: float) -> None:
     errands = Errands(clock, SLEEP_S / 4)
     SlowMotion(Steering(speed=speed)).after(2 * SLEEP_S, errands)
     assert errands.left == left
@@ -314,9 +304,7 @@ def test_a_near_tie_is_judged_by_the_scores_in_float32(tiny_models: TinyModels) 
 
 @pytest.mark.parametrize("name", ["neox", "llama"])
 @torch.inference_mode()
-def test_a_near_tie_is_within_the_error_of_the_forward_pass_that_wrote_the_text(
-    tiny_models: TinyModels, name: str
-) -> None:
+def test_a_near_tie_is_within_the_error_of_the_pass_that_wrote_the_text(tiny_models: TinyModels, name: str) -> None:
     model = tiny_models.engine(name, "bfloat16").pair.target
     prefix = tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)
     exact = copy.deepcopy(model.hf.module).float()(torch.tensor([prefix])).logits[0]

@@ -120,7 +120,7 @@ def test_each_stage_of_every_round_knows_what_has_happened_and_nothing_more(benc
 
 
 @pytest.mark.parametrize("methods", [("dynatree", "ar", "linear"), ("alg1", "hf", "fixed"), ("hf", "linear")])
-def test_a_stepped_run_writes_the_same_text_and_only_its_first_method_is_watched(
+def test_a_stepped_run_writes_the_same_text_and_watches_its_first_method(
     bench: Bench, methods: tuple[str, ...]
 ) -> None:
     bench.user = stepping
@@ -200,7 +200,7 @@ def test_a_run_that_goes_on_is_held_no_more(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("paused", "stages"), [(False, []), (True, ["drafted"])])
-def test_a_step_of_a_run_that_is_not_paused_is_no_promise_and_pausing_twice_is_pausing_once(
+def test_a_step_without_a_pause_is_no_promise_and_two_pauses_are_one(
     bench: Bench, stages: list[str], *, paused: bool
 ) -> None:
     bench.steering.paused = paused
@@ -262,9 +262,7 @@ def test_slow_motion_does_not_hold_a_step_up(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("methods", [("dynatree", "ar", "linear"), ("alg1", "ar"), ("linear", "dynatree"), ("ar",)])
-def test_a_stop_releases_a_run_from_any_stage_and_its_round_is_finished(
-    bench: Bench, methods: tuple[str, ...], name: str
-) -> None:
+def test_a_stop_at_any_stage_lets_the_round_finish(bench: Bench, methods: tuple[str, ...], name: str) -> None:
     def stop(bench: Bench) -> None:
         bench.steering.step()
         if (stage := bench.steering.stage) and (stage.name, stage.event.round) == (name, 1):

@@ -46,9 +46,7 @@ OWN: dict[str, tuple[KnobName, ...]] = {
 
 
 @pytest.mark.parametrize("name", all_knobs())
-def test_the_methods_that_have_a_knob_and_no_others_tell_that_it_was_turned(
-    tiny_models: TinyModels, name: KnobName
-) -> None:
+def test_methods_with_a_knob_and_no_others_tell_that_it_was_turned(tiny_models: TinyModels, name: KnobName) -> None:
     config = RunConfig(METHODS, 16, dynatree=DynaTree())
     race = turned(tiny_models.engine("neox"), config, {1: [(name, 1.0)]})
     for method in METHODS:
@@ -98,7 +96,7 @@ def test_a_turn_to_greedy_that_comes_in_the_middle_of_trees_is_told_of_every_nod
     assert alike == {True, False}, "greedy nodes behind sampled ones"
 
 
-def test_turns_of_temperature_before_a_token_are_told_as_the_last_of_them_unless_they_lead_back(
+def test_turns_of_temperature_before_a_token_are_told_as_one_unless_they_lead_back(
     tiny_models: TinyModels,
 ) -> None:
     config = RunConfig(("dynatree", "ar"), 24, temperature=0.6)
@@ -133,9 +131,7 @@ def test_a_turned_knob_shapes_the_trees_from_the_next_round_on(
 
 
 @pytest.mark.parametrize(("of", "counts"), [("auto", [0, 1, 0]), ("dynatree", [1, 0, 1])])
-def test_a_turn_of_one_parameter_set_leaves_the_others_alone(
-    tiny_models: TinyModels, of: RulesName, counts: list[int]
-) -> None:
+def test_a_turn_of_one_set_leaves_the_others_alone(tiny_models: TinyModels, of: RulesName, counts: list[int]) -> None:
     """Algorithm 1 obeys the knobs of `dynatree`."""
     steering = Steering()
     steering.turn("d0", 2, of)
@@ -182,9 +178,7 @@ def test_turns_are_told_before_their_first_round_with_the_values_that_they_took(
 
 @pytest.mark.parametrize("selection", ["bfs", "best"])
 @pytest.mark.parametrize("method", TREES)
-def test_trees_may_outgrow_the_room_that_they_began_with(
-    tiny_models: TinyModels, method: str, selection: Selection
-) -> None:
+def test_trees_may_outgrow_the_room_they_began_with(tiny_models: TinyModels, method: str, selection: Selection) -> None:
     tree = replace(SMALL.of(DynaTree), selection=selection, history=False, rho_stop=0, rho_deep=0, tau=0, d0=2, d_max=3)
     config = replace(SMALL, methods=(method,), max_new_tokens=48).with_rules("dynatree", tree)
     more: list[tuple[KnobName, float]] = [("n_max", 300), ("b_max", 16), ("b_mid", 16), ("b_min", 16), ("tau", 0)]
@@ -224,7 +218,7 @@ def test_history_off_leaves_knobs_where_they_are(tiny_models: TinyModels) -> Non
 
 @pytest.mark.parametrize("method", ["dynatree", "alg1"])
 @pytest.mark.parametrize("name", ["neox", "llama", "neox-strange"])
-def test_history_tells_when_the_used_depth_changes_or_tau_h_has_moved_by_a_hundredth(
+def test_history_tells_changes_of_depth_and_hundredths_of_tau_h(
     tiny_models: TinyModels, name: str, method: str
 ) -> None:
     played = tiny_models.play(tiny_models.pair(name), "float64", PROMPT, RunConfig((method,), 40, dynatree=LIVELY))

@@ -56,9 +56,7 @@ def test_texts_of_the_races_have_ids_that_the_draft_lacks(engine: Engine, sampli
 
 @needs_llama_cpp
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_every_method_writes_them_where_llama_cpp_computes_the_passes(
-    tiny_models: TinyModels, tmp_path: Path, temperature: float
-) -> None:
+def test_they_are_written_where_llama_cpp_computes(tiny_models: TinyModels, tmp_path: Path, temperature: float) -> None:
     pair = tiny_models.pair("wide-target")
     file = write(pair.target, tmp_path / "wide.gguf", bos_token_id=0, eos_token_id=0)
     engine = load_pair(str(file), str(pair.draft), device="cpu")

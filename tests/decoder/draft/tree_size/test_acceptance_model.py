@@ -48,7 +48,7 @@ def taught(
 
 
 @given(places=st.lists(st.tuples(LOGPROBS, st.integers(0, 5), st.lists(st.integers(0, 5), min_size=6)), max_size=60))
-def test_chances_stay_chances_in_the_draft_s_order_whatever_was_seen(
+def test_chances_stay_chances_in_the_draft_s_order(
     places: list[tuple[list[float], int, list[int]]],
 ) -> None:
     acceptance = AcceptanceModel()

@@ -556,9 +556,7 @@ def test_rounds_earn_together_what_each_earns() -> None:
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 @pytest.mark.parametrize(("spare_s", "grows"), [(LEAST_S, True), (-LEAST_S, False)])
-def test_a_level_grows_where_the_verification_of_a_path_through_it_can_be_staked(
-    level: int, spare_s: float, *, grows: bool
-) -> None:
+def test_a_level_grows_where_a_path_through_it_can_be_staked(level: int, spare_s: float, *, grows: bool) -> None:
     """The path has the root and one node per level; the first level grows where the round drafts."""
     budget = with_limit(round_s(rows=level + 2, calls=level + 1) + spare_s)
     assert budget.drafts(1) == (grows or level > 0)

@@ -236,9 +236,7 @@ def test_a_chain_goes_on_as_long_as_it_is_likely_enough_and_ends_where_the_past_
 
 
 @pytest.mark.parametrize(("chosen", "limit"), [(0, 1.0), (None, 0.0)])
-def test_what_was_right_all_the_time_becomes_likelier_and_what_was_wrong_less_so(
-    chosen: int | None, limit: float
-) -> None:
+def test_what_was_right_becomes_likelier_and_what_was_wrong_less_so(chosen: int | None, limit: float) -> None:
     acceptance = acceptance_of_lookups()
     before = guess([1, 2, 3, 1, 2], acceptance).shares[0]
     for _ in range(50):

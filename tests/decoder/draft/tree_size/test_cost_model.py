@@ -31,9 +31,7 @@ MEASURED = {1: 1.0, 2: 1.1, 4: 1.3, 8: 1.7}
         ),
     ],
 )  # fmt: skip
-def test_sizes_cost_what_was_measured_and_others_lie_on_lines(
-    measured: dict[int, float], rows: int, seconds: float
-) -> None:
+def test_sizes_cost_as_measured_and_others_lie_on_lines(measured: dict[int, float], rows: int, seconds: float) -> None:
     assert Curve(measured).seconds(rows) == pytest.approx(seconds)
 
 
