@@ -11,8 +11,6 @@ import torch
 from benchmarks.noise import METHODS, share
 from decoder import RunConfig
 from decoder.errors import ConfigError
-from decoder.methods.dynatree import DynaTree
-from decoder.methods.linear import Linear
 from decoder.sampling.noise import (
     BITS,
     CACHED_ROWS,
@@ -28,9 +26,8 @@ from decoder.sampling.noise import (
 )
 from decoder.sampling.settings import SAMPLING, Sampling, Schedule
 from decoder.sampling.truncation import truncation_mask
-from decoder.tree_rules import Rules
 from tests import sampled_reference
-from tests.decoder.makers import TinyModels, host_session
+from tests.decoder.makers import TinyModels
 
 CPU = torch.device("cpu")
 VOCABULARY = 50
@@ -194,27 +191,6 @@ def test_noise_does_not_depend_on_what_is_computed_beside_it() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_noise_takes_a_part_of_the_time(tiny_models: TinyModels, method: str) -> None:
     assert 0 < share(tiny_models.engine("neox"), "The tree grows", method) < 1
-
-
-@pytest.mark.parametrize("rules", [Linear(), DynaTree(), DynaTree(selection="best", n_max=9)], ids=str)
-def test_nodes_at_greedy_positions_have_the_draft_s_own_probabilities(tiny_models: TinyModels, rules: Rules) -> None:
-    schedule = Schedule(Sampling(0.6))
-    schedule.turn(12, Sampling())
-    engine = tiny_models.engine("neox", "float64").sampled(1, schedule)
-    session = host_session(engine, [1, 2, 3], 30, rules)
-    session.prefill()
-    across = 0
-    while True:
-        first, outcome = len(session.text), session.step(())
-        tree, own = outcome.tree, outcome.tree.draft_logprobs
-        if own and first + max(tree.depths) > 12:
-            across += 1
-            assert len(own) == len(tree)
-            greedy = [node for node, depth in enumerate(tree.depths) if first + depth > 12]
-            assert [own[node] for node in greedy] == [tree.logprobs[node] for node in greedy]
-        if outcome.finished:
-            break
-    assert across > 0
 
 
 def test_noise_is_gumbel_distributed_and_independent_over_seeds_positions_and_tokens() -> None:
