@@ -143,7 +143,8 @@ def test_a_round_that_drafted_nothing_has_no_depth_and_a_method_that_never_draft
 def test_what_a_method_cannot_know_stays_unknown() -> None:
     told = ("draft_s", "verify_s", "commit_s", "target_forwards", "draft_forwards")
     derived = ("drafted", "accepted", "path_length", "acceptance_rate", "depth_acceptance", "host_s")
-    event = a_round("hf", committed=[1, 2], **dict.fromkeys(told))
+    unknown: dict[str, Any] = dict.fromkeys(told)
+    event = a_round("hf", committed=[1, 2], **unknown)
     found = fold([run_of("hf"), event]).figures()["hf"]
     assert [getattr(found, key) for key in (*told, *derived)] == [None] * 11
     assert (found.rounds, found.committed, found.tokens_per_round) == (1, 2, 2)

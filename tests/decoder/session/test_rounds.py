@@ -87,7 +87,9 @@ KNOBS = st.one_of(
     st.tuples(st.just("d0"), st.floats(0, 9)),
     st.tuples(st.just("history"), st.integers(0, 1)),
 )
-TURNS = st.just({}) | st.dictionaries(st.integers(0, 9), st.lists(KNOBS, min_size=1, max_size=3), min_size=2)
+TURNS: st.SearchStrategy[Turns] = st.just({}) | st.dictionaries(
+    st.integers(0, 9), st.lists(KNOBS, min_size=1, max_size=3), min_size=2
+)
 
 
 @examples(160)
