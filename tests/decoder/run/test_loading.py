@@ -38,7 +38,7 @@ def loaded(target: Path, draft: Path | str, dtype: str = "float32", device: str 
 
 def assert_refused(error: type[DecoderError], target: Path, draft: Path | str, why: str = "", **how: str) -> None:
     """Asserts that the pair is refused in one sentence of more than six words."""
-    with pytest.raises(error, match=why) as refusal:
+    with pytest.raises(error, match=why or None) as refusal:
         loaded(target, draft, **how)
     assert "\n" not in str(refusal.value)
     assert len(str(refusal.value).split()) > 6
@@ -175,7 +175,7 @@ def test_a_draft_with_another_tokenizer_bounds_neither_vocabulary_nor_context(tm
     assert (pair.vocabulary, pair.context) == (tiny.VOCABULARY, tiny.CONTEXT)
     assert pair.translation is not None
     assert pair.translation.vocabulary == 270
-    line = "^draft with the tokens of target is needed, but draft has a tokenizer of its own.*$"
+    line = "^a draft with the tokens of target is needed, but draft has a tokenizer of its own.*$"
     with pytest.raises(ConfigError, match=line):
         _ = pair.draft_model
 
