@@ -10,14 +10,14 @@ from decoder.analysis.bottleneck import (
     WORDS,
     Bottleneck,
     bottleneck,
+    bottleneck_sentences,
     explained,
     headline,
     of_method,
-    verdict,
 )
-from decoder.analysis.findings import Case, Finding, cases, findings
-from decoder.analysis.metrics import Race, Tally
-from decoder.analysis.speedup import Decoded, Turns
+from decoder.analysis.findings import Finding, MethodCase, cases, findings
+from decoder.analysis.metrics import RunFold, Tally
+from decoder.analysis.speedup import Decoded, Segments
 from decoder.append_only import TokenLog
 
 ROUNDS = 10
@@ -50,14 +50,14 @@ LIMITED = {
 """A tally for each largest limit."""
 
 
-def raced(tallies: Mapping[str, Tally]) -> Race:
+def raced(tallies: Mapping[str, Tally]) -> RunFold:
     """A finished race with these totals, in which all turns were alike."""
     turns = {name: _alike(of, tallies["ar"]) for name, of in tallies.items() if name != "ar"}
-    return Race(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, turns=turns)
+    return RunFold(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, segments=turns)
 
 
-def _alike(of: Tally, plain: Tally) -> Turns:
-    turns, before = Turns(), Decoded()
+def _alike(of: Tally, plain: Tally) -> Segments:
+    turns, before = Segments(), Decoded()
     own, passes = (Decoded(each.timed_tokens, each.decode_s / ROUNDS) for each in (of, plain))
     for _ in range(ROUNDS):
         turns, before = turns.with_round(own, before), before.plus(passes)
@@ -106,7 +106,7 @@ def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
     limits = found(USUAL, plain=None)
     assert (limits.speedup, limits.bound("verification")) == (None, None)
     assert found(USUAL, structs.replace(PLAIN, timed_tokens=0)).speedup is None
-    told = [verdict(each, "linear")[0] for each in (limits, found(USUAL, few))]
+    told = [bottleneck_sentences(each, "linear")[0] for each in (limits, found(USUAL, few))]
     assert all("at least 5 rounds of ar" in each for each in told)
     assert "add ar" not in told[1], "plain decoding that has just begun is not asked for again"
 
@@ -130,7 +130,7 @@ def test_nothing_is_said_of_rounds_that_tell_nothing(change: dict[str, object]) 
 
 
 def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
-    speed, limit, remedy = verdict(found(LIMITED["draft"]), "linear")
+    speed, limit, remedy = bottleneck_sentences(found(LIMITED["draft"]), "linear")
     assert speed.startswith("linear is slower than plain decoding, at 0.80")
     assert "drafting takes 75%" in limit
     assert "4.00 times" in limit
@@ -138,7 +138,7 @@ def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
 
 
 def test_a_draft_that_never_agrees_is_answered_with_another_or_none() -> None:
-    remedy, told = verdict(found(NEVER_AGREES), "linear")[2], headline(found(NEVER_AGREES), "linear")
+    remedy, told = bottleneck_sentences(found(NEVER_AGREES), "linear")[2], headline(found(NEVER_AGREES), "linear")
     assert "another draft" in remedy
     assert "--methods ar" in remedy
     assert "another draft, or --methods ar, would help" in told[0]
@@ -148,25 +148,25 @@ def test_a_draft_that_never_agrees_is_answered_with_another_or_none() -> None:
 def test_a_text_that_repeats_itself_is_said_to_mislead() -> None:
     limits = found(looping(LIMITED["draft"]))
     assert limits.repeats
-    assert "repeats itself" in verdict(limits, "linear")[-1]
+    assert "repeats itself" in bottleneck_sentences(limits, "linear")[-1]
 
 
 def test_a_draft_whose_guesses_all_hold_is_not_said_to_disagree() -> None:
-    assert verdict(found(ALL_HOLD), "linear")[1] == "None of the known limits applies."
+    assert bottleneck_sentences(found(ALL_HOLD), "linear")[1] == "None of the known limits applies."
     assert headline(found(ALL_HOLD), "linear") == ()
-    assert headline(of_method(Race(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
+    assert headline(of_method(RunFold(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
 
 
 @pytest.mark.parametrize("part", ["draft", "host"])
 def test_no_remedy_names_what_a_run_may_have_already(part: str) -> None:
-    remedy = verdict(found(LIMITED[part]), "linear")[2]
+    remedy = bottleneck_sentences(found(LIMITED[part]), "linear")[2]
     assert "half precision" not in remedy
     assert "a GPU with graphs" not in remedy
 
 
 def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_decoding() -> None:
     same = raced({"linear": USUAL, "ar": PLAIN})
-    assert explained(same, "linear", "L") == verdict(found(USUAL), "L")
+    assert explained(same, "linear", "L") == bottleneck_sentences(found(USUAL), "L")
     difference = "Its text differs from the text of ar; the first difference is at token 2."
     assert explained(raced({"linear": USUAL, "ar": OTHER_TEXT}), "linear", "L")[1] == difference
     assert explained(same, "ar", "ar") == ()
@@ -189,7 +189,7 @@ def test_a_line_for_a_live_screen_names_limit_and_remedy_in_wordings_down_to_for
     assert wordings[2] == HEADLINES[limit]
     assert wordings[0].startswith("linear: ")
     assert f"{limits.bounds[0].gain:.2f}x as fast" in wordings[0]
-    assert WORDS[limits.bounds[0].limit].remedy.whole in verdict(limits, "linear")[2]
+    assert WORDS[limits.bounds[0].limit].remedy.whole in bottleneck_sentences(limits, "linear")[2]
     lengths = [len(told) for told in wordings]
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[0] <= 150
@@ -206,7 +206,7 @@ def told(*runs: dict[str, Tally]) -> list[Finding]:
     return list(findings(case for number, race in enumerate(races, 1) for case in cases(race, number)))
 
 
-def where(found: tuple[Case, ...]) -> list[tuple[str, int]]:
+def where(found: tuple[MethodCase, ...]) -> list[tuple[str, int]]:
     return [(case.method, case.run) for case in found]
 
 
@@ -251,7 +251,7 @@ def test_texts_that_repeat_themselves_are_a_finding_of_their_own() -> None:
 
 
 def test_a_case_knows_whether_its_text_is_that_of_plain_decoding() -> None:
-    linear, plain = cases(Race(tallies={"linear": LIMITED["draft"], "ar": OTHER_TEXT}), 1)
+    linear, plain = cases(RunFold(tallies={"linear": LIMITED["draft"], "ar": OTHER_TEXT}), 1)
     assert (linear.compared, linear.difference, plain.compared) == (True, 2, False)
-    (alone,) = cases(Race(tallies={"linear": LIMITED["draft"]}), 1)
+    (alone,) = cases(RunFold(tallies={"linear": LIMITED["draft"]}), 1)
     assert (alone.compared, alone.difference) == (False, None)

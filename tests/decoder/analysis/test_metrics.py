@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoder.analysis.metrics import (
     FIGURES,
-    Race,
+    RunFold,
     Tally,
     by_depth,
     differs_by_design,
@@ -83,7 +83,7 @@ def test_a_new_run_begins_from_nothing_and_neither_knobs_nor_a_reader_change_fig
     race.figures().clear()
     assert race.figures()["dynatree"].rounds == 2
     assert race == fold([RUN, *DYNATREE])
-    assert fold([RUN, *DYNATREE, RUN]) == Race(RUN, fold([RUN]).tallies)
+    assert fold([RUN, *DYNATREE, RUN]) == RunFold(RUN, fold([RUN]).tallies)
     assert figures([*DYNATREE, RUN, SECOND]).rounds == 1
     knob = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
     assert figures([*DYNATREE, knob]) == figures(DYNATREE)

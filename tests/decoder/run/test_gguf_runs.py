@@ -14,7 +14,7 @@ from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
 from decoder.forward.llama_cpp.cache import LlamaCache
-from decoder.forward.llama_cpp.forward import StateCache
+from decoder.forward.llama_cpp.forward import LlamaStateCache
 from decoder.forward.near_tie import Judge
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
@@ -208,14 +208,14 @@ def test_a_model_that_fails_the_trial_of_trees_is_refused(gguf_pair: GgufPair, m
 def test_a_state_that_is_wrong_after_a_draft_is_refused(
     gguf_states: GgufStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = StateCache.keep
+    keep = LlamaStateCache.keep
 
-    def wrong(cache: StateCache, rows: Sequence[int]) -> None:
+    def wrong(cache: LlamaStateCache, rows: Sequence[int]) -> None:
         keep(cache, rows)
         if len(rows) == WITHIN:
             cache._text[-1] += 1
 
-    monkeypatch.setattr(StateCache, "keep", wrong)
+    monkeypatch.setattr(LlamaStateCache, "keep", wrong)
     with pytest.raises(PairError, match="computes different logits for a draft tree"):
         load_pair(str(gguf_states.target("mamba2")), "lookup", run=AR)
 

@@ -11,7 +11,7 @@ from decoder import RunConfig, load_pair
 from decoder.events import LENGTH, Draws, End, Round, Verification, encode
 from decoder.run.text_end import within
 from decoder.tree import depths
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests import tiny
 from tests.decoder.every_decoder import TOKENIZERS
 from tests.decoder.laws.lawful import assert_consistent, assert_lawful
@@ -99,7 +99,7 @@ def test_of_the_tree_every_node_stays_that_the_text_has_room_for_and_no_other(ca
 
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_the_identities_hold_in_recordings_of_every_schema(trace: Path) -> None:
-    assert_consistent(read(trace))
+    assert_consistent(read_events(trace))
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_the_laws_hold_in_runs_of_every_length_and_in_their_files(
     race = play(engine, RunConfig(methods_of(family), length, seed=length, temperature=temperature), TWICE)
     assert_lawful(race, engine)
     path.write_bytes(b"".join(map(encode, race.events)))
-    assert read(path)[1:] == race.events[1:]
+    assert read_events(path)[1:] == race.events[1:]
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 32, 48])

@@ -58,7 +58,7 @@ def test_the_choice_is_the_largest_kept_logit_under_noise(sampling: Sampling) ->
     logits, noise = rows(len(positions), 1), gumbel_noise(sampling)
     found = noise.choices(logits, positions)
     if sampling.greedy:
-        assert torch.equal(noise.estimate(logits, positions).scores(logits), logits), "logits are as they were"
+        assert torch.equal(noise.estimate(positions).scores(logits), logits), "logits are as they were"
     for row, position, token in zip(logits, positions, found, strict=True):
         scores = row.double() + sampling.temperature * sampled_reference.noise(5, position, VOCABULARY)
         if sampling.temperature:
@@ -102,7 +102,7 @@ def test_over_seeds_choices_follow_the_target_s_distribution() -> None:
 def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None:
     sampling, logits = Sampling(0.9, 0, 0.6), rows(20, 6)
     positions = list(range(20))
-    chances = gumbel_noise(sampling).estimate(logits, positions).scores(logits)
+    chances = gumbel_noise(sampling).estimate(positions).scores(logits)
     stays = truncation_mask(logits, sampling)
     scores = SHARPNESS * gumbel_noise(sampling).scores(logits, positions)
     assert torch.allclose(chances[stays], scores[stays])
@@ -149,7 +149,7 @@ def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(whole, "_computed", count)
     for start in range(300):
         window = list(range(start, start + 6))
-        whole.estimate(rows(6, start), window)
+        whole.estimate(window)
         whole.choices(rows(6, start), window)
     assert asked == list(range(len(asked)))
     assert 305 <= len(asked) < 305 + MADE_AT_ONCE

@@ -16,7 +16,7 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.draft_passes import DraftPasses
 from decoder.draft.drawn_drafter import DrawnDrafter, ShapeChoice
 from decoder.draft.proposer import Proposal
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.methods.delayed import Delayed
@@ -26,7 +26,7 @@ from decoder.selector.actions import ACTIONS, LONGEST, MOST_NODES, ONE_PATH, num
 from decoder.selector.chooser import SHIPPED, load
 from decoder.selector.latency import between_passes, counts, passes
 from decoder.selector.policy import LEAST, TIMES, Policy, Root, scalars
-from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, read_info, write
+from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, read_info, write_selector
 from decoder.tree import depths
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row
@@ -64,7 +64,7 @@ def steady_file(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 def kept(folder: Path, policy: Policy, pair: Fingerprint, verifier: str = "specinfer") -> Path:
     file = folder / f"{verifier}.safetensors"
-    write(file, policy.eval(), SelectorInfo(pair, verifier, (1.0,), (1.0,), 1, 1.0))
+    write_selector(file, policy.eval(), SelectorInfo(pair, verifier, (1.0,), (1.0,), 1, 1.0))
     return file
 
 
@@ -213,11 +213,11 @@ def test_no_knob_turns_on_a_selector_that_is_not_there_or_one_path_into_several(
 
 
 COSTS = Costs(
-    plain=Curve({1: 1.0}),
-    catch_up=Curve({1: 10.0, 2: 20.0}),
-    draft=Curve({1: 100.0, 4: 400.0}),
-    verify=Curve({1: 1000.0, 65: 65000.0}),
-    host=Curve({1: 1.0}),
+    plain=RowCostCurve({1: 1.0}),
+    catch_up=RowCostCurve({1: 10.0, 2: 20.0}),
+    draft=RowCostCurve({1: 100.0, 4: 400.0}),
+    verify=RowCostCurve({1: 1000.0, 65: 65000.0}),
+    host=RowCostCurve({1: 1.0}),
 )
 """Costs with one unit of time per row, and a distinct decimal place for each kind of pass."""
 

@@ -16,7 +16,7 @@ from decoder.methods.delayed import Delayed
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_tokenizer
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.lab.bench.contenders import decoded
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests import tiny
@@ -67,7 +67,7 @@ def assert_drafts_alone_are_lost(race: Played, methods: Sequence[str], path: Pat
         assert race.tokens(method) == race.tokens(methods[0])
         assert all(math.isfinite(each) for event in race.rounds(method) for each in event.logprobs)
     path.write_bytes(b"".join(map(encode, race.events)))
-    assert read(path) == race.events
+    assert read_events(path) == race.events
 
 
 def lost(race: Played, method: str) -> bool:

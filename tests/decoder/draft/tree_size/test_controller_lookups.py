@@ -9,7 +9,7 @@ import pytest
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import DraftSource, TreeSizeController
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.draft.tree_size.drafted_round import (
     DEEPEST,
     LookupGuess,
@@ -28,8 +28,10 @@ Next = Callable[[random.Random, Sequence[int]], int]
 
 
 def costs(level_s: float) -> Costs:
-    level = Curve({1: level_s, 64: 6 * level_s})
-    return Costs(Curve({1: 1.0}), level, level, Curve(VERIFY), Curve({1: 0.02}), Curve({1: 0.02}))
+    level = RowCostCurve({1: level_s, 64: 6 * level_s})
+    return Costs(
+        RowCostCurve({1: 1.0}), level, level, RowCostCurve(VERIFY), RowCostCurve({1: 0.02}), RowCostCurve({1: 0.02})
+    )
 
 
 def looping(_: random.Random, text: Sequence[int]) -> int:
@@ -154,7 +156,7 @@ def test_the_time_of_lookups_makes_drafting_by_the_model_no_dearer() -> None:
 
 def test_lookups_that_take_longer_than_they_save_are_left_alone() -> None:
     text = Text(looping)
-    text.sizes = TreeSizeController(replace(costs(0.2), lookup=Curve({1: 100.0})), AcceptanceModel())
+    text.sizes = TreeSizeController(replace(costs(0.2), lookup=RowCostCurve({1: 100.0})), AcceptanceModel())
     assert set(text.decode(200).ways) == {"plain"}
 
 
@@ -194,8 +196,8 @@ def test_beside_a_draft_that_is_sure_a_lookup_has_no_more_chance_than_is_left() 
 
 def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> None:
     """Truncated sampling, and heads of few tokens, give tokens probability 0."""
-    level, rows = Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0})
-    sizes, guess = drafting(Costs(Curve({1: 1.0}), level, level, rows, level))
+    level, rows = RowCostCurve({1: 1e-6}), RowCostCurve({1: 1.0, 64: 1.0})
+    sizes, guess = drafting(Costs(RowCostCurve({1: 1.0}), level, level, rows, level))
     sizes.add_children(0, [9, 2], [0.0, -1e4], lambda _: 1)
     assert sizes.add_lookups(0, guess) == ([], [])
 

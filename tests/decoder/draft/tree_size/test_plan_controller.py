@@ -14,13 +14,13 @@ import pytest
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts, SizeTimes
 from decoder.draft.tree_size.loss_limit import MOST_PATIENCE, PATIENCE
-from decoder.draft.tree_size.plan import FIRST_HIT, SIZES, PathProbabilities, Plan, ranks
+from decoder.draft.tree_size.plan import FIRST_HIT, SIZES, PathProbabilities, TreePlan, ranks
 from decoder.draft.tree_size.plan_controller import FADED, PROBE, PROBES, PlanController
 
 DEEPEST = 12
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
-DEEP = Plan(4, SIZES[-1])
-Choose = Callable[[int], Plan | None]
+DEEP = TreePlan(4, SIZES[-1])
+Choose = Callable[[int], TreePlan | None]
 
 
 class Texts:
@@ -46,7 +46,7 @@ class World:
         """Tokens per second, relative to plain rounds; `choose` replaces the controller's choice."""
         luck, spent, made = random.Random(seed), 0.0, 0
         choose = choose or sizes.choose
-        told: tuple[Plan, list[int]] | None = None
+        told: tuple[TreePlan, list[int]] | None = None
         plan = choose(DEEPEST)
         while made < count:
             if told:
@@ -65,7 +65,7 @@ class World:
             plan = following
         return made / spent
 
-    def _accepted(self, plan: Plan, luck: random.Random) -> list[int]:
+    def _accepted(self, plan: TreePlan, luck: random.Random) -> list[int]:
         found: list[int] = []
         rank = 0
         while len(found) < plan.depth and luck.random() < self.hit:
@@ -86,10 +86,10 @@ def test_where_guesses_fail_next_to_nothing_is_lost(hit: float, level: float) ->
 
 
 def test_that_a_choice_which_never_rests_loses_much_would_be_noticed() -> None:
-    assert World(HOPELESS).rate(Texts().begin(), 256, choose=lambda deepest: Plan(min(4, deepest), 8)) < 0.7
+    assert World(HOPELESS).rate(Texts().begin(), 256, choose=lambda deepest: TreePlan(min(4, deepest), 8)) < 0.7
 
 
-def always(plan: Plan) -> Choose:
+def always(plan: TreePlan) -> Choose:
     return lambda _: plan
 
 
@@ -102,7 +102,7 @@ def always(plan: Plan) -> Choose:
 )
 def test_the_choice_comes_near_the_best_size(hit: float, level: float, row: float, seed: int) -> None:
     world = World(hit, level, row=row)
-    plans = [Plan(depth, nodes) for depth in (1, 2, 4, 8, 12) for nodes in (4, 16, 64)]
+    plans = [TreePlan(depth, nodes) for depth in (1, 2, 4, 8, 12) for nodes in (4, 16, 64)]
     best = max(world.rate(Texts().begin(), 1000, seed, always(plan)) for plan in plans)
     assert world.rate(Texts().begin(), 1000, seed) > 0.85 * best
 
@@ -229,13 +229,13 @@ def test_a_plain_round_costs_what_the_device_took_though_nobody_waited_for_it() 
 
 def test_a_chain_costs_its_levels_and_the_next_size_of_a_verification() -> None:
     costs = PlanCosts()
-    costs.learn(Plan(2, 8), 0.2, 1.0, 1.3)
-    costs.learn(Plan(8, 64), 0.8, 1.5, 2.4)
+    costs.learn(TreePlan(2, 8), 0.2, 1.0, 1.3)
+    costs.learn(TreePlan(8, 64), 0.8, 1.5, 2.4)
     assert list(itertools.islice(costs.chains_s(), 6, 8)) == pytest.approx([0.7 + 1.0 + 0.1, 0.8 + 1.5 + 0.1])
 
 
 def test_a_probe_is_no_deeper_than_the_rules_allow() -> None:
-    assert Texts().begin().choose(1) == Plan(1, PROBE.nodes)
+    assert Texts().begin().choose(1) == TreePlan(1, PROBE.nodes)
 
 
 def test_after_a_hopeless_text_the_next_one_is_given_a_chance() -> None:
@@ -250,7 +250,7 @@ def test_after_a_hopeless_text_the_next_one_is_given_a_chance() -> None:
 def test_what_a_smaller_size_would_have_brought_is_learnt_from_a_larger_one() -> None:
     paths = PathProbabilities()
     for _ in range(200):
-        paths.learn(Plan(4, 64), [1, 5, 9])
+        paths.learn(TreePlan(4, 64), [1, 5, 9])
     expected = paths.expected(4)
     sizes = dict(zip(SIZES, expected[4], strict=True))
     assert sizes[8] == pytest.approx(2, abs=0.2)
@@ -262,7 +262,7 @@ def test_more_depth_and_more_nodes_never_promise_less() -> None:
     paths, luck = PathProbabilities(), random.Random(3)
     for _ in range(60):
         found = sorted(luck.sample(range(1, 40), luck.randint(0, 5)))
-        paths.learn(Plan(luck.choice((2, 5, 9)), luck.choice(SIZES)), found)
+        paths.learn(TreePlan(luck.choice((2, 5, 9)), luck.choice(SIZES)), found)
         expected = paths.expected(12)
         assert all(low <= high for row in expected for low, high in pairwise(row))
         assert all(a <= b for above, below in pairwise(expected) for a, b in zip(above, below, strict=True))
