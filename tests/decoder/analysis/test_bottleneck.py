@@ -1,4 +1,6 @@
-"""The bottleneck of a method follows from the method's own figures."""
+"""The bottleneck of a method follows from the method's own figures; over many runs each limit is one finding."""
+
+from collections.abc import Mapping
 
 import pytest
 from msgspec import structs
@@ -13,9 +15,65 @@ from decoder.analysis.bottleneck import (
     headline,
     of_method,
 )
+from decoder.analysis.findings import Finding, MethodCase, cases, findings
 from decoder.analysis.metrics import RunFold, Tally
+from decoder.analysis.speedup import Decoded, Segments
 from decoder.append_only import TokenLog
-from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally
+
+ROUNDS = 10
+
+
+def tally(*, tokens: int, draft_ms: float, verify_ms: float, host_ms: float, levels: int = 4, nodes: int = 8) -> Tally:
+    """Rounds of constant duration, in milliseconds, with tokens that never repeat."""
+    total_s = ROUNDS * (draft_ms + verify_ms + host_ms) / 1000
+    return Tally(
+        rounds=ROUNDS,
+        drafted=nodes * ROUNDS,
+        accepted=(tokens - 1) * ROUNDS,
+        levels=levels * ROUNDS,
+        timed_tokens=tokens * ROUNDS,
+        decode_s=total_s,
+        draft_s=ROUNDS * draft_ms / 1000,
+        verify_s=ROUNDS * verify_ms / 1000,
+        commit_s=0.0,
+        log=TokenLog().plus(list(range(tokens * ROUNDS))),
+    )
+
+
+PLAIN = structs.replace(tally(tokens=1, draft_ms=0, verify_ms=3, host_ms=1), drafted=0, accepted=0, levels=0)
+LIMITED = {
+    "agreement": tally(tokens=2, draft_ms=1, verify_ms=3, host_ms=1),
+    "draft": tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1),
+    "verification": tally(tokens=4, draft_ms=1, verify_ms=18, host_ms=1, nodes=16),
+    "host": tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=15),
+}
+"""A tally for each largest limit."""
+
+
+def raced(tallies: Mapping[str, Tally]) -> RunFold:
+    """A finished race with these totals, in which all turns were alike."""
+    turns = {name: _alike(of, tallies["ar"]) for name, of in tallies.items() if name != "ar"}
+    return RunFold(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, segments=turns)
+
+
+def _alike(of: Tally, plain: Tally) -> Segments:
+    turns, before = Segments(), Decoded()
+    own, passes = (Decoded(each.timed_tokens, each.decode_s / ROUNDS) for each in (of, plain))
+    for _ in range(ROUNDS):
+        turns, before = turns.with_round(own, before), before.plus(passes)
+    return turns.ended(before)
+
+
+USUAL, NEVER_AGREES = (tally(tokens=tokens, draft_ms=2, verify_ms=5, host_ms=1) for tokens in (3, 1))
+UNKNOWN_PARTS = {"draft_s": None, "verify_s": None, "commit_s": None}
+ALL_HOLD = structs.replace(tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), **UNKNOWN_PARTS)
+"""A draft whose guesses all hold, in graphs, whose parts are unknown."""
+OTHER_TEXT = structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))
+
+
+def looping(of: Tally) -> Tally:
+    """The same totals of a text that repeats itself."""
+    return structs.replace(of, log=TokenLog().plus([1, 2] * (2 * ROUNDS)))
 
 
 def found(of: Tally, plain: Tally | None = PLAIN) -> Bottleneck:
@@ -25,57 +83,54 @@ def found(of: Tally, plain: Tally | None = PLAIN) -> Bottleneck:
 
 
 def test_the_speed_up_is_tokens_a_round_over_the_plain_tokens_that_a_round_costs() -> None:
-    limits = found(tally(tokens=3, draft_ms=2, verify_ms=5, host_ms=1))
-    assert limits.break_even == pytest.approx(2)
-    assert limits.speedup == pytest.approx(1.5)
+    assert (found(USUAL).break_even, found(USUAL).speedup) == pytest.approx((2, 1.5))
 
 
 def test_if_every_guess_held_a_round_would_commit_each_level_and_the_bonus_token() -> None:
-    bound = found(tally(tokens=2, draft_ms=2, verify_ms=5, host_ms=1, levels=4)).bound("agreement")
+    bound = found(USUAL).bound("agreement")
     assert bound is not None
-    assert bound.gain == pytest.approx(5 / 2)
+    assert bound.gain == pytest.approx(5 / 3)
 
 
-def test_a_slow_draft_is_named_with_the_speed_without_it() -> None:
-    limits = found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1))
-    assert limits.bounds[0].limit == "draft"
-    assert limits.bounds[0].gain == pytest.approx(20 / 5)
-
-
-def test_verification_that_grows_with_its_rows_is_named_beside_one_plain_row() -> None:
-    limits = found(tally(tokens=4, draft_ms=1, verify_ms=18, host_ms=1))
-    assert limits.bounds[0].limit == "verification"
-    assert limits.verify_growth == pytest.approx(6)
-    assert limits.bounds[0].gain == pytest.approx(20 / 5)
-
-
-def test_time_that_is_neither_is_named() -> None:
-    assert found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=15)).bounds[0].limit == "host"
+@pytest.mark.parametrize(("limit", "gain"), [("agreement", 5 / 2), ("draft", 4), ("verification", 4), ("host", 4)])
+def test_the_largest_limit_is_named_with_the_speed_without_it(limit: str, gain: float) -> None:
+    limits = found(LIMITED[limit])
+    assert limits.bounds[0].limit == limit
+    assert limits.bounds[0].gain == pytest.approx(gain, rel=0.05)
+    if limit == "verification":
+        assert limits.verify_growth == pytest.approx(6), "verification of rows beside one plain row"
 
 
 def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
-    limits = found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), plain=None)
-    assert limits.speedup is None
-    assert limits.bound("verification") is None
-    assert "the same run needs at least 5 rounds of ar" in bottleneck_sentences(limits, "linear")[0]
+    few = structs.replace(PLAIN, rounds=FEWEST_ROUNDS - 1)
+    limits = found(USUAL, plain=None)
+    assert (limits.speedup, limits.bound("verification")) == (None, None)
+    assert found(USUAL, structs.replace(PLAIN, timed_tokens=0)).speedup is None
+    told = [bottleneck_sentences(each, "linear")[0] for each in (limits, found(USUAL, few))]
+    assert all("at least 5 rounds of ar" in each for each in told)
+    assert "add ar" not in told[1], "plain decoding that has just begun is not asked for again"
 
 
 def test_parts_that_are_not_known_bound_nothing() -> None:
-    graphs = structs.replace(
-        tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), draft_s=None, verify_s=None, commit_s=None
-    )
-    assert [bound.limit for bound in found(graphs).bounds] == ["agreement"]
+    assert [bound.limit for bound in found(structs.replace(USUAL, **UNKNOWN_PARTS)).bounds] == ["agreement"]
 
 
 @pytest.mark.parametrize(
-    "change", [{"drafted": 0}, {"rounds": FEWEST_ROUNDS - 1}, {"knows_tree": False}, {"decode_s": 0.0}]
+    "change",
+    [
+        *({"drafted": 0}, {"rounds": FEWEST_ROUNDS - 1}, {"knows_tree": False}, {"decode_s": 0.0}),
+        {"log": TokenLog(), "timed_tokens": 0},
+    ],
 )
-def test_nothing_is_said_of_rounds_that_tell_nothing(change: dict[str, float]) -> None:
-    assert bottleneck(structs.replace(tally(tokens=2, draft_ms=1, verify_ms=1, host_ms=1), **change), PLAIN) is None
+def test_nothing_is_said_of_rounds_that_tell_nothing(change: dict[str, object]) -> None:
+    assert bottleneck(structs.replace(USUAL, **change), PLAIN) is None
+
+
+# Words
 
 
 def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
-    speed, limit, remedy = bottleneck_sentences(found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1)), "linear")
+    speed, limit, remedy = bottleneck_sentences(found(LIMITED["draft"]), "linear")
     assert speed.startswith("linear is slower than plain decoding, at 0.80")
     assert "drafting takes 75%" in limit
     assert "4.00 times" in limit
@@ -83,97 +138,120 @@ def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
 
 
 def test_a_draft_that_never_agrees_is_answered_with_another_or_none() -> None:
-    remedy = bottleneck_sentences(found(tally(tokens=1, draft_ms=2, verify_ms=5, host_ms=1)), "linear")[2]
+    remedy, told = bottleneck_sentences(found(NEVER_AGREES), "linear")[2], headline(found(NEVER_AGREES), "linear")
     assert "another draft" in remedy
     assert "--methods ar" in remedy
+    assert "another draft, or --methods ar, would help" in told[0]
+    assert told[-2].endswith("another draft")
 
 
 def test_a_text_that_repeats_itself_is_said_to_mislead() -> None:
-    looping = structs.replace(
-        tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), log=TokenLog().plus([1, 2] * (2 * ROUNDS))
-    )
-    assert found(looping).repeats
-    assert "repeats itself" in bottleneck_sentences(found(looping), "linear")[-1]
-
-
-def test_nothing_is_said_of_rounds_that_wrote_nothing() -> None:
-    of = tally(tokens=2, draft_ms=1, verify_ms=1, host_ms=1)
-    assert bottleneck(structs.replace(of, log=TokenLog(), timed_tokens=0), PLAIN) is None
-    assert found(of, structs.replace(PLAIN, timed_tokens=0)).speedup is None
+    limits = found(looping(LIMITED["draft"]))
+    assert limits.repeats
+    assert "repeats itself" in bottleneck_sentences(limits, "linear")[-1]
 
 
 def test_a_draft_whose_guesses_all_hold_is_not_said_to_disagree() -> None:
-    graphs = structs.replace(
-        tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
-    )
-    assert bottleneck_sentences(found(graphs), "linear")[1] == "None of the known limits applies."
-
-
-def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
-    few = structs.replace(PLAIN, rounds=FEWEST_ROUNDS - 1)
-    told = bottleneck_sentences(found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), few), "linear")[0]
-    assert "add ar" not in told
-    assert "at least 5 rounds of ar" in told
+    assert bottleneck_sentences(found(ALL_HOLD), "linear")[1] == "None of the known limits applies."
+    assert headline(found(ALL_HOLD), "linear") == ()
+    assert headline(of_method(RunFold(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
 
 
 @pytest.mark.parametrize("part", ["draft", "host"])
 def test_no_remedy_names_what_a_run_may_have_already(part: str) -> None:
-    times = {"draft_ms": 1, "host_ms": 1} | {f"{part}_ms": 15}
-    remedy = bottleneck_sentences(found(tally(tokens=4, verify_ms=4, **times)), "linear")[2]
+    remedy = bottleneck_sentences(found(LIMITED[part]), "linear")[2]
     assert "half precision" not in remedy
     assert "a GPU with graphs" not in remedy
 
 
 def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_decoding() -> None:
-    linear = tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1)
-    same = raced({"linear": linear, "ar": PLAIN})
-    assert explained(same, "linear", "L") == bottleneck_sentences(found(linear), "L")
-    other = raced({"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
+    same = raced({"linear": USUAL, "ar": PLAIN})
+    assert explained(same, "linear", "L") == bottleneck_sentences(found(USUAL), "L")
     difference = "Its text differs from the text of ar; the first difference is at token 2."
-    assert explained(other, "linear", "L")[1] == difference
+    assert explained(raced({"linear": USUAL, "ar": OTHER_TEXT}), "linear", "L")[1] == difference
     assert explained(same, "ar", "ar") == ()
 
 
-@pytest.mark.parametrize(
-    ("limit", "told"),
-    [
-        ("agreement", "25% of 4 drafted levels accepted; a better draft or smaller trees would help"),
-        ("draft", "drafting takes 75% of a round; a smaller draft or shallower trees would help"),
-        ("verification", "verification grows with rows: 17 rows take 6x as long as one; smaller trees would help"),
-        (
-            "host",
-            "75% of a round is neither drafting nor verification; a faster decoding path or larger models would help",
-        ),
-    ],
-)
-def test_a_line_for_a_live_screen_names_the_limit_and_the_remedy_that_the_verdict_has(limit: str, told: str) -> None:
-    limits = found(LIMITED[limit])
-    assert limits.bounds[0].limit == limit
-    wordings = headline(limits, "linear")
-    assert wordings[2] == told
-    assert wordings[0].startswith("linear: ")
-    assert f"{limits.bounds[0].gain:.2f}x as fast" in wordings[0]
-    assert WORDS[limits.bounds[0].limit].remedy.whole in bottleneck_sentences(limits, "linear")[2]
+HEADLINES = {
+    "agreement": "25% of 4 drafted levels accepted; a better draft or smaller trees would help",
+    "draft": "drafting takes 75% of a round; a smaller draft or shallower trees would help",
+    "verification": "verification grows with rows: 17 rows take 6x as long as one; smaller trees would help",
+    "host": "75% of a round is neither drafting nor verification; a faster decoding path or larger models would help",
+}
 
 
 @pytest.mark.parametrize("limit", LIMITED)
-def test_wordings_get_shorter_down_to_forty_cells_and_less(limit: str) -> None:
-    lengths = [len(told) for told in headline(found(LIMITED[limit]), "linear")]
+def test_a_line_for_a_live_screen_names_limit_and_remedy_in_wordings_down_to_forty_cells(
+    limit: str,
+) -> None:
+    limits = found(LIMITED[limit])
+    wordings = headline(limits, "linear")
+    assert wordings[2] == HEADLINES[limit]
+    assert wordings[0].startswith("linear: ")
+    assert f"{limits.bounds[0].gain:.2f}x as fast" in wordings[0]
+    assert WORDS[limits.bounds[0].limit].remedy.whole in bottleneck_sentences(limits, "linear")[2]
+    lengths = [len(told) for told in wordings]
     assert lengths == sorted(lengths, reverse=True)
     assert lengths[0] <= 150
     assert any(30 <= length <= 46 for length in lengths)
     assert lengths[-1] <= 40
 
 
-def test_a_line_on_a_draft_that_never_agrees_names_another_or_none() -> None:
-    told = headline(found(tally(tokens=1, draft_ms=2, verify_ms=5, host_ms=1)), "linear")
-    assert "another draft, or --methods ar, would help" in told[0]
-    assert told[-2].endswith("another draft")
+# Findings over many runs
 
 
-def test_a_line_says_nothing_where_too_little_is_known_or_nothing_limits() -> None:
-    assert headline(of_method(RunFold(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
-    perfect = structs.replace(
-        tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
-    )
-    assert headline(found(perfect), "linear") == ()
+def told(*runs: dict[str, Tally]) -> list[Finding]:
+    """Findings of runs, each compared with plain decoding."""
+    races = (raced({**run, "ar": PLAIN}) for run in runs)
+    return list(findings(case for number, race in enumerate(races, 1) for case in cases(race, number)))
+
+
+def where(found: tuple[MethodCase, ...]) -> list[tuple[str, int]]:
+    return [(case.method, case.run) for case in found]
+
+
+def test_one_limit_of_several_methods_and_runs_is_one_finding_with_ranges() -> None:
+    slow, slower = LIMITED["draft"], tally(tokens=4, draft_ms=20, verify_ms=4, host_ms=1)
+    (finding,) = told({"linear": slow, "fixed": slower}, {"linear": slower})
+    assert where(finding.cases) == [("linear", 1), ("fixed", 1), ("linear", 2)]
+    claim = "drafting takes 75%{} of a round; if it took no time, decoding would be 4.00{} times as fast"
+    assert finding.claim == claim.format(" to 80%", " to 5.00")
+    assert finding.helps.startswith("a smaller draft, or shallower trees")
+    (alike,) = told({"linear": slow}, {"linear": slow})
+    assert alike.claim == claim.format("", "")
+
+
+def test_each_limit_is_a_finding_the_most_frequent_first() -> None:
+    first, second = told({"linear": LIMITED["host"]}, {"linear": LIMITED["draft"]}, {"linear": LIMITED["draft"]})
+    assert [where(first.cases), where(second.cases)] == [[("linear", 2), ("linear", 3)], [("linear", 1)]]
+
+
+def test_what_would_help_next_is_told_with_those_whom_it_would_help() -> None:
+    verified = tally(tokens=5, draft_ms=15, verify_ms=9, host_ms=1)
+    disagreeing = tally(tokens=3, draft_ms=15, verify_ms=4, host_ms=1)
+    (finding,) = told({"linear": verified, "fixed": disagreeing})
+    assert [(remedy.partition(",")[0], where(group)) for remedy, group in finding.then] == [
+        ("smaller trees", [("linear", 1)]),
+        ("a draft that agrees more often (dynatui tune --drafts ranks candidates)", [("fixed", 1)]),
+    ]
+
+
+def test_a_method_for_which_only_another_draft_would_help_is_not_told_to_have_smaller_trees() -> None:
+    hopeless = tally(tokens=1, draft_ms=15, verify_ms=4, host_ms=1, levels=1)
+    both = told({"linear": LIMITED["draft"], "fixed": hopeless})
+    assert all(finding.claim.startswith("drafting takes 75%") for finding in both)
+    assert ["--methods ar" in finding.helps for finding in both] == [False, True]
+    assert where(both[1].cases) == [("fixed", 1)]
+
+
+def test_texts_that_repeat_themselves_are_a_finding_of_their_own() -> None:
+    *_, last = told({"linear": LIMITED["draft"], "fixed": looping(LIMITED["draft"])})
+    assert "repeats itself" in last.claim
+    assert where(last.cases) == [("fixed", 1)]
+
+
+def test_a_case_knows_whether_its_text_is_that_of_plain_decoding() -> None:
+    linear, plain = cases(RunFold(tallies={"linear": LIMITED["draft"], "ar": OTHER_TEXT}), 1)
+    assert (linear.compared, linear.difference, plain.compared) == (True, 2, False)
+    (alone,) = cases(RunFold(tallies={"linear": LIMITED["draft"]}), 1)
+    assert (alone.compared, alone.difference) == (False, None)

@@ -52,19 +52,6 @@ def test_text_of_the_targets_distribution_stays_within_chance() -> None:
     assert lights.count("green") >= 36
 
 
-@pytest.mark.parametrize("power", [0.7, 1.4], ids=["too even", "too sharp"])
-def test_text_of_another_temperature_is_red(power: float) -> None:
-    warped = [[p**power for p in law] for law in TARGET]
-    assert [evidence_of(warped, seed).light for seed in range(5)] == ["red"] * 5
-
-
-def test_the_sign_says_in_which_way_a_text_strays() -> None:
-    sharp = evidence_of([[p**1.4 for p in law] for law in TARGET], 1)
-    assert sharp.surprise.z is not None
-    assert sharp.top1.z is not None
-    assert sharp.surprise.z < 0 < sharp.top1.z
-
-
 def test_the_light_is_grey_before_there_is_enough() -> None:
     assert evidence_of(TARGET, 0, LEAST_TOKENS - 1).light == "grey"
     assert evidence_of(TARGET, 0, LEAST_TOKENS).light != "grey"
@@ -72,22 +59,11 @@ def test_the_light_is_grey_before_there_is_enough() -> None:
     assert sure.light == "grey", "nearly certain tokens tell nothing"
 
 
-def test_rounds_without_probabilities_tell_nothing() -> None:
-    assert weighed(Evidence(), tree_round(0)) == Evidence()
-    assert Evidence().light == "grey"
-
-
 @pytest.mark.parametrize(
     ("z", "light"), [(0, "green"), (-2.4, "green"), (2.5, "yellow"), (-3.9, "yellow"), (4, "red"), (-9, "red")]
 )
 def test_the_colours_begin_where_they_say(z: float, light: Light) -> None:
     assert colour(z) == light
-
-
-def test_the_worse_of_both_sums_decides() -> None:
-    good, bad = Deviation(1.0, 100.0, 200), Deviation(-50.0, 100.0, 200)
-    assert Evidence(surprise=good, top1=bad).light == Evidence(surprise=bad, top1=good).light == "red"
-    assert Evidence(surprise=good, top1=good).light == "green"
 
 
 def test_a_sum_that_is_no_number_has_no_z() -> None:
@@ -104,11 +80,6 @@ def test_the_prediction_compares_tokens_before_any_cut() -> None:
     assert found.predicted_tokens == pytest.approx(5.2)
     assert found.prediction.z == pytest.approx((0.5 + 0.3) / math.hypot(0.5, 0.3))
     assert found.surprise.count == 4, "of the text, only what was committed"
-
-
-def test_coupled_rounds_have_no_prediction() -> None:
-    event = structs.replace(tree_round(0), verification=told(TARGET[0], 0))
-    assert weighed(Evidence(), event).prediction == Deviation()
 
 
 def drawing(*path: Draws) -> Round:
@@ -135,3 +106,25 @@ def test_a_verifier_without_acceptance_of_single_nodes_has_no_mean_of_it() -> No
     assert levels[0].mean_acceptance is None
     assert by_draft_depth(levels, tree_round(0)) == levels
     assert AtDepth().mean_bound == 0
+
+
+@pytest.mark.parametrize("power", [0.7, 1.4], ids=["too even", "too sharp"])
+def test_text_of_another_temperature_is_red_and_the_sign_says_in_which_way_it_strays(power: float) -> None:
+    warped = [[p**power for p in law] for law in TARGET]
+    for found in (evidence_of(warped, seed) for seed in range(5)):
+        assert found.light == "red"
+        signs = [(each.z or 0.0) > 0 for each in (found.surprise, found.top1)]
+        assert signs == [power < 1, power > 1]
+
+
+def test_rounds_without_probabilities_tell_nothing_and_coupled_ones_predict_nothing() -> None:
+    assert weighed(Evidence(), tree_round(0)) == Evidence()
+    assert Evidence().light == "grey"
+    event = structs.replace(tree_round(0), verification=told(TARGET[0], 0))
+    assert weighed(Evidence(), event).prediction == Deviation()
+
+
+def test_the_worse_of_both_sums_decides() -> None:
+    good, bad = Deviation(1.0, 100.0, 200), Deviation(-50.0, 100.0, 200)
+    lights = [Evidence(surprise=one, top1=other).light for one, other in ((good, bad), (bad, good), (good, good))]
+    assert lights == ["red", "red", "green"]

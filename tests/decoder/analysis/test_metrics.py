@@ -30,18 +30,13 @@ from decoder.tree import share_of_depth
 from tests.decoder.rounds import a_round
 
 RUN = Run(
-    version="0",
-    started_at="2026-01-01T00:00:00Z",
-    target="t",
-    draft="d",
-    device="cpu",
-    dtype="float32",
-    seed=0,
-    prompt="p",
-    prompt_tokens=[1],
-    max_new_tokens=8,
-    methods={"dynatree": {}, "ar": {}},
-)
+    version="0", started_at="2026-01-01T00:00:00Z", target="t", draft="d", device="cpu", dtype="float32", seed=0,
+    prompt="p", prompt_tokens=[1], max_new_tokens=8, methods={"dynatree": {}, "ar": {}},
+)  # fmt: skip
+
+
+def run_of(method: str) -> Run:
+    return msgspec.structs.replace(RUN, methods={method: {}})
 
 
 FIRST = a_round(tokens=[0, 5, 6, 7, 8], parents=[-1, 0, 0, 1, 3], accepted=[1, 3], committed=[5, 7, 9], t=1.0)
@@ -62,47 +57,56 @@ def figures(events: list[Event], method: str = "dynatree") -> Figures:
     return fold([RUN, *events]).figures()[method]
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    {
-        "rounds": 2,
-        "drafted": 6,
-        "accepted": 2,
-        "committed": 4,
-        "target_forwards": 2,
-        "draft_forwards": 3,
-        "tokens_per_round": 4 / 2,
-        "path_length": 2 / 2,
-        "acceptance_rate": 2 / 6,
-        "depth_acceptance": (2 / 3 + 0 / 1) / 2,
-        "decode_s": 1.5,
-        "tokens_per_second": 4 / 1.5,
-        "prefill_s": 0.5,
-        "ttft_s": 0.5 + 1.0,
-        "tpot_s": 1.5 / 4,
-        "draft_s": 0.5,
-        "verify_s": 1.0,
-        "commit_s": 0.25,
-        "host_s": 1.5 - 0.5 - 1.0 - 0.25,
-        "speedup": None,
-        "speedup_low": None,
-        "speedup_high": None,
-        "speedup_reason": "warming up",
-        "stalled_rounds": 0,
-        "left_out_rounds": 0,
-        "left_out_s": 0.0,
-        "identical_to_ar": True,
-        "first_difference": None,
-        "near_tie": None,
-        "first_difference_gap": None,
-        "peak_bytes": 77,
-        "distinct_8grams": None,
-    }.items(),
-)
-def test_each_figure_of_two_rounds(key: str, value: float | None) -> None:
+def test_figures_of_two_rounds() -> None:
     end = End(method="dynatree", reason="stopped", peak_bytes=77)
-    found = getattr(figures([*DYNATREE, end, *AR]), key)
-    assert found == (value if value is None else pytest.approx(value))
+    counts = {"rounds": 2, "drafted": 6, "accepted": 2, "committed": 4, "target_forwards": 2, "draft_forwards": 3}
+    shares = {"tokens_per_round": 4 / 2, "path_length": 2 / 2, "acceptance_rate": 2 / 6, "depth_acceptance": 1 / 3}
+    times = {"decode_s": 1.5, "tokens_per_second": 4 / 1.5, "prefill_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.5 / 4}
+    parts = {"draft_s": 0.5, "verify_s": 1.0, "commit_s": 0.25, "host_s": 1.5 - 0.5 - 1.0 - 0.25}
+    speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "speedup_reason": "warming up"}
+    stalls = {"stalled_rounds": 0, "left_out_rounds": 0, "left_out_s": 0.0}
+    text = {"identical_to_ar": True, "first_difference": None, "near_tie": None, "first_difference_gap": None}
+    others = {"peak_bytes": 77, "distinct_8grams": None}
+    found = msgspec.structs.asdict(figures([*DYNATREE, end, *AR]))
+    assert found == pytest.approx(counts | shares | times | parts | speedup | stalls | text | others)
+
+
+def test_before_the_first_round_nothing_is_known() -> None:
+    found = figures([])
+    assert (found.rounds, found.committed, found.decode_s) == (0, 0, 0)
+    rates = ("tokens_per_round", "acceptance_rate", "tokens_per_second", "prefill_s", "ttft_s", "tpot_s")
+    assert [getattr(found, key) for key in rates] == [None] * 6
+
+
+def test_a_new_run_begins_from_nothing_and_neither_knobs_nor_a_reader_change_figures() -> None:
+    race = fold([RUN, *DYNATREE])
+    race.figures().clear()
+    assert race.figures()["dynatree"].rounds == 2
+    assert race == fold([RUN, *DYNATREE])
+    assert fold([RUN, *DYNATREE, RUN]) == RunFold(RUN, fold([RUN]).tallies)
+    assert figures([*DYNATREE, RUN, SECOND]).rounds == 1
+    knob = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
+    assert figures([*DYNATREE, knob]) == figures(DYNATREE)
+
+
+# Comparison with ar
+
+
+def test_without_ar_nothing_is_compared_and_no_text_with_one_that_it_cannot_be_compared_with() -> None:
+    found = fold([run_of("dynatree"), *DYNATREE]).figures()["dynatree"]
+    assert (found.speedup, found.identical_to_ar, found.first_difference, found.near_tie) == (None, None, None, None)
+    ar = fold([*DYNATREE, *AR]).tallies["ar"]
+    found = of_tally(msgspec.structs.replace(ar, log=TokenLog().plus([99])), ar, same_until=None)
+    assert (found.identical_to_ar, found.first_difference, found.speedup) == (None, None, 1)
+
+
+@pytest.mark.parametrize(("same_until", "identical"), [(0, None), (2, None), (3, False), (WHOLE, False)])
+def test_a_difference_counts_only_among_the_tokens_that_must_be_ars(same_until: int, identical: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
+    other = [msgspec.structs.replace(event, committed=[8]) if event is AR[3] else event for event in AR]
+    tallies = fold([*DYNATREE, *other]).tallies
+    found = of_tally(tallies["dynatree"], tallies["ar"], same_until=same_until)
+    assert (found.identical_to_ar, found.first_difference) == (identical, 2)
+    assert differs_by_design(found) == (identical is None)
 
 
 def test_the_table_of_figures_names_each_figure_once_and_in_order() -> None:
@@ -113,101 +117,50 @@ def test_the_table_of_figures_names_each_figure_once_and_in_order() -> None:
     assert f"at least {1000 * LEVELS_S[0]:.0f} ms" in told["stalled_rounds"]
 
 
-def test_without_ar_nothing_is_compared() -> None:
-    alone = msgspec.structs.replace(RUN, methods={"dynatree": {}})
-    found = fold([alone, *DYNATREE]).figures()["dynatree"]
-    assert (found.speedup, found.identical_to_ar, found.first_difference, found.near_tie) == (None, None, None, None)
-
-
-def test_a_different_token_is_found_on_the_common_length() -> None:
-    other = [msgspec.structs.replace(event, committed=[8]) if event is AR[3] else event for event in AR]
-    found = figures([*DYNATREE, *other])
-    assert (found.identical_to_ar, found.first_difference) == (False, 2)
-
-
-@pytest.mark.parametrize(("same_until", "identical"), [(0, None), (2, None), (3, False), (WHOLE, False)])
-def test_a_difference_counts_only_among_the_tokens_that_must_be_ars(same_until: int, identical: bool | None) -> None:  # noqa: FBT001 - a parameter of the test
-    ar = fold([*DYNATREE, *AR]).tallies["ar"]
-    other = msgspec.structs.replace(ar, log=TokenLog().plus([*ar.tokens[:2], 99]))
-    found = of_tally(other, ar, same_until=same_until)
-    assert (found.identical_to_ar, found.first_difference) == (identical, 2)
-    assert differs_by_design(found) == (identical is None)
-
-
-def test_texts_that_cannot_be_compared_are_not() -> None:
-    ar = fold([*DYNATREE, *AR]).tallies["ar"]
-    found = of_tally(msgspec.structs.replace(ar, log=TokenLog().plus([99])), ar, same_until=None)
-    assert (found.identical_to_ar, found.first_difference, found.speedup) == (None, None, 1)
-
-
 @pytest.mark.parametrize(
     ("tokens", "reference", "index"), [([1, 2, 3], [1, 2], None), ([], [1], None), ([1, 5, 6], [1, 2, 3], 1)]
 )
-def test_the_first_difference_within_the_common_length_counts(
-    tokens: list[int], reference: list[int], index: int | None
-) -> None:
+def test_the_first_common_difference_counts(tokens: list[int], reference: list[int], index: int | None) -> None:
     assert first_difference(tokens, reference) == index
 
 
-def test_asking_twice_gives_figures_that_nobody_else_can_change() -> None:
-    race = fold([RUN, *DYNATREE])
-    race.figures().clear()
-    assert race.figures()["dynatree"].rounds == 2
-    assert race == fold([RUN, *DYNATREE])
+# Drafts
 
 
 def test_the_root_of_algorithm_1_is_a_drafted_node_and_a_level() -> None:
-    run = msgspec.structs.replace(RUN, methods={"alg1": {}})
     event = a_round("alg1", tokens=[5, 6, 7], parents=[-1, 0, 0], accepted=[0], committed=[5, 1])
-    found = fold([run, event]).figures()["alg1"]
-    assert (found.drafted, found.accepted, found.acceptance_rate) == (3, 1, 1 / 3)
-    assert found.depth_acceptance == 1 / 2
+    found = fold([run_of("alg1"), event]).figures()["alg1"]
+    assert (found.drafted, found.accepted, found.acceptance_rate, found.depth_acceptance) == (3, 1, 1 / 3, 1 / 2)
 
 
-def test_depth_acceptance_is_0_in_a_round_that_drafted_nothing() -> None:
-    found = figures([a_round(), FIRST])
-    assert found.depth_acceptance == pytest.approx((0 + 2 / 3) / 2)
-
-
-def test_a_method_that_never_drafts_has_no_acceptance() -> None:
+def test_a_round_that_drafted_nothing_has_no_depth_and_a_method_that_never_drafts_no_acceptance() -> None:
+    assert figures([a_round(), FIRST]).depth_acceptance == pytest.approx((0 + 2 / 3) / 2)
     found = figures([*DYNATREE, *AR], "ar")
     assert (found.drafted, found.acceptance_rate, found.depth_acceptance) == (0, None, None)
     assert (found.tokens_per_round, found.path_length) == (1, 0)
 
 
 def test_what_a_method_cannot_know_stays_unknown() -> None:
-    run = msgspec.structs.replace(RUN, methods={"hf": {}})
-    unknown: dict[str, Any] = {
-        "draft_s": None,
-        "verify_s": None,
-        "commit_s": None,
-        "target_forwards": None,
-        "draft_forwards": None,
-    }
-    found = fold([run, a_round("hf", committed=[1, 2], **unknown)]).figures()["hf"]
-    keys = ("drafted", "accepted", "path_length", "acceptance_rate", "depth_acceptance", "target_forwards")
-    assert {key: getattr(found, key) for key in (*keys, "draft_s", "host_s")} == dict.fromkeys(
-        (*keys, "draft_s", "host_s")
-    )
+    told = ("draft_s", "verify_s", "commit_s", "target_forwards", "draft_forwards")
+    derived = ("drafted", "accepted", "path_length", "acceptance_rate", "depth_acceptance", "host_s")
+    unknown: dict[str, Any] = dict.fromkeys(told)
+    event = a_round("hf", committed=[1, 2], **unknown)
+    found = fold([run_of("hf"), event]).figures()["hf"]
+    assert [getattr(found, key) for key in (*told, *derived)] == [None] * 11
     assert (found.rounds, found.committed, found.tokens_per_round) == (1, 2, 2)
 
 
 def test_the_burst_that_came_with_the_prompt_is_no_part_of_the_rates() -> None:
-    run = msgspec.structs.replace(RUN, methods={"hf": {}})
     bursts = [a_round("hf", committed=[1, 2, 3], t=0.0), a_round("hf", committed=[4, 5], t=1.0, round=1, position=3)]
-    found = fold([run, Start(method="hf", prefill_s=2.0), *bursts]).figures()["hf"]
-    assert (found.committed, found.tokens_per_second, found.tpot_s) == (5, 2.0, 0.5)
-    assert found.ttft_s == 2.0
+    found = fold([run_of("hf"), Start(method="hf", prefill_s=2.0), *bursts]).figures()["hf"]
+    assert (found.committed, found.tokens_per_second, found.tpot_s, found.ttft_s) == (5, 2.0, 0.5, 2.0)
 
 
 def test_drafted_and_accepted_nodes_are_counted_depth_by_depth() -> None:
     assert by_depth(FIRST) == ((2, 1), (1, 1), (1, 0))
     assert by_depth(SECOND) == ((2, 0),)
     assert by_depth(a_round("ar")) == ()
-
-
-def test_an_accepted_root_that_nobody_drafted_counts_nowhere() -> None:
-    """An untrusted recording may claim an accepted root."""
+    # An untrusted recording may claim an accepted root, which nobody drafted.
     assert by_depth(msgspec.structs.replace(SECOND, accepted=[0])) == ((2, 0),)
 
 
@@ -240,40 +193,9 @@ def test_long_runs_are_folded_quickly() -> None:
     assert race.tallies["dynatree"].by_depth[0] == (2000, 2000)
 
 
-def test_before_the_first_round_nothing_is_known() -> None:
-    found = figures([])
-    assert (found.rounds, found.committed, found.decode_s) == (0, 0, 0)
-    rates = ("tokens_per_round", "acceptance_rate", "tokens_per_second", "prefill_s", "ttft_s", "tpot_s")
-    assert [getattr(found, key) for key in rates] == [None] * 6
-
-
 def test_distinct_8grams_look_across_rounds() -> None:
     bursts = [a_round(committed=[1, 2], t=float(index + 1), round=index, position=2 * index) for index in range(8)]
     assert figures(list(bursts)).distinct_8grams == 2 / 9
-
-
-def test_a_new_run_begins_from_nothing() -> None:
-    assert fold([RUN, *DYNATREE, RUN]) == RunFold(RUN, fold([RUN]).tallies)
-    assert figures([*DYNATREE, RUN, SECOND]).rounds == 1
-
-
-def test_knob_events_change_no_figure() -> None:
-    knob = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
-    assert figures([*DYNATREE, knob]) == figures(DYNATREE)
-
-
-def test_the_totals_of_texts_are_those_of_one_text_with_all_their_rounds() -> None:
-    tree = a_round(tokens=[0, 1, 2], parents=[-1, 0, 1], accepted=[1], committed=[1, 5])
-    texts = [tally_round(Tally(prefill_s=0.5), tree), tally_round(Tally(prefill_s=0.25), a_round())]
-    both = together(texts)
-    assert (both.rounds, both.drafted, both.accepted, both.levels) == (2, 2, 1, 2)
-    assert (both.decode_s, both.draft_s, both.prefill_s) == (2.0, 0.5, 0.75)
-    assert both.by_depth == ((1, 1), (1, 0))
-    assert list(both.tokens) == [1, 5, 5]
-
-
-def test_what_one_text_does_not_know_is_not_known_of_all() -> None:
-    assert together([tally_round(Tally(), a_round()), tally_round(Tally(), a_round(draft_s=None))]).draft_s is None
 
 
 def a_text(method: str, took: list[float], lost: dict[int, float] | None = None, burst: int = 1) -> list[Event]:
@@ -305,11 +227,8 @@ def test_methods_of_a_run_leave_out_alike() -> None:
     found = race.figures()
     assert [found[name].left_out_rounds for name in ("dynatree", "ar")] == [0, 0]
     assert found["ar"].tokens_per_second == pytest.approx(20 / 0.24)
-
-
-def test_a_method_whose_rounds_have_all_stalled_has_no_rate_yet() -> None:
-    found = fold([RUN, *a_text("ar", [0.01] * 20), *a_text("dynatree", [1.0], {0: 0.9})]).figures()["dynatree"]
-    assert (found.tokens_per_second, found.speedup, found.tpot_s, found.left_out_rounds) == (None, None, None, 1)
+    alone = fold([RUN, *a_text("ar", [0.01] * 20), *a_text("dynatree", [1.0], {0: 0.9})]).figures()["dynatree"]
+    assert (alone.tokens_per_second, alone.speedup, alone.tpot_s, alone.left_out_rounds) == (None, None, None, 1)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
@@ -318,9 +237,7 @@ def test_a_method_whose_rounds_have_all_stalled_has_no_rate_yet() -> None:
     burst=st.integers(1, 4),
     plain=st.lists(st.floats(1e-3, 10), min_size=1, max_size=30),
 )
-def test_without_stalled_rounds_rates_are_of_all_to_the_last_digit(
-    took: list[float], burst: int, plain: list[float]
-) -> None:
+def test_without_stalls_rates_are_of_all_to_the_last_digit(took: list[float], burst: int, plain: list[float]) -> None:
     events = [*a_text("dynatree", took, burst=burst), *a_text("ar", plain)]
     found = fold([RUN, *events]).figures()
     ends = list(accumulate(took))
@@ -331,7 +248,13 @@ def test_without_stalled_rounds_rates_are_of_all_to_the_last_digit(
     assert (one.stalled_rounds, one.left_out_rounds, one.left_out_s) == (0, 0, 0)
 
 
-def test_the_totals_of_texts_have_their_stalled_rounds_too() -> None:
-    stalled, usual = a_round(t=2.0, stalled_s=1.5), a_round()
-    both = together([tally_round(Tally(), stalled), tally_round(Tally(), usual)])
-    assert (both.stalls.rounds, both.rated.decode_s, both.rated.timed_tokens) == (1, 1.0, 1)
+def test_the_totals_of_texts_are_those_of_one_text_with_all_their_rounds() -> None:
+    tree = a_round(tokens=[0, 1, 2], parents=[-1, 0, 1], accepted=[1], committed=[1, 5])
+    stalled = a_round(t=2.0, stalled_s=1.5, draft_s=None)
+    texts = [tally_round(Tally(prefill_s=0.5), tree), tally_round(Tally(prefill_s=0.25), stalled)]
+    both = together(texts)
+    assert (both.rounds, both.drafted, both.accepted, both.levels) == (2, 2, 1, 2)
+    assert (both.decode_s, both.draft_s, both.verify_s, both.prefill_s) == (3.0, None, 1.0, 0.75)
+    assert both.by_depth == ((1, 1), (1, 0))
+    assert list(both.tokens) == [1, 5, 5]
+    assert (both.stalls.rounds, both.rated.decode_s, both.rated.timed_tokens) == (1, 1.0, 2)

@@ -21,6 +21,7 @@ from decoder.analysis.stalls import (
 from decoder.events import Figures
 
 USUAL = [0.005] * RECENT
+BUSY, WAITED = "the machine is busy: ", "waited long for a processor; rates "
 SECONDS = st.floats(0, 1e6)
 
 
@@ -43,6 +44,8 @@ def stalls(*lost_s: float) -> Stalls:
         pytest.param(0.1, 0.032, USUAL, 0, id="a larger tree, whatever waited for a moment"),
         pytest.param(0.1, 0.034, USUAL, 0.034, id="a third of the round"),
         pytest.param(1.02, 1.0, [], 1.0, id="the first round"),
+        pytest.param(0.26, 0.06, [0.2] * RECENT, 0, id="a small share of a long round"),
+        pytest.param(0.36, 0.16, [0.2] * RECENT, 0.16, id="a large one"),
     ],
 )
 def test_a_round_loses_what_it_waited_longer_than_usual(
@@ -51,16 +54,9 @@ def test_a_round_loses_what_it_waited_longer_than_usual(
     assert stalled_s(round_s, waited_s, earlier) == pytest.approx(lost_s)
 
 
-def test_a_small_share_of_a_long_round_is_no_stall() -> None:
-    assert stalled_s(0.26, 0.06, [0.2] * RECENT) == 0
-    assert stalled_s(0.36, 0.16, [0.2] * RECENT) == pytest.approx(0.16)
-
-
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
 @given(round_s=SECONDS, waited_s=SECONDS, earlier=st.lists(SECONDS, max_size=5))
-def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
-    round_s: float, waited_s: float, earlier: Sequence[float]
-) -> None:
+def test_what_is_lost_is_part_of_wait_and_round(round_s: float, waited_s: float, earlier: Sequence[float]) -> None:
     lost_s = stalled_s(round_s, min(waited_s, round_s), earlier)
     assert lost_s == 0 or LEVELS_S[0] <= lost_s <= min(waited_s, round_s)
 
@@ -78,9 +74,7 @@ def test_what_is_lost_is_part_of_the_wait_and_of_the_round(
         ([2.0, 2.0, 2.0], 10, []),
     ],
 )
-def test_few_stalled_rounds_are_left_out_and_of_many_the_worst(
-    lost: list[float], rounds: int, left_out: list[float]
-) -> None:
+def test_few_stalls_are_left_out_and_of_many_the_worst(lost: list[float], rounds: int, left_out: list[float]) -> None:
     notes = stalls(*lost)
     level = left_out_from([notes], rounds)
     times = notes.from_level(level)
@@ -115,14 +109,10 @@ def test_without_a_part_the_other_rounds_are_left() -> None:
         ([(0, 0, 0.0)], None, None),
         ([(1, 1, 1.068)], "rates leave out 1 stalled round (1.07 s)", "1 stalled round left out"),
         ([(1, 1, 1.0), (2, 2, 2.0)], "rates leave out 3 stalled rounds (3.00 s)", "3 stalled rounds left out"),
-        (
-            [(30, 0, 0.0)],
-            "the machine is busy: 30 rounds waited long for a processor; rates count them",
-            "busy machine: 30 rounds stalled",
-        ),
+        ([(30, 0, 0.0)], f"{BUSY}30 rounds {WAITED}count them", "busy machine: 30 rounds stalled"),
         (
             [(30, 1, 1.98), (9, 0, 0.0)],
-            "the machine is busy: 39 rounds waited long for a processor; rates leave out 1 stalled round (1.98 s)",
+            f"{BUSY}39 rounds {WAITED}leave out 1 stalled round (1.98 s)",
             "busy machine: 39 rounds stalled",
         ),
     ],

@@ -3,15 +3,19 @@
 import math
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import Mock
 
 import msgspec
+import numpy as np
 import pytest
 
+from decoder.analysis import what_if as what_if_module
+from decoder.analysis.rule_replay import TreeRecord, replay_rounds
 from decoder.analysis.what_if import Grid, GridCell, WhatIf, what_if
 from decoder.draft.growth import Children
 from decoder.draft.model_drafter import ModelDrafter
@@ -22,12 +26,31 @@ from decoder.methods.dynatree import DynaTree
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth
 from decoder.verify.verifier import accept
-from tests.decoder.analysis.one_round import replayed
 from tests.decoder.rounds import a_round
 
 DEMO = Path(__file__).parents[2] / "traces" / "demo.jsonl"
 VOCABULARY = 24
 Tree = TypeVar("Tree", bound=AdaptiveTree)
+
+
+Verdict = dict[str, int | None]
+"""Counts of one round under other rules, None where the record does not determine them, and their lower bounds."""
+
+
+def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
+    """Counts of a recorded round under `rules`; None if the round has no DynaTree tree.
+
+    Under the recorded rules, the verdict equals the record, except where the context had no room for a deeper tree: an
+    event does not show this case.
+    """
+    rounds = what_if_module._newest([event])
+    if not rounds:
+        return None
+    found, verdict = replay_rounds(TreeRecord(rounds), rules.rule()), Verdict()
+    for name in ("accepted", "tokens", "drafted"):
+        verdict[f"{name}_at_least"] = count = int(getattr(found, name)[0])
+        verdict[name] = count if getattr(found, f"{name}_known")[0] else None
+    return verdict
 
 
 class World(ModelDrafter):
@@ -115,75 +138,71 @@ def _turned(generator: random.Random, rules: Tree) -> Tree:
     return replace(rules, tau_h=other.tau_h, tau_l=other.tau_l, d0=generator.uniform(1, rules.d_max - 1))
 
 
-def _agrees(world: World, record: Round, rules: DynaTree, left: int, room: int = 99) -> tuple[bool, bool]:
+def _agrees(verdict: Verdict | None, truth: Round) -> tuple[bool, bool]:
     """Checks a verdict against the truth; returns whether the accepted and the drafted nodes were known."""
-    verdict, truth = replayed(record, rules), world.round(rules, left, room)
     assert verdict is not None
-    accepted, drafted, tokens = len(truth.accepted), len(truth.tokens) - 1, len(truth.committed)
-    assert verdict.accepted in (None, accepted)
-    assert verdict.drafted in (None, drafted)
-    assert verdict.tokens in (None, tokens)
-    assert verdict.accepted_at_least <= accepted
-    assert verdict.drafted_at_least <= drafted
-    assert verdict.tokens_at_least <= tokens
-    return verdict.tokens is not None, verdict.drafted is not None
+    counts = {"accepted": truth.accepted, "tokens": truth.committed, "drafted": truth.tokens[1:]}
+    for name, told in counts.items():
+        assert verdict[name] in (None, len(told))
+        assert (verdict[f"{name}_at_least"] or 0) <= len(told)
+    return verdict["tokens"] is not None, verdict["drafted"] is not None
 
 
-@pytest.mark.parametrize("selection", ["bfs", "best"])
-def test_what_is_judged_is_what_other_knobs_would_have_done(selection: str) -> None:
-    generator = random.Random(1)
-    known = []
-    for seed in range(200):
-        world, rules, left = World(seed), _rules(generator, selection=selection), generator.choice([1, 2, 3, 99])
-        known.append(_agrees(world, world.round(rules, left), _turned(generator, rules), left))
-    tokens, drafted = zip(*known, strict=True)
-    assert sum(tokens) > 0.6 * len(known)
-    assert sum(drafted) > 0.4 * len(known)
+def _any(generator: random.Random, _: DynaTree | None = None) -> DynaTree:
+    return _rules(generator, selection=generator.choice(["bfs", "best"]))
 
 
-def test_what_is_judged_is_what_wholly_other_rules_would_have_done() -> None:
-    generator = random.Random(2)
-    for seed in range(200):
-        world, left = World(seed), generator.choice([2, 99])
-        record = world.round(_rules(generator, selection=generator.choice(["bfs", "best"])), left)
-        _agrees(world, record, _rules(generator, selection=generator.choice(["bfs", "best"])), left)
+def _small(generator: random.Random) -> DynaTree:
+    """Rules of the most probable nodes, which fill most trees."""
+    return _rules(generator, selection="best", n_max=generator.choice([2, 4, 8]), rho_stop=0.0, tau=0.0)
 
 
-def test_a_context_that_ends_is_never_taken_for_a_choice() -> None:
-    generator = random.Random(3)
-    for seed in range(200):
-        world, room = World(seed), generator.randint(1, 3)
-        rules = _rules(generator, selection=generator.choice(["bfs", "best"]))
-        _agrees(world, world.round(rules, room=room), _turned(generator, rules), left=99, room=room)
+def _less(_: random.Random, rules: DynaTree) -> DynaTree:
+    return replace(rules, tau_h=0.6, tau_l=0.3, d0=max(1.0, rules.d0 - 1))
 
 
-def test_under_its_own_rules_a_record_is_judged_and_reproduced() -> None:
-    generator = random.Random(4)
-    for seed in range(200):
-        world, rules = World(seed), _rules(generator)
-        assert _agrees(world, world.round(rules), rules, left=99) == (True, True)
+def _same(_: random.Random, rules: DynaTree) -> DynaTree:
+    return rules
 
 
-def test_so_is_one_of_the_most_probable_nodes_whatever_was_cut() -> None:
-    """A child that lost to all nodes of a full tree loses again under other knobs."""
-    generator, full = random.Random(6), 0
-    for seed in range(300):
-        world, rules = (
-            World(seed),
-            _rules(generator, selection="best", n_max=generator.choice([2, 4, 8]), rho_stop=0.0, tau=0.0),
+@dataclass(frozen=True)
+class Asked:
+    """Recorded rules, others that are asked for, and which shares of accepted and of drafted nodes are known."""
+
+    own: Callable[[random.Random], DynaTree]
+    other: Callable[[random.Random, DynaTree], DynaTree]
+    known: tuple[float, float] = (0.0, 0.0)
+    left: Sequence[int] = (99,)
+    room: Sequence[int] = (99,)
+
+
+ASKED = {
+    **{
+        f"other knobs, {selection}": Asked(
+            partial(_rules, selection=selection), _turned, (0.6, 0.4), left=(1, 2, 3, 99)
         )
-        record = world.round(rules)
-        full += len(record.tokens) - 1 == rules.n_max
-        assert _agrees(world, record, rules, left=99) == (True, True)
-    assert full > 150
+        for selection in ("bfs", "best")
+    },
+    "wholly other rules": Asked(_any, _any, left=(2, 99)),
+    "a context that ends is no choice": Asked(_any, _turned, room=(1, 2, 3)),
+    "its own rules": Asked(_rules, _same, (1, 1)),
+    # A child that lost to all nodes of a full tree loses again under other knobs.
+    "its own rules, whatever was cut": Asked(_small, _same, (1, 1)),
+    "narrower and flatter trees": Asked(partial(_rules, n_max=2000, tau_h=0.9, tau_l=0.5), _less, (1, 1)),
+}
 
 
-def test_narrower_and_flatter_trees_are_always_judged() -> None:
-    generator = random.Random(5)
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_what_is_judged_is_what_other_rules_would_have_done(asked: Asked) -> None:
+    generator, known, full = random.Random(1), [], 0
     for seed in range(200):
-        world, rules = World(seed), _rules(generator, n_max=2000, tau_h=0.9, tau_l=0.5)
-        less = replace(rules, tau_h=0.6, tau_l=0.3, d0=max(1.0, rules.d0 - 1))
-        assert _agrees(world, world.round(rules), less, left=99) == (True, True)
+        world, rules = World(seed), asked.own(generator)
+        left, room = generator.choice(asked.left), generator.choice(asked.room)
+        record, other = world.round(rules, left, room), asked.other(generator, rules)
+        known.append(_agrees(replayed(record, other), world.round(other, left, room)))
+        full += len(record.tokens) - 1 == rules.n_max
+    assert all(np.mean(known, axis=0) >= asked.known)
+    assert asked.own is not _small or full > 100
 
 
 def test_a_recording_of_the_engine_is_reproduced_under_its_own_rules() -> None:
@@ -197,11 +216,7 @@ def test_a_recording_of_the_engine_is_reproduced_under_its_own_rules() -> None:
         assert event.knobs
         knobs = {"tau_h": event.knobs.tau_h, "tau_l": event.knobs.tau_l, "d0": event.knobs.d0}
         rules = DynaTree(**parameters | knobs | {"branching": tuple(parameters["branching"])})
-        verdict = replayed(event, rules)
-        assert verdict
-        assert verdict.accepted == len(event.accepted)
-        assert verdict.tokens == len(event.committed)
-        assert verdict.drafted == len(event.tokens) - 1
+        assert _agrees(replayed(event, rules), event) == (True, True)
 
 
 def _event(**changes: Any) -> Round:
@@ -242,7 +257,7 @@ def test_only_what_the_record_determines_is_known(
 ) -> None:
     verdict = replayed(_event(**event), replace(RULES, **rules))
     assert verdict
-    assert {name: getattr(verdict, name) for name in expected} == expected
+    assert {name: verdict[name] for name in expected} == expected
 
 
 def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
@@ -256,8 +271,8 @@ def test_a_node_behind_others_that_the_record_lacks_may_have_no_room() -> None:
     same, deeper = replayed(record, recorded), replayed(record, replace(recorded, rho_deep=0.2))
     assert same
     assert deeper
-    assert (same.accepted, same.drafted) == (3, 5)
-    assert (deeper.accepted, deeper.accepted_at_least, deeper.drafted) == (None, 2, 5)
+    assert (same["accepted"], same["drafted"]) == (3, 5)
+    assert (deeper["accepted"], deeper["accepted_at_least"], deeper["drafted"]) == (None, 2, 5)
 
 
 @pytest.mark.parametrize(
@@ -287,51 +302,26 @@ def _paid(world: World, rules: Auto, least: float, left: int = 99) -> Round:
         if above in places and path >= least:
             places[node] = tree.add(places[above], whole.tokens[node], whole.logprobs[node])
     accepted, bonus = accept(tree, lambda node: world.choice(_path(tree, node)))
-    return msgspec.structs.replace(
-        whole,
-        tokens=tree.tokens,
-        parents=tree.parents,
-        logprobs=tree.logprobs,
-        pieces=[""] * len(tree),
-        accepted=accepted,
-        committed=[*(tree.tokens[node] for node in accepted), bonus][:left],
-    )
+    committed = [*(tree.tokens[node] for node in accepted), bonus][:left]
+    given = {"tokens": tree.tokens, "parents": tree.parents, "logprobs": tree.logprobs, "pieces": [""] * len(tree)}
+    return msgspec.structs.replace(whole, **given, accepted=accepted, committed=committed)
 
 
 def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_other_knobs() -> None:
+    """The history rule changes the knobs between rounds, so a replay must use each round's own values."""
     generator = random.Random(8)
     known = []
     for seed in range(200):
         world, rules, left = World(seed), _auto(_rules(generator)), generator.choice([1, 2, 3, 99])
         least, turned = generator.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(generator, rules)
-        verdict, truth = replayed(_paid(world, rules, least, left), turned), _paid(world, turned, least, left)
-        assert verdict is not None
-        assert verdict.accepted in (None, len(truth.accepted))
-        assert verdict.drafted in (None, len(truth.tokens) - 1)
-        assert verdict.tokens in (None, len(truth.committed))
-        assert verdict.accepted_at_least <= len(truth.accepted)
-        assert verdict.drafted_at_least <= len(truth.tokens) - 1
-        assert verdict.tokens_at_least <= len(truth.committed)
-        known.append((verdict.tokens is not None, verdict.drafted is not None))
-    tokens, drafted = zip(*known, strict=True)
-    assert sum(tokens) > 0.6 * len(known)
-    assert sum(drafted) > 0.4 * len(known)
-
-
-def test_under_its_own_knobs_a_tree_that_costs_have_cut_is_reproduced() -> None:
-    """The history rule changes the knobs between rounds, so a replay must use each round's own values."""
-    generator = random.Random(9)
-    for seed in range(200):
-        world, rules = World(seed), _auto(_rules(generator))
-        event = _paid(world, rules, generator.choice([0.02, 0.1, 1.1]))
-        verdict = replayed(event, rules)
-        assert verdict is not None
-        assert (verdict.tokens, verdict.drafted) == (len(event.committed), len(event.tokens) - 1)
+        record = _paid(world, rules, least, left)
+        known.append(_agrees(replayed(record, turned), _paid(world, turned, least, left)))
+        assert _agrees(replayed(record, rules), record) == (True, True)
+    assert all(np.mean(known, axis=0) > (0.6, 0.4))
 
 
 def test_a_table_says_that_costs_have_cut_its_trees() -> None:
-    event = World(1).round(RULES)
-    found = [what_if([event], rules) for rules in (RULES, _auto(RULES))]
+    found = [what_if([World(1).round(RULES)], rules) for rules in (RULES, _auto(RULES))]
     assert [one.by_costs for one in found if one] == [False, True]
 
 
@@ -341,7 +331,7 @@ def test_of_a_round_without_a_draft_only_its_own_token_is_sure() -> None:
     )
     verdict = replayed(event, RULES)
     assert verdict is not None
-    assert (verdict.tokens, verdict.tokens_at_least, verdict.drafted) == (None, 1, None)
+    assert (verdict["tokens"], verdict["tokens_at_least"], verdict["drafted"]) == (None, 1, None)
 
 
 def test_absurd_records_are_judged_without_a_fault() -> None:
@@ -378,7 +368,7 @@ def test_every_cell_is_the_mean_over_all_rounds_and_a_bound_where_not_all_are_ju
                 turned = replace(turned, tau_h=value) if grid.down == "tau_h" else replace(turned, tau_l=value)
                 truths = [len(World(seed).round(turned).committed) for seed in range(15)]
                 verdicts = [replayed(event, turned) for event in past]
-                assert cell.judged == sum(verdict is not None and verdict.tokens is not None for verdict in verdicts)
+                assert cell.judged == sum(verdict is not None and verdict["tokens"] is not None for verdict in verdicts)
                 assert cell.tokens <= sum(truths) / 15 + 1e-9
                 assert not cell.exact or cell.tokens == pytest.approx(sum(truths) / 15)
     assert table.breadth.here.exact
@@ -410,14 +400,11 @@ def _table(down: str, *cells: GridCell) -> Grid:
     return Grid(axis, (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
 
 
-def test_the_best_cell_has_the_most_tokens_of_those_that_could_be_judged() -> None:
+def test_the_best_cell_has_the_most_tokens_that_could_be_judged_and_drafts_the_least_nearest_to_the_knobs() -> None:
     few, many, most = GridCell(20, 6, 9.0, 6, 9.0), GridCell(20, 16, 3.0, 16, 9.0), GridCell(20, 16, 3.2, 16, 9.0)
     breadth, doubt = _table("tau_h", few, many, many, many), _table("tau_l", few, many, most, many)
     assert WhatIf(breadth, doubt, 20).best() == (doubt, 1, 0)
-    assert WhatIf(_table("tau_h", few, few, few, few), _table("tau_l", few, few, few, few), 20).best() is None
-
-
-def test_among_equals_the_best_cell_drafts_the_least_nearest_to_the_knobs() -> None:
+    assert WhatIf(_table("tau_h", *[few] * 4), _table("tau_l", *[few] * 4), 20).best() is None
     here, lean = GridCell(20, 20, 3.0, 20, 9.0), GridCell(20, 20, 3.001, 20, 4.0)
     assert WhatIf(*(grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
 
@@ -431,3 +418,66 @@ def test_the_tables_take_little_time() -> None:
         assert isinstance(what_if(past, rules), WhatIf)
         spent_s.append(time.process_time() - start_s)
     assert min(spent_s) < 0.05  # about 0.004 on the machine used for development
+
+
+WIDE = DynaTree(d0=1.0, d_max=2, branching=(4, 4, 4), rho_stop=0.3, rho_deep=0.3, tau=0)
+"""Rules that give a node more children than any recorded tree of this module has."""
+
+
+def told(parents: list[int], probabilities: list[float], accepted: list[int]) -> Round:
+    """A round with this tree. Each token is its node's number; the bonus token is one more than the last number."""
+    return a_round(
+        parents=parents,
+        knobs=Knobs(WIDE.tau_h, WIDE.tau_l, WIDE.d0),
+        logprobs=[0.0, *map(math.log, probabilities)],
+        accepted=accepted,
+        committed=[*accepted, len(parents)],
+    )
+
+
+def star(nodes: int, accepted: int = 0) -> Round:
+    """A root with all other nodes as its children."""
+    return told([-1, *[0] * (nodes - 1)], [1 / nodes] * (nodes - 1), [1] * accepted)
+
+
+def chain(depth: int) -> Round:
+    """A path with all nodes accepted."""
+    return told([-1, *range(depth)], [0.99] * depth, [*range(1, depth + 1)])
+
+
+# Bounds on the number of replayed rounds and of their nodes
+
+
+def test_as_many_of_the_newest_rounds_are_looked_at_as_have_so_many_nodes_together() -> None:
+    count = what_if_module._NODES // 1000
+    found = what_if([*[star(1000)] * 9, *[star(1000, accepted=1)] * count], replace(WIDE, branching=(1, 1, 1)))
+    assert found
+    assert found.rounds == count
+    assert found.breadth.here.tokens == 2
+
+
+def test_the_newest_round_is_looked_at_however_large_its_tree_is() -> None:
+    found = what_if([star(2), star(what_if_module._NODES + 1)], WIDE)
+    assert found
+    assert found.rounds == 1
+
+
+def test_a_tree_that_is_deeper_than_any_of_ours_is_not_judged() -> None:
+    assert replayed(chain(what_if_module._DEEPEST), WIDE)
+    assert replayed(chain(what_if_module._DEEPEST + 1), WIDE) is None
+
+
+@pytest.mark.parametrize(("n_max", "accepted"), [(16, 2), (15, None)])
+def test_a_node_is_kept_for_sure_where_all_nodes_down_to_its_depth_have_room(n_max: int, accepted: int | None) -> None:
+    """The root has four children; at most three of these have four, since a fourth cannot have probability .3."""
+    verdict = replayed(told([-1, 0, 1], [0.7, 0.9], [1, 2]), replace(WIDE, n_max=n_max))
+    assert verdict
+    assert (verdict["accepted"], verdict["accepted_at_least"]) == (accepted, 2 if accepted else 1)
+
+
+@pytest.mark.parametrize(("n_max", "accepted"), [(8, 2), (7, None)])
+def test_of_the_best_a_node_is_kept_for_sure_where_all_as_probable_have_room(n_max: int, accepted: int | None) -> None:
+    """The path has probability .28, an undrafted child of the root at most .3; both depths hold up to 2 / .28 nodes."""
+    verdict = replayed(told([-1, 0, 1], [0.7, 0.4], [1, 2]), replace(WIDE, n_max=n_max, selection="best"))
+    assert verdict
+    assert (verdict["accepted"], verdict["accepted_at_least"]) == (accepted, 2 if accepted else 1)

@@ -1,10 +1,11 @@
 """Draft tokens become target tokens as soon as another follows, with their probabilities; trees are chains."""
 
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -14,10 +15,13 @@ from transformers import PreTrainedTokenizerFast
 
 from decoder.draft import translated_drafter
 from decoder.draft.growth import Children
-from decoder.draft.translated_drafter import TranslatedDrafter
+from decoder.draft.translated_drafter import OPEN_CHARACTERS, Following, GrowingTokens, TranslatedDrafter, common_prefix
 from decoder.methods.linear import Linear
 from decoder.models.pair import Translation
+from decoder.models.text import encoded, first_tokens
+from decoder.models.tokenizer import TextTokenizer
 from decoder.tree import TokenTree
+from tests.decoder.other_tokenizers import TEXT, TOKENIZERS, byte_level, unigram, word_pieces
 
 END, EOS = 0, 7
 GROWTH = Linear().rule().growth
@@ -39,6 +43,7 @@ def merges_of(*words: str) -> list[tuple[str, str]]:
 
 
 BYTES, WORDS = tokenizer_of(), tokenizer_of(*merges_of("house", " and", " the"))
+CHANGING = tokenizer_of(("h", "o"), ("u", "s"), ("us", "e"), ("ho", "use"))
 
 
 def ids(tokenizer: Any, text: str) -> list[int]:
@@ -112,26 +117,10 @@ def test_a_greedy_token_has_its_sharpened_probability_and_the_draft_s_own() -> N
     assert math.exp(children.logprobs[0]) == pytest.approx(0.25 / (0.25 + 0.25 / 299), rel=1e-4)
 
 
-def test_the_bytes_of_a_character_wait_for_the_last_one() -> None:
-    assert tokens(Script(BYTES, WORDS, ids(BYTES, "😀")[:-1]).chain(ids(WORDS, "a"))) == []
-    assert tokens(Script(BYTES, WORDS, ids(BYTES, "😀.")).chain(ids(WORDS, "a"))) == ids(WORDS, "😀.")
-
-
 def test_after_a_text_that_ends_within_a_character_nothing_is_drafted() -> None:
     script = Script(BYTES, WORDS, ids(BYTES, "😀."))
     assert script.chain(ids(WORDS, "a😀")[:-2]) == []
     assert script.said == 0
-
-
-def test_a_proposed_token_that_changes_after_all_ends_the_chain() -> None:
-    target = tokenizer_of(("h", "o"), ("u", "s"), ("us", "e"), ("ho", "use"))
-    chain = Script(BYTES, target, ids(BYTES, "house")).chain(ids(target, "."))
-    assert target.convert_ids_to_tokens(tokens(chain)) == ["ho"]
-
-
-def test_the_end_of_the_drafts_text_is_the_targets_end() -> None:
-    chain = Script(BYTES, WORDS, [*ids(BYTES, " the"), END]).chain(ids(WORDS, "a"))
-    assert tokens(chain) == [*ids(WORDS, " the"), EOS]
 
 
 def test_a_token_without_text_ends_the_chain() -> None:
@@ -140,3 +129,86 @@ def test_a_token_without_text_ends_the_chain() -> None:
     script = Script(draft, WORDS, [*ids(draft, " th"), draft.eos_token_id, *ids(draft, "e")])
     script.chain(ids(WORDS, "a"))
     assert script.said == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "target", "proposed"),
+    [
+        pytest.param(ids(BYTES, "😀")[:-1], WORDS, [], id="the bytes of a character wait for the last one"),
+        pytest.param(ids(BYTES, "😀."), WORDS, ids(WORDS, "😀."), id="and are proposed with it"),
+        pytest.param(ids(BYTES, "house"), CHANGING, ids(CHANGING, "ho"), id="a token that changes ends the chain"),
+        pytest.param([*ids(BYTES, " the"), END], WORDS, [*ids(WORDS, " the"), EOS], id="the end is the target's end"),
+    ],
+)
+def test_a_chain_is_that_of_the_text_that_the_draft_said(said: list[int], target: Any, proposed: list[int]) -> None:
+    assert tokens(Script(BYTES, target, said).chain(ids(target, "a"))) == proposed
+
+
+# Retokenization: a growing text has the tokens of the whole text
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def tokenizer(request: pytest.FixtureRequest) -> Any:
+    return TOKENIZERS[request.param]()
+
+
+def pieces(text: str, luck: random.Random) -> list[str]:
+    """The text in pieces of 1 to 9 characters."""
+    found = []
+    while text:
+        count = luck.randint(1, 9)
+        found.append(text[:count])
+        text = text[count:]
+    return found
+
+
+def test_a_growing_text_has_the_tokens_of_the_whole_text(tokenizer: Any) -> None:
+    luck, text = random.Random(1), TEXT * 8
+    growing, grown = GrowingTokens(tokenizer), ""
+    for piece in pieces(text, luck):
+        growing.append(piece)
+        grown += piece
+    whole = [*first_tokens(tokenizer), *encoded(tokenizer, grown)]
+    assert len(grown) > 2 * OPEN_CHARACTERS
+    assert growing.tokens == whole
+
+
+def test_only_the_end_of_a_long_text_is_tokenized_again(tokenizer: Any) -> None:
+    lengths: list[int] = []
+
+    def counted(text: str, **settings: Any) -> Any:
+        lengths.append(len(text))
+        return tokenizer(text, **settings)
+
+    growing = GrowingTokens(cast("TextTokenizer", counted))
+    growing.append(TEXT * 20)
+    lengths.clear()
+    growing.append("more")
+    assert max(lengths) < 2 * OPEN_CHARACTERS
+
+
+def test_the_first_tokens_are_those_before_a_text_alone() -> None:
+    assert first_tokens(byte_level()) == []
+    assert first_tokens(unigram()) == [0]
+    assert first_tokens(word_pieces()) == [1]
+
+
+def test_a_continuation_has_no_prefix_space() -> None:
+    tokenizer = unigram()
+    tokens = Following(tokenizer, "Nothing is").tokens(" lost: the text")
+    assert encoded(tokenizer, "Nothing is lost: the text") == [*encoded(tokenizer, "Nothing is"), *tokens]
+
+
+def test_a_text_that_would_be_joined_with_the_one_before_is_tokenized_apart() -> None:
+    tokenizer = byte_level()
+    assert len(encoded(tokenizer, " the")) == 1
+    tokens = Following(tokenizer, "at t").tokens("he")
+    assert tokenizer.decode(tokens) == "he"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "agreed"),
+    [([], [1], 0), ([1, 2], [1, 2], 2), ([1, 2, 3], [1, 2, 4, 5], 2), ([1, 2], [1, 2, 3], 2), ([2, 1], [1, 1], 0)],
+)
+def test_common_prefixes(one: Sequence[int], other: Sequence[int], agreed: int) -> None:
+    assert common_prefix(one, other) == agreed

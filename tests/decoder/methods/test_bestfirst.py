@@ -1,24 +1,28 @@
-"""Trees of `bestfirst` hold the most probable nodes, and its text equals that of plain decoding."""
+"""Trees of `bestfirst` hold the most probable nodes."""
 
 import heapq
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from decoder import RunConfig
+from decoder.draft.growth import Children, grow
+from decoder.draft.model_drafter import best_children
 from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.methods import METHODS
 from decoder.methods.bestfirst import MOST_CHILDREN, BestFirst
 from decoder.session.cuda_graph.static_shapes import fits
+from decoder.tree import TokenTree
+from decoder.tree_rules import Growth
 from tests import tiny
-from tests.decoder.makers import Played, TinyModels
-from tests.reference import AMBIGUOUS, Oracle, Path, greedy
-from tests.sampled_reference import SampledOracle
-
-PROMPT = "A small model guesses; "
-TEXT = 24
+from tests.decoder.makers import PROMPT, TinyModels, play
+from tests.decoder.session.round_comparison import oracle
+from tests.reference import AMBIGUOUS, Oracle, Path
 
 
 def by_falling_chance(oracle: Oracle, text: Path, deepest: int, children: int) -> Iterator[tuple[Path, float]]:
@@ -43,80 +47,6 @@ def nodes_of(event: Round) -> set[Path]:
     return {*paths[1:]}
 
 
-def compared(
-    oracle: Oracle, prompt: Sequence[int], played: Played, rules: BestFirst, children: int = tiny.VOCABULARY
-) -> int:
-    """Compares each tree with the reference's; returns the number of trees without near ties."""
-    text, clear, length = tuple(prompt), 0, len(played.tokens("bestfirst"))
-    for event in played.rounds("bestfirst"):
-        found = by_falling_chance(oracle, text, rules.depth, children)
-        kept = list(islice(found, rules.n_max))
-        last, chance = kept[-1]
-        # The rival must not be a descendant: its probability never exceeds its ancestor's, however close both are.
-        rival = next(logp for node, logp in found if node[: len(last)] != last)
-        if chance - rival > AMBIGUOUS:
-            left = length - event.position
-            assert nodes_of(event) == {node for node, _ in kept if len(node) < left}
-            clear += 1
-        text += tuple(event.committed)
-    return clear
-
-
-def sampled_oracle(tiny_models: TinyModels, name: str, config: RunConfig) -> SampledOracle:
-    pair = tiny_models.pair(name)
-    modules = tiny_models.plain(pair.target, "float32"), tiny_models.plain(pair.draft, "float32")
-    return SampledOracle(*modules, tiny.CONTEXT, sampling=config.sampling, seed=config.seed)
-
-
-@pytest.mark.parametrize("name", ["neox", "neox-strange", "llama"])
-@pytest.mark.parametrize("rules", [BestFirst(1, 3), BestFirst(7, 1), BestFirst(9, 3), BestFirst(20, 5)], ids=str)
-def test_a_tree_is_the_most_probable_nodes_of_bounded_depth(
-    tiny_models: TinyModels, name: str, rules: BestFirst
-) -> None:
-    pair, config = tiny_models.pair(name), RunConfig(("bestfirst",), TEXT, bestfirst=rules)
-    played = tiny_models.play(pair, "float32", PROMPT, config)
-    prompt = tiny_models.prompt_tokens(pair, PROMPT)
-    assert compared(tiny_models.oracle(pair, "float32"), prompt, played, rules) > len(played.rounds("bestfirst")) // 2
-
-
-def test_a_sampled_tree_is_the_most_probable_nodes_under_the_noise(tiny_models: TinyModels) -> None:
-    rules = BestFirst(9, 4)
-    config = RunConfig(("bestfirst",), TEXT, 3, temperature=0.8, top_p=0.9, bestfirst=rules)
-    pair = tiny_models.pair("neox")
-    played = tiny_models.play(pair, "float32", PROMPT, config)
-    oracle = sampled_oracle(tiny_models, "neox", config)
-    clear = compared(oracle, tiny_models.prompt_tokens(pair, PROMPT), played, rules)
-    assert clear > len(played.rounds("bestfirst")) // 2
-
-
-def test_a_large_tree_lacks_only_children_beyond_the_most_that_a_node_has(tiny_models: TinyModels) -> None:
-    rules = BestFirst(MOST_CHILDREN + 18, 2)
-    pair, config = tiny_models.pair("neox"), RunConfig(("bestfirst",), 8, bestfirst=rules)
-    played = tiny_models.play(pair, "float32", PROMPT, config)
-    prompt = tiny_models.prompt_tokens(pair, PROMPT)
-    assert compared(tiny_models.oracle(pair, "float32"), prompt, played, rules, MOST_CHILDREN) > 0
-
-
-@pytest.mark.parametrize("name", ["neox", "neox-strange", "llama", "gpt2"])
-@pytest.mark.parametrize("rules", [BestFirst(), BestFirst(1, 1), BestFirst(24, 3)], ids=str)
-def test_its_text_is_that_of_plain_greedy_decoding(tiny_models: TinyModels, name: str, rules: BestFirst) -> None:
-    pair = tiny_models.pair(name)
-    played = tiny_models.play(pair, "float32", PROMPT, RunConfig(("bestfirst",), 40, bestfirst=rules))
-    assert played.tokens("bestfirst") == tiny_models.generate(pair, "float32", PROMPT, 40)
-
-
-@pytest.mark.parametrize("name", ["neox", "neox-strange"])
-@pytest.mark.parametrize("top_p", [1.0, 0.9])
-def test_its_text_is_that_of_plain_sampling_with_the_same_noise(
-    tiny_models: TinyModels, name: str, top_p: float
-) -> None:
-    config = RunConfig(("bestfirst",), TEXT, 5, temperature=0.8, top_p=top_p)
-    pair = tiny_models.pair(name)
-    prompt = tiny_models.prompt_tokens(pair, PROMPT)
-    expected = greedy(sampled_oracle(tiny_models, name, config), prompt, TEXT)
-    assert tiny_models.play(pair, "float32", PROMPT, config).tokens("bestfirst") == expected
-
-
 def test_what_ends_a_path_is_its_depth_or_the_number_of_nodes() -> None:
     rules = BestFirst(9, 3)
     assert (rules.limit(3, 0.5), rules.limit(2, 0.5)) == ("best_depth", "n_max")
@@ -132,3 +62,84 @@ def test_its_option_reads_what_it_writes_and_names_an_example() -> None:
     assert option.changes(option.value(BestFirst(12, 4))) == {"n_max": 12, "depth": 4}
     with pytest.raises(ConfigError, match="--bestfirst is '12'; give 2 whole numbers, for example 16,6"):
         option.changes("12")
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "sampling"),
+    [
+        *((name, BestFirst(*rules), {}) for name in ("neox", "neox-strange", "llama")
+          for rules in ((1, 3), (7, 1), (9, 3), (20, 5))),
+        ("neox", BestFirst(9, 4), {"temperature": 0.8, "top_p": 0.9}),
+        ("neox", BestFirst(MOST_CHILDREN + 18, 2), {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_tree_is_the_most_probable_nodes_of_bounded_depth(
+    tiny_models: TinyModels, name: str, rules: BestFirst, sampling: dict[str, Any]
+) -> None:
+    """A large tree lacks only children beyond the most that a node has."""
+    large = rules.n_max > MOST_CHILDREN
+    config = RunConfig(("bestfirst",), 8 if large else 24, 3, bestfirst=rules, **sampling)
+    rounds = play(tiny_models.engine(name), config).rounds("bestfirst")
+    judge = oracle(tiny_models, name, "float32", config)
+    text, clear = tuple(tiny_models.prompt_tokens(tiny_models.pair(name), PROMPT)), 0
+    for event in rounds:
+        found = by_falling_chance(judge, text, rules.depth, MOST_CHILDREN if large else tiny.VOCABULARY)
+        kept = list(islice(found, rules.n_max))
+        last, chance = kept[-1]
+        # The rival must not be a descendant: its probability never exceeds its ancestor's, however close both are.
+        rival = next(logp for node, logp in found if node[: len(last)] != last)
+        if chance - rival > AMBIGUOUS:
+            left = config.max_new_tokens - event.position
+            assert nodes_of(event) == {node for node, _ in kept if len(node) < left}
+            clear += 1
+        text += tuple(event.committed)
+    assert clear > (0 if large else len(rounds) // 2)
+
+
+# If all nodes of a level have the same distribution, the tree is that of DDTree's heap (liranringel/ddtree)
+
+
+LEVELS, WORDS = 6, 40
+
+
+def heap_tree(marginals: Tensor, nodes: int) -> set[Path]:
+    """Paths of token ids in DDTree's tree of `nodes` nodes; `marginals` are log-probabilities, shape (levels, V)."""
+    ranked = [sorted(((-float(p), token) for token, p in enumerate(row))) for row in marginals]
+    kept: set[Path] = set()
+    heap: list[tuple[float, Path, tuple[int, ...]]] = [(ranked[0][0][0], (ranked[0][0][1],), (0,))]
+    while heap and len(kept) < nodes:
+        cost, path, ranks = heapq.heappop(heap)
+        kept.add(path)
+        level, rank = len(path) - 1, ranks[-1]
+        if rank + 1 < WORDS:
+            sibling, token = ranked[level][rank + 1]
+            heapq.heappush(
+                heap, (cost - ranked[level][rank][0] + sibling, (*path[:-1], token), (*ranks[:-1], rank + 1))
+            )
+        if level + 1 < len(marginals):
+            child, token = ranked[level + 1][0]
+            heapq.heappush(heap, (cost + child, (*path, token), (*ranks, 0)))
+    return kept
+
+
+def paths_of(tree: TokenTree, nodes: Sequence[int]) -> set[Path]:
+    return {tuple(tree.tokens[each] for each in reversed(tree.ancestors(node)[:-1])) for node in nodes if node}
+
+
+@pytest.mark.parametrize("nodes", [1, 4, 16, 32])
+@pytest.mark.parametrize("peakedness", [0.5, 2.0, 6.0])
+def test_best_first_trees_over_marginals_are_ddtree_s(nodes: int, peakedness: float) -> None:
+    for seed in range(8):
+        generator = torch.Generator().manual_seed(seed)
+        marginals = (peakedness * torch.randn((LEVELS, WORDS), generator=generator)).log_softmax(-1)
+
+        def source(
+            tree: TokenTree, level: Sequence[int], growth: Growth[float], rows: Tensor = marginals
+        ) -> list[Children]:
+            depth = tree.depths[level[0]]
+            return best_children(rows[depth : depth + 1].clone(), int(growth.wide)) * len(level)
+
+        tree = TokenTree([0])
+        kept = grow(tree, BestFirst(nodes, LEVELS).rule(), source, LEVELS)
+        assert paths_of(tree, kept) == heap_tree(marginals, nodes)

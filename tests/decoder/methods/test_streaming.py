@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from decoder import RunConfig, Steering, decode
+from decoder import RunConfig, decode
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
-from decoder.events import Event, Round
 from decoder.methods import METHODS, same_until
 from decoder.methods.streaming import Streaming
 from decoder.session.host import HostSession
 from tests import tiny
 from tests.decoder.forward import streaming_reference
-from tests.decoder.makers import Played, TinyModels
+from tests.decoder.makers import Played, TinyModels, play
+from tests.decoder.session.all_methods import Turns, turned
 from tests.sampled_reference import noise
 
 SHORT, LONG = "The tree", tiny.SENTENCES[0]
@@ -33,22 +33,6 @@ def streamed(tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, 
     room = tiny.CONTEXT - len(tiny_models.prompt_tokens(tiny_models.pair(name), prompt))
     config = RunConfig(("streaming",), min(TEXT, room), 7, temperature=temperature, streaming=rules)
     return tiny_models.play(tiny_models.pair(name), "float32", prompt, config)
-
-
-def assert_chosen(
-    tiny_models: TinyModels, name: str, prompt: str, rules: Streaming, text: Sequence[int], temperature: float = 0.0
-) -> None:
-    """Asserts that each token is the reference's choice after the tokens before it."""
-    pair = tiny_models.pair(name)
-    given = tiny_models.prompt_tokens(pair, prompt)
-    scores = streaming_reference.logits(
-        tiny_models.plain(pair.target, "float64"), [*given, *text], rules.sinks, rules.window
-    )[len(given) - 1 : -1]
-    assert len(scores) == len(text) > 50
-    for position, (row, token) in enumerate(zip(scores, text, strict=True), len(given)):
-        if temperature:
-            row = row + temperature * noise(7, position, len(row))  # noqa: PLW2901 - the scores under the noise
-        assert row.max() - row[token] < TIE
 
 
 def must_be_ars(rules: Streaming, prompt_tokens: int) -> int:
@@ -68,53 +52,6 @@ def one_by_one(engine: Engine, prompt: Sequence[int], count: int, rules: Streami
     return text
 
 
-@pytest.mark.parametrize(
-    ("name", "prompt", "sinks"),
-    [
-        *(("neox", SHORT, 4), ("neox", LONG, 0), ("llama", SHORT, 0)),
-        *(("llama", LONG, 4), ("qwen3", LONG, 4), ("neox-strange", SHORT, 4)),
-    ],
-)
-def test_every_token_is_the_choice_of_sinks_and_window_from_scratch(
-    tiny_models: TinyModels, name: str, prompt: str, sinks: int
-) -> None:
-    rules = replace(SMALL, sinks=sinks)
-    played = streamed(tiny_models, name, prompt, rules)
-    assert_chosen(tiny_models, name, prompt, rules, played.tokens("streaming"))
-
-
-@pytest.mark.parametrize("name", ["neox", "llama"])
-def test_every_sampled_token_is_that_choice_under_the_noise_of_its_position(tiny_models: TinyModels, name: str) -> None:
-    played = streamed(tiny_models, name, SHORT, SMALL, temperature=0.8)
-    assert_chosen(tiny_models, name, SHORT, SMALL, played.tokens("streaming"), 0.8)
-
-
-@pytest.mark.parametrize(("name", "prompt"), [("llama", LONG), ("neox-strange", SHORT)])
-def test_its_text_is_that_of_one_token_a_round_whatever_the_length_of_the_chain(
-    tiny_models: TinyModels, name: str, prompt: str
-) -> None:
-    texts = {k: streamed(tiny_models, name, prompt, replace(SMALL, k=k)).tokens("streaming") for k in (5, 32)}
-    engine = tiny_models.loaded(tiny_models.pair(name), "float32")
-    given = tiny_models.prompt_tokens(tiny_models.pair(name), prompt)
-    assert texts == dict.fromkeys(texts, one_by_one(engine, given, len(texts[5]), SMALL))
-
-
-def test_chains_are_accepted_after_the_window_has_moved_on(tiny_models: TinyModels) -> None:
-    late = [event for event in streamed(tiny_models, "neox", SHORT, SMALL).rounds("streaming") if event.position > 60]
-    assert sum(len(event.accepted) for event in late) > len(late)
-
-
-def test_its_text_is_that_of_plain_decoding_until_it_outgrows_the_cache_and_another_one_then(
-    tiny_models: TinyModels,
-) -> None:
-    pair = tiny_models.pair("neox")
-    common = must_be_ars(SMALL, len(tiny_models.prompt_tokens(pair, SHORT)))
-    plain = tiny_models.generate(pair, "float32", SHORT, TEXT)
-    text = streamed(tiny_models, "neox", SHORT, SMALL).tokens("streaming")
-    assert text[:common] == plain[:common]
-    assert text != plain
-
-
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
 @pytest.mark.parametrize("prompt_tokens", [1, 9, 37, 38])
 @torch.inference_mode()
@@ -131,15 +68,6 @@ def test_the_first_token_that_may_be_another_is_that_of_the_first_row_that_has_l
     assert must_be_ars(SMALL, prompt_tokens) == first - prompt_tokens + 1
 
 
-def test_of_a_prompt_that_outgrows_the_cache_no_token_must_be_ars() -> None:
-    assert [must_be_ars(SMALL, tokens) for tokens in (36, 37, 38, 39, 500)] == [2, 1, 0, 0, 0]
-
-
-@pytest.mark.parametrize("parameters", [{}, {"sinks": 4}, {"sinks": 4, "window": "x"}, {"sinks": None, "window": 33}])
-def test_of_parameters_that_do_not_tell_nothing_is_known(parameters: dict[str, Any]) -> None:
-    assert same_until("streaming", parameters, 9) is None
-
-
 def test_a_difference_is_by_design_once_tokens_were_lost_and_a_fault_before(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,33 +82,6 @@ def test_a_difference_is_by_design_once_tokens_were_lost_and_a_fault_before(
     monkeypatch.setitem(METHODS, "streaming", later)
     early = Played(list(decode(engine, SHORT, config))).figures("streaming")
     assert (early.identical_to_ar, early.first_difference, early.near_tie) == (False, first, False)
-
-
-@pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
-def test_a_text_within_the_cache_is_that_of_plain_decoding(tiny_models: TinyModels, name: str) -> None:
-    pair = tiny_models.pair(name)
-    text = streamed(tiny_models, name, SHORT, Streaming()).tokens("streaming")
-    assert text == tiny_models.generate(pair, "float32", SHORT, TEXT)
-
-
-def test_its_chain_is_turned_while_it_decodes_and_the_text_stays_the_same(tiny_models: TinyModels) -> None:
-    steering, events = Steering(), list[Event]()
-    config = RunConfig(("streaming",), TEXT, streaming=SMALL)
-    for event in decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), SHORT, config, steering):
-        events.append(event)
-        if isinstance(event, Round) and event.round in (2, 9):
-            steering.turn("k", 32 if event.round == 2 else 2, "streaming")
-    played = Played(events)
-    assert {len(event.tokens) - 1 for event in played.rounds("streaming")} >= {5, 32, 2}
-    assert played.tokens("streaming") == streamed(tiny_models, "neox", SHORT, SMALL).tokens("streaming")
-
-
-def test_exact_rounds_write_the_text_of_exact_single_tokens(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").batch_invariant()
-    config = RunConfig(("streaming",), TEXT, streaming=SMALL)
-    played = Played(list(decode(engine, SHORT, config)))
-    given = tiny_models.prompt_tokens(tiny_models.pair("neox"), SHORT)
-    assert played.tokens("streaming") == one_by_one(engine, given, TEXT, SMALL)
 
 
 def test_its_memory_does_not_grow_with_the_text(tiny_models: TinyModels) -> None:
@@ -208,3 +109,61 @@ def test_its_option_reads_what_it_writes_and_names_an_example() -> None:
     assert option.changes(option.value(Streaming(2, 500, 7))) == {"sinks": 2, "window": 500, "k": 7}
     with pytest.raises(ConfigError, match="--streaming is '4'; give 3 whole numbers, for example 4,1020,5"):
         option.changes("4")
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "sinks", "temperature"),
+    [
+        *(("neox", SHORT, 4, 0.0), ("neox", LONG, 0, 0.0), ("llama", SHORT, 0, 0.0), ("llama", LONG, 4, 0.0)),
+        *(("qwen3", LONG, 4, 0.0), ("neox-strange", SHORT, 4, 0.0), ("neox", SHORT, 4, 0.8), ("llama", SHORT, 4, 0.8)),
+    ],
+)
+def test_every_token_is_the_choice_of_sinks_and_window_from_scratch_under_the_noise_of_its_position(
+    tiny_models: TinyModels, name: str, prompt: str, sinks: int, temperature: float
+) -> None:
+    played = streamed(tiny_models, name, prompt, replace(SMALL, sinks=sinks), temperature)
+    text, pair = played.tokens("streaming"), tiny_models.pair(name)
+    given, plain = tiny_models.prompt_tokens(pair, prompt), tiny_models.plain(pair.target, "float64")
+    scores = streaming_reference.logits(plain, [*given, *text], sinks, SMALL.window)[len(given) - 1 : -1]
+    assert len(scores) == len(text) > 50
+    for position, (row, token) in enumerate(zip(scores, text, strict=True), len(given)):
+        noisy = row + temperature * noise(7, position, len(row))
+        assert noisy.max() - noisy[token] < TIE
+
+
+@pytest.mark.parametrize(("name", "prompt"), [("llama", LONG), ("neox-strange", SHORT), ("neox", SHORT)])
+def test_its_text_is_that_of_one_token_a_round_for_any_chain(tiny_models: TinyModels, name: str, prompt: str) -> None:
+    texts = {k: streamed(tiny_models, name, prompt, replace(SMALL, k=k)).tokens("streaming") for k in (5, 32)}
+    given = tiny_models.prompt_tokens(tiny_models.pair(name), prompt)
+    assert texts == dict.fromkeys(texts, one_by_one(tiny_models.engine(name), given, len(texts[5]), SMALL))
+    count = len(texts[5])
+    asked = RunConfig(("streaming",), count, 7, streaming=SMALL)
+    turns: Turns = {3: [("k", 32)], 10: [("k", 2)]}
+    played = turned(tiny_models.engine(name), asked, turns, prompt)
+    assert played.tokens("streaming") == texts[5]
+    assert {len(event.tokens) - 1 for event in played.rounds("streaming")} >= {5, 32}
+
+
+def test_exact_rounds_write_the_text_of_exact_single_tokens(tiny_models: TinyModels) -> None:
+    engine = tiny_models.engine("neox", "bfloat16").batch_invariant()
+    given = tiny_models.prompt_tokens(tiny_models.pair("neox"), SHORT)
+    played = play(engine, RunConfig(("streaming",), TEXT, streaming=SMALL), SHORT)
+    assert played.tokens("streaming") == one_by_one(engine, given, TEXT, SMALL)
+
+
+def test_chains_are_accepted_after_the_window_moved_on_and_the_text_left_plain_decoding(
+    tiny_models: TinyModels,
+) -> None:
+    pair, played = tiny_models.pair("neox"), streamed(tiny_models, "neox", SHORT, SMALL)
+    late = [event for event in played.rounds("streaming") if event.position > 60]
+    assert sum(len(event.accepted) for event in late) > len(late)
+    common = must_be_ars(SMALL, len(tiny_models.prompt_tokens(pair, SHORT)))
+    plain, text = tiny_models.generate(pair, "float32", SHORT, TEXT), played.tokens("streaming")
+    assert text[:common] == plain[:common]
+    assert text != plain
+
+
+def test_of_a_prompt_that_outgrows_the_cache_no_token_must_be_ars_and_of_unknown_parameters_nothing_is_known() -> None:
+    assert [must_be_ars(SMALL, tokens) for tokens in (36, 37, 38, 39, 500)] == [2, 1, 0, 0, 0]
+    unknown: list[dict[str, Any]] = [{}, {"sinks": 4}, {"sinks": 4, "window": "x"}, {"sinks": None, "window": 33}]
+    assert [same_until("streaming", parameters, 9) for parameters in unknown] == [None] * 4

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -23,53 +23,31 @@ from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 
 KNOBS = tuple(all_knobs())
-
-OUTSIDE: dict[str, dict[str, Any]] = {
-    "d0 under 1": {"d0": 0.9},
-    "d0 above d_max - 1": {"d0": 7.1},
-    "d0 no number": {"d0": float("nan")},
-    "d_max under 2": {"d_max": 1, "d0": 1},
-    "tau_l 0": {"tau_l": 0.0},
-    "tau_l above tau_h": {"tau_l": 0.95},
-    "tau_l equal to tau_h": {"tau_l": 0.9},
-    "tau_h above 1": {"tau_h": 1.1},
-    "tau_h no number": {"tau_h": float("nan")},
-    "rho_stop under 0": {"rho_stop": -0.1},
-    "rho_stop above rho_deep": {"rho_stop": 0.6},
-    "rho_deep above 1": {"rho_deep": 1.1},
-    "no children": {"branching": (0, 2, 3)},
-    "falling branching": {"branching": (3, 2, 1)},
-    "tau under 0": {"tau": -0.1},
-    "tau above 1": {"tau": 1.1},
-    "no nodes": {"n_max": 0},
-    "an unknown selection": {"selection": "worst"},
-    "an empty window": {"window": 0},
-    "a flat exponent": {"sharpness": 0},
-    "too large an exponent": {"sharpness": 4.1},
-}
-INSIDE: dict[str, dict[str, Any]] = {
-    "d0 1": {"d0": 1},
-    "d0 at d_max - 1": {"d0": 7},
-    "d_max 2": {"d_max": 2, "d0": 1},
-    "tau_h 1": {"tau_h": 1},
-    "rho_stop 0": {"rho_stop": 0, "rho_deep": 0},
-    "rho_deep 1": {"rho_deep": 1},
-    "breadth off": {"branching": (1, 1, 1)},
-    "one node": {"n_max": 1},
-    "tau 0": {"tau": 0},
-    "tau 1": {"tau": 1},
-    "best": {"selection": "best"},
-    "a large exponent": {"sharpness": 4},
-}
+OUTSIDE: list[dict[str, Any]] = [
+    *({"d0": value} for value in (0.9, 7.1, math.nan)),
+    {"d_max": 1, "d0": 1},
+    *({"tau_l": value} for value in (0.0, 0.95, 0.9)),
+    *({"tau_h": value} for value in (1.1, math.nan)),
+    *({"rho_stop": value} for value in (-0.1, 0.6)),
+    {"rho_deep": 1.1},
+    *({"branching": value} for value in ((0, 2, 3), (3, 2, 1))),
+    *({"tau": value} for value in (-0.1, 1.1)),
+    *({"n_max": 0}, {"selection": "worst"}, {"window": 0}),
+    *({"sharpness": value} for value in (0, 4.1)),
+]
+INSIDE: list[dict[str, Any]] = [
+    *({"d0": 1}, {"d0": 7}, {"d_max": 2, "d0": 1}, {"tau_h": 1}, {"rho_stop": 0, "rho_deep": 0}, {"rho_deep": 1}),
+    *({"branching": (1, 1, 1)}, {"n_max": 1}, {"tau": 0}, {"tau": 1}, {"selection": "best"}, {"sharpness": 4}),
+]
 
 
-@pytest.mark.parametrize("changes", OUTSIDE.values(), ids=OUTSIDE)
+@pytest.mark.parametrize("changes", OUTSIDE, ids=str)
 def test_a_parameter_outside_its_bounds_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="give"):
         DynaTree(**changes)
 
 
-@pytest.mark.parametrize("changes", INSIDE.values(), ids=INSIDE)
+@pytest.mark.parametrize("changes", INSIDE, ids=str)
 def test_a_parameter_at_its_bound_is_taken(changes: dict[str, Any]) -> None:
     tree = DynaTree(**changes)
     assert {name: getattr(tree, name) for name in changes} == changes
@@ -77,47 +55,38 @@ def test_a_parameter_at_its_bound_is_taken(changes: dict[str, Any]) -> None:
 
 def test_the_defaults_are_the_paper_s() -> None:
     assert PRESETS["paper"] == DynaTree()
-    values = {field.name: field.default for field in fields(DynaTree)}
-    assert values == {
-        "d0": 5,
-        "d_max": 8,
-        "branching": (1, 2, 3),
-        "tau_h": 0.9,
-        "tau_l": 0.4,
-        "rho_stop": 0.1,
-        "rho_deep": 0.5,
-        "tau": 0.05,
-        "sharpness": 1,
-        "n_max": 256,
-        "selection": "bfs",
-        "history": True,
-        "window": 10,
-        "target_acceptance": 0.7,
-        "eta_d": 1,
-        "eta_h": 0.1,
-    }
+    sizes: dict[str, Any] = {"d0": 5, "d_max": 8, "branching": (1, 2, 3), "n_max": 256, "selection": "bfs"}
+    thresholds = {"tau_h": 0.9, "tau_l": 0.4, "rho_stop": 0.1, "rho_deep": 0.5, "tau": 0.05, "sharpness": 1}
+    history = {"history": True, "window": 10, "target_acceptance": 0.7, "eta_d": 1, "eta_h": 0.1}
+    assert {field.name: field.default for field in fields(DynaTree)} == sizes | thresholds | history
     assert Fixed() == Fixed(5, 2, 0.05, 256)
     assert Linear().k == 5
 
 
+TREE, CHAIN = DynaTree(), Linear()
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "kept"),
+    ("rules", "name", "value", "kept"),
     [
-        ("tau_h", 0.8, 0.8),
-        ("tau_h", 7, 1.0),
-        ("tau_h", 0, 0.4 + KNOB_GAP),
-        ("tau_l", 0.5, 0.5),
-        ("tau_l", 0.95, 0.9 - KNOB_GAP),
-        ("tau_l", -1, KNOB_GAP),
-        ("d0", 3.25, 3.25),
-        ("d0", 99, 7),
-        ("d0", 0, 1),
-        ("history", 0, 0),
-        ("history", 1, 1),
+        *((TREE, "tau_h", value, kept) for value, kept in ((0.8, 0.8), (7, 1.0), (0, 0.4 + KNOB_GAP))),
+        *((TREE, "tau_l", value, kept) for value, kept in ((0.5, 0.5), (0.95, 0.9 - KNOB_GAP), (-1, KNOB_GAP))),
+        *((TREE, "d0", value, kept) for value, kept in ((3.25, 3.25), (99, 7), (0, 1))),
+        *((TREE, "history", value, kept) for value, kept in ((0, 0), (1, 1), (7, 1))),
+        *((TREE, name, 9, kept) for name, kept in (("b_min", 2), ("b_mid", 3), ("b_max", 9))),
+        *((DynaTree(d0=d0), "d_max", 0, kept) for d0, kept in ((4.2, 6), (4, 5))),
+        *((CHAIN, "k", value, kept) for value, kept in ((3.49, 3), (3.5, 4), (4.5, 5), (-7, 1))),
     ],
 )
-def test_a_turned_knob_stays_within_its_bounds(name: KnobName, value: float, kept: float) -> None:
-    assert DynaTree().turned(name, value).knob(name) == pytest.approx(kept)
+def test_a_turned_knob_stays_in_bounds(rules: TunableParameters, name: KnobName, value: float, kept: float) -> None:
+    assert rules.turned(name, value).knob(name) == pytest.approx(kept)
+
+
+def test_whole_numbers_and_truth_values_stay_what_they_are() -> None:
+    """A recording stores them so."""
+    assert type(CHAIN.turned("k", 3.49).k) is int
+    assert TREE.turned("history", 0).history is False
+    assert TREE.turned("history", 7).history is True
 
 
 LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
@@ -159,8 +128,35 @@ def _with_knob(name: KnobName) -> TunableParameters:
     )
 
 
-def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it() -> None:
-    assert {name: bounds(_with_knob(name), name) for name in KNOBS} == LOWEST_AND_HIGHEST
+@pytest.mark.parametrize("name", KNOBS)
+def test_a_knob_can_be_turned_as_far_as_the_other_parameters_let_it(name: KnobName) -> None:
+    rules = _with_knob(name)
+    ends = rules.turned(name, -math.inf).knob(name), rules.turned(name, math.inf).knob(name)
+    assert ends == bounds(rules, name) == LOWEST_AND_HIGHEST[name]
+    with pytest.raises(ConfigError, match=f"{name} .*give a number"):
+        rules.turned(name, math.nan)
+
+
+def test_a_knob_can_be_turned_in_one_parameter_set_alone() -> None:
+    """DynaTree's threshold may be 0, while the fixed tree with 0 would grow all nodes."""
+    config = RunConfig().turned("tau", 0.3, "dynatree").turned("fixed_tau", 0.2, "fixed").turned("d0", 2, "auto")
+    assert config.of(DynaTree) == replace(RunConfig().of(DynaTree), tau=0.3)
+    assert (config.of(Fixed), config.of(Auto)) == (Fixed(tau=0.2), Auto(d0=2))
+    assert RunConfig().turned("n_max", 9, "fixed").of(Fixed) == Fixed(n_max=9)
+
+
+def test_a_run_s_defaults_depend_on_its_temperature_and_stay_when_that_is_turned() -> None:
+    assert RunConfig().methods == ("dynatree", "auto", "ar", "linear", "fixed")
+    auto = RunConfig().of(Auto)
+    assert (auto.d0, auto.d_max, auto.rho_stop, auto.tau, auto.history) == (8, 12, 0, 0, False)
+    assert not auto.has("n_max")
+    for temperature, preset in ((0.0, "tuned"), (0.6, "sampled")):
+        assert RunConfig(temperature=temperature).of(DynaTree) == PRESETS[preset]
+        assert RunConfig(parameters={SAMPLING: Sampling(temperature)}).of(DynaTree) == PRESETS[preset]
+        turned = RunConfig(temperature=temperature).turned("temperature", 0.6 - temperature, SAMPLING)
+        assert (turned.sampling.temperature, turned.of(DynaTree)) == (0.6 - temperature, PRESETS[preset])
+        for rules in PRESETS.values():
+            assert RunConfig(temperature=temperature, dynatree=rules).of(DynaTree) == rules
 
 
 @pytest.mark.parametrize(
@@ -180,88 +176,12 @@ def test_a_knob_that_began_beyond_its_usual_end_may_stay_there(rules: TunablePar
     assert rules.turned(name, 1e6) == rules
 
 
-def test_d_max_is_never_turned_under_what_d0_needs() -> None:
-    assert DynaTree(d0=4.2).turned("d_max", 0).d_max == 6
-    assert DynaTree(d0=4).turned("d_max", 0).d_max == 5
-
-
-@pytest.mark.parametrize(("value", "whole"), [(3.49, 3), (3.5, 4), (4.5, 5), (-7, 1)])
-def test_a_whole_number_is_turned_to_the_nearest(value: float, whole: int) -> None:
-    turned = Linear().turned("k", value)
-    assert (turned.k, type(turned.k)) == (whole, int)
-
-
-def test_history_stays_a_truth_value() -> None:
-    """A recording stores it as true or false."""
-    assert DynaTree().turned("history", 0).history is False
-    assert DynaTree().turned("history", 7).history is True
-
-
-def test_a_branch_is_turned_between_its_neighbours() -> None:
-    assert DynaTree().turned("b_mid", 9).branching == (1, 3, 3)
-    assert DynaTree().turned("b_min", 9).branching == (2, 2, 3)
-    assert DynaTree().turned("b_max", 9).branching == (1, 2, 9)
-
-
-def test_the_fixed_tree_s_threshold_is_its_own() -> None:
-    """DynaTree's threshold may be 0, while the fixed tree with 0 would grow all nodes."""
-    config = RunConfig().turned("tau", 0.3, "dynatree").turned("fixed_tau", 0.2, "fixed")
-    assert (config.of(DynaTree).tau, config.of(Fixed).tau) == (0.3, 0.2)
-
-
-def test_a_knob_can_be_turned_in_one_parameter_set_alone() -> None:
-    config = RunConfig().turned("d0", 2, "auto")
-    assert (config.of(Auto), config.of(DynaTree)) == (Auto(d0=2), RunConfig().of(DynaTree))
-    assert RunConfig().turned("n_max", 9, "fixed").of(Fixed) == Fixed(n_max=9)
-
-
-def test_auto_has_wide_bounds_and_no_number_of_nodes() -> None:
-    rules = RunConfig().of(Auto)
-    assert (rules.d0, rules.d_max, rules.rho_stop, rules.tau, rules.history) == (8, 12, 0, 0, False)
-    assert not rules.has("n_max")
-
-
-def test_the_default_preset_of_a_run_depends_on_its_temperature() -> None:
-    assert RunConfig().of(DynaTree) == PRESETS["tuned"]
-    assert RunConfig(temperature=0.6).of(DynaTree) == PRESETS["sampled"]
-    assert RunConfig(parameters={SAMPLING: Sampling(0.6)}).of(DynaTree) == PRESETS["sampled"]
-
-
-@pytest.mark.parametrize("rules", PRESETS.values(), ids=list(PRESETS))
-def test_given_parameters_are_kept_at_any_temperature(rules: DynaTree) -> None:
-    for temperature in (0.0, 0.6):
-        assert RunConfig(temperature=temperature, dynatree=rules).of(DynaTree) == rules
-
-
-def test_a_turn_of_the_temperature_keeps_the_preset() -> None:
-    warmer, greedy = (RunConfig(temperature=start).turned("temperature", 0.8 - start, SAMPLING) for start in (0.0, 0.8))
-    assert (warmer.sampling.temperature, warmer.of(DynaTree)) == (0.8, PRESETS["tuned"])
-    assert (greedy.sampling.temperature, greedy.of(DynaTree)) == (0, PRESETS["sampled"])
-
-
-def test_by_default_one_s_own_hand_races_the_automatic_tree_and_three_baselines() -> None:
-    assert RunConfig().methods == ("dynatree", "auto", "ar", "linear", "fixed")
-
-
 @pytest.mark.parametrize("rules", [DynaTree(), Auto(), Linear(), Fixed(), Sampling()])
 def test_a_knob_that_rules_do_not_have_is_refused(rules: TunableParameters) -> None:
     for name in (name for name in KNOBS if not rules.has(name)):
         for use in (rules.knob, lambda name: rules.turned(name, 1), lambda name: bounds(rules, name)):
             with pytest.raises(ConfigError, match=f"{type(rules).__name__} has no knob {name}; choose from"):
                 use(name)
-
-
-def test_no_knob_can_be_turned_to_what_is_no_number() -> None:
-    for name in KNOBS:
-        with pytest.raises(ConfigError, match=f"{name} .*give a number"):
-            _with_knob(name).turned(name, math.nan)
-
-
-def test_beyond_all_numbers_a_knob_is_turned_to_its_end() -> None:
-    for name in KNOBS:
-        rules = _with_knob(name)
-        ends = rules.turned(name, -math.inf).knob(name), rules.turned(name, math.inf).knob(name)
-        assert ends == bounds(rules, name), name
 
 
 numbers = st.one_of(

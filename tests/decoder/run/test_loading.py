@@ -1,7 +1,6 @@
 """Pairs that the engine cannot decode exactly are refused in one clear sentence."""
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,69 +13,36 @@ from transformers import OpenAIGPTConfig
 
 from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
-from decoder.errors import ConfigError, ModelError, PairError, PromptError, first_line
-from decoder.events import Round
+from decoder.errors import ConfigError, DecoderError, ModelError, PairError, PromptError, first_line
+from decoder.events import Run, arithmetic
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from decoder.models.pair import Pair
+from decoder.run import loading
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph import compiled, self_test
+from dynatui.lab.bench import shapes
 from tests import tiny
-from tests.decoder.makers import TinyModels
+from tests.decoder.laws.races import drafting_in
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots, play
+from tests.decoder.session.cuda_graph.matching import match, recorded
 from tests.fake_cuda.driver import fake_cuda
 
-
-def load(target: Path | None, draft: Path | None, dtype: str = "float32", device: str = "cpu") -> None:
-    names = [str(path) if path else None for path in (target, draft)]
-    load_pair(*names, device=device, dtype=dtype, report=lambda _: None)
+WEIGHTS = "model.safetensors"
+TURNED = pytest.mark.parametrize("turned", [False, True], ids=["target", "draft"])
 
 
-def one_sentence(error: pytest.ExceptionInfo[ModelError] | pytest.ExceptionInfo[ConfigError]) -> bool:
-    """Whether the error is one line of more than six words."""
-    return "\n" not in str(error.value) and len(str(error.value).split()) > 6
+def loaded(target: Path, draft: Path | str, dtype: str = "float32", device: str = "cpu") -> Engine:
+    return load_pair(str(target), str(draft), device=device, dtype=dtype, report=lambda *_: None)
 
 
-@pytest.mark.parametrize("turned", [False, True], ids=["target", "draft"])
-@pytest.mark.parametrize("kind", tiny.UNFIT)
-def test_a_model_that_does_more_than_cache_rows_is_refused(tmp_path: Path, kind: str, *, turned: bool) -> None:
-    pair = tiny.unfit_pair(kind, tmp_path)
-    with pytest.raises(PairError) as refusal:
-        load(*((pair.draft, pair.target) if turned else (pair.target, pair.draft)))
-    assert one_sentence(refusal)
-    assert refusal.value.exit_code == 3
-
-
-@pytest.mark.parametrize("turned", [False, True], ids=["target", "draft"])
-def test_a_model_that_only_a_trial_shows_to_be_unfit_is_refused(tmp_path: Path, *, turned: bool) -> None:
-    unfit = tiny.build(OpenAIGPTConfig(vocab_size=tiny.VOCABULARY, n_embd=32, n_layer=2, n_head=2), seed=1)
-    pair = tiny.save_pair(tmp_path, unfit, tiny.build(tiny.FAMILIES["neox"](), seed=1))
-    with pytest.raises(PairError, match="cannot run a draft tree") as refusal:
-        load(*((pair.draft, pair.target) if turned else (pair.target, pair.draft)))
-    assert one_sentence(refusal)
-
-
-def test_a_draft_with_another_tokenizer_bounds_neither_vocabulary_nor_context(tmp_path: Path) -> None:
-    own = tiny.build(tiny.FAMILIES["neox"](vocab_size=280, max_position_embeddings=96), seed=2)
-    target = tiny.save(tmp_path / "target", tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer())
-    draft = tiny.save(tmp_path / "draft", own, tiny.train_tokenizer(tiny.OTHER_SENTENCES))
-    pair = load_pair(str(target), str(draft), device="cpu", dtype="float32").pair
-    assert (pair.vocabulary, pair.context) == (tiny.VOCABULARY, tiny.CONTEXT)
-    assert pair.translation is not None
-    assert pair.translation.vocabulary == 270
-    with pytest.raises(
-        ConfigError, match="draft with the tokens of target is needed, but draft has a tokenizer of its own"
-    ) as refusal:
-        _ = pair.draft_model
-    assert one_sentence(refusal)
-
-
-def test_a_sliding_window_that_is_switched_off_is_no_obstacle(tmp_path: Path) -> None:
-    config = tiny.FAMILIES["qwen3"](use_sliding_window=False, sliding_window=8)
-    target = tiny.build(config, seed=1)
-    pair = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
-    load(pair.target, pair.draft)
-
-
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"there is no folder .*nowhere") as refusal:
-        load(tmp_path / "nowhere", tmp_path / "nowhere")
-    assert one_sentence(refusal)
-    assert refusal.value.exit_code == 3
+def assert_refused(error: type[DecoderError], target: Path, draft: Path | str, why: str = "", **how: str) -> None:
+    """Asserts that the pair is refused in one sentence of more than six words."""
+    with pytest.raises(error, match=why or None) as refusal:
+        loaded(target, draft, **how)
+    assert "\n" not in str(refusal.value)
+    assert len(str(refusal.value).split()) > 6
+    assert refusal.value.exit_code == (2 if error is ConfigError else 3)
 
 
 def configured(**changes: Any) -> Callable[[Path], object]:
@@ -111,85 +77,6 @@ def emptied(folder: Path) -> None:
     folder.mkdir()
 
 
-WEIGHTS = "model.safetensors"
-SHAPE, NO_TOKENIZER = (
-    "weights differ in shape from the configuration, ",
-    r"^cannot load the tokenizer of .*; give a hub id",
-)
-BROKEN: dict[str, tuple[str, Callable[[Path], object], str]] = {
-    "an empty folder": ("neox", emptied, ""),
-    "pickled weights": ("neox", pickled, ""),
-    "a lack of weights": ("neox", lacking, "dense_h_to_4h"),
-    **{f"{length} bytes of weights": ("neox", broken_off(length), "") for length in (0, 4, 1000, 20_000)},
-    "no JSON": ("neox", written("config.json", "{"), ""),
-    "a word for a number": (
-        "llama",
-        configured(num_attention_heads="two"),
-        r"num_attention_heads.*expected int.*two.*; give a hub id",
-    ),
-    "a list for a number": ("llama", configured(hidden_size=[32]), ""),
-    "no heads to divide by": ("llama", configured(num_attention_heads=0), ""),
-    "a number for a table": ("llama", configured(rope_parameters=7), ""),
-    "positions of no known kind": (
-        "llama",
-        configured(rope_parameters={"rope_type": "spiral", "rope_theta": 1e4}),
-        "",
-    ),
-    "a number for a word": ("llama", configured(hidden_act=3), ""),
-    "heads larger than any": ("llama", configured(head_dim=10**9), ""),
-    "more layers than any model has": ("llama", configured(num_hidden_layers=10**6), ""),
-    "more layers than the checkpoint has": ("llama", configured(num_hidden_layers=99), ""),
-    "fewer than no layers": ("llama", configured(num_hidden_layers=-1), ""),
-    "no context": ("llama", configured(max_position_embeddings=0), ""),
-    "a vocabulary for which there is no memory": ("llama", configured(vocab_size=10**12), ""),
-    "a word for a token": ("llama", configured(eos_token_id="x"), ""),  # noqa: S106 - a token id
-    "another vocabulary": ("llama", configured(vocab_size=7), SHAPE),
-    "another width": ("llama", configured(intermediate_size=1), SHAPE),
-    "too few layers": (
-        "llama",
-        configured(num_hidden_layers=1),
-        "weights of more layers than the configuration",
-    ),
-    **{
-        f"{content!r} as tokenizer": ("llama", written("tokenizer.json", content), NO_TOKENIZER)
-        for content in ("[1, 2]", "{}", "", "\0")
-    },
-    **{
-        f"{eos} as end of text": ("neox", written("generation_config.json", json.dumps({"eos_token_id": eos})), "")
-        for eos in ("x", {"a": 1}, [1, "x"], 1.5)
-    },
-}
-
-
-@pytest.mark.parametrize(("family", "change", "why"), BROKEN.values(), ids=BROKEN)
-def test_a_checkpoint_that_is_broken_is_refused_in_one_sentence(
-    tiny_models: TinyModels, tmp_path: Path, family: str, change: Callable[[Path], object], why: str
-) -> None:
-    pair = tiny_models.pair(family)
-    broken = shutil.copytree(pair.target, tmp_path / "broken")
-    change(broken)
-    with pytest.raises(ModelError, match=why or None) as refusal:
-        load(broken, pair.draft)
-    assert one_sentence(refusal)
-    assert refusal.value.exit_code == 3
-
-
-def test_what_fails_within_a_loader_is_told_as_a_value_of_a_wrong_kind(tiny_models: TinyModels, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(tiny_models.pair("llama").target, broken)
-    (broken / "tokenizer_config.json").write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(ModelError, match=r"the tokenizer of .*: a value has the wrong type: .*list"):
-        load(broken, broken)
-
-
-def test_a_list_of_no_tokens_ends_no_text(tiny_models: TinyModels, tmp_path: Path) -> None:
-    pair = tiny_models.pair("neox")
-    folder = tmp_path / "endless"
-    shutil.copytree(pair.target, folder)
-    (folder / "generation_config.json").write_text('{"eos_token_id": []}', encoding="utf-8")
-    assert load_pair(str(folder), str(pair.draft), device="cpu", dtype="float32").pair.eos == frozenset()
-
-
 @pytest.mark.parametrize(
     ("said", "told"),
     [
@@ -206,31 +93,116 @@ def test_what_an_error_says_is_told_in_one_line(said: str, told: str) -> None:
     assert first_line(ValueError(said)) == told
 
 
-def test_a_target_without_a_draft_is_drafted_for_by_lookups(tiny_models: TinyModels) -> None:
-    target = tiny_models.pair("neox").target
-    for draft in (None, "lookup"):
-        pair = load_pair(str(target), draft, device="cpu", dtype="float32").pair
-        assert (pair.draft, pair.draft_name, pair.vocabulary) == (None, "lookup", pair.target.width)
+SHAPE = "weights differ in shape from the configuration, "
+NO_TOKENIZER = r"^cannot load the tokenizer of .*; give a hub id"
+NO_INTEGER = r"num_attention_heads.*expected int.*two.*; give a hub id"
+SPIRAL = {"rope_type": "spiral", "rope_theta": 1e4}
+BROKEN: list[tuple[str, Callable[[Path], object], str]] = [
+    ("neox", emptied, ""),
+    ("neox", pickled, ""),
+    ("neox", lacking, "dense_h_to_4h"),
+    *(("neox", broken_off(length), "") for length in (0, 4, 1000, 20_000)),
+    ("neox", written("config.json", "{"), ""),
+    ("llama", configured(num_attention_heads="two"), NO_INTEGER),
+    *(
+        ("llama", configured(**changes), "")
+        for changes in (
+            *({"hidden_size": [32]}, {"num_attention_heads": 0}, {"rope_parameters": 7}, {"rope_parameters": SPIRAL}),
+            *({"hidden_act": 3}, {"head_dim": 10**9}, {"num_hidden_layers": 10**6}, {"num_hidden_layers": 99}),
+            *({"num_hidden_layers": -1}, {"max_position_embeddings": 0}, {"vocab_size": 10**12}),
+            {"eos_token_id": "x"},
+        )
+    ),
+    *(("llama", configured(**changes), SHAPE) for changes in ({"vocab_size": 7}, {"intermediate_size": 1})),
+    ("llama", configured(num_hidden_layers=1), "weights of more layers than the configuration"),
+    *(("llama", written("tokenizer.json", content), NO_TOKENIZER) for content in ("[1, 2]", "{}", "", "\0")),
+    ("llama", written("tokenizer_config.json", "[1, 2]"), r"tokenizer of .*: a value has the wrong type: .*list"),
+    *(
+        ("neox", written("generation_config.json", json.dumps({"eos_token_id": eos})), "")
+        for eos in ("x", {"a": 1}, [1, "x"], 1.5)
+    ),
+    (
+        "llama",
+        written("generation_config.json", '{"eos_token_id": true}'),
+        "says that eos_token_id is True, which is not a token id",
+    ),
+]
 
 
-def test_an_unknown_dtype_is_refused(tiny_models: TinyModels) -> None:
+@pytest.mark.parametrize(("family", "change", "why"), BROKEN)
+def test_a_checkpoint_that_is_broken_is_refused_in_one_sentence(
+    tiny_models: TinyModels, tmp_path: Path, family: str, change: Callable[[Path], object], why: str
+) -> None:
+    pair = tiny_models.pair(family)
+    broken = shutil.copytree(pair.target, tmp_path / "broken")
+    change(broken)
+    assert_refused(ModelError, broken, pair.draft, why)
+
+
+@TURNED
+@pytest.mark.parametrize("kind", tiny.UNFIT)
+def test_a_model_that_does_more_than_cache_rows_is_refused(tmp_path: Path, kind: str, *, turned: bool) -> None:
+    pair = tiny.unfit_pair(kind, tmp_path)
+    assert_refused(PairError, *((pair.draft, pair.target) if turned else (pair.target, pair.draft)))
+
+
+@TURNED
+def test_a_model_that_only_a_trial_shows_to_be_unfit_is_refused(tmp_path: Path, *, turned: bool) -> None:
+    unfit = tiny.build(OpenAIGPTConfig(vocab_size=tiny.VOCABULARY, n_embd=32, n_layer=2, n_head=2), seed=1)
+    pair = tiny.save_pair(tmp_path, unfit, tiny.build(tiny.FAMILIES["neox"](), seed=1))
+    names = (pair.draft, pair.target) if turned else (pair.target, pair.draft)
+    assert_refused(PairError, *names, "cannot run a draft tree")
+
+
+def test_what_is_asked_for_and_does_not_exist_is_refused(tiny_models: TinyModels, tmp_path: Path) -> None:
     pair = tiny_models.pair("neox")
-    with pytest.raises(ConfigError, match="float12"):
-        load(pair.target, pair.draft, dtype="float12")
-
-
-def test_an_unknown_device_is_refused(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
+    assert_refused(ModelError, tmp_path / "nowhere", tmp_path / "nowhere", r"there is no folder .*nowhere")
+    assert_refused(ConfigError, pair.target, pair.draft, "float12", dtype="float12")
     with pytest.raises((ConfigError, ModelError), match="toaster"):
-        load(pair.target, pair.draft, device="toaster")
+        loaded(pair.target, pair.draft, device="toaster")
+    if not torch.cuda.is_available():
+        assert_refused(ModelError, pair.target, pair.draft, device="cuda")
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-def test_an_absent_device_is_refused(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    with pytest.raises(ModelError) as refusal:
-        load(pair.target, pair.draft, device="cuda")
-    assert one_sentence(refusal)
+# What a pair is made of
+
+
+def test_a_draft_with_another_tokenizer_bounds_neither_vocabulary_nor_context(tmp_path: Path) -> None:
+    own = tiny.build(tiny.FAMILIES["neox"](vocab_size=280, max_position_embeddings=96), seed=2)
+    target = tiny.save(tmp_path / "target", tiny.build(tiny.FAMILIES["neox"](), seed=1), tiny.train_tokenizer())
+    draft = tiny.save(tmp_path / "draft", own, tiny.train_tokenizer(tiny.OTHER_SENTENCES))
+    pair = loaded(target, draft).pair
+    assert (pair.vocabulary, pair.context) == (tiny.VOCABULARY, tiny.CONTEXT)
+    assert pair.translation is not None
+    assert pair.translation.vocabulary == 270
+    line = "^a draft with the tokens of target is needed, but draft has a tokenizer of its own.*$"
+    with pytest.raises(ConfigError, match=line):
+        _ = pair.draft_model
+
+
+def test_the_shorter_context_of_the_two_counts(tiny_models: TinyModels, tmp_path: Path) -> None:
+    short = tiny.build(tiny.FAMILIES["gpt2"](n_positions=32), seed=1)
+    engine = loaded(tiny_models.pair("gpt2").target, tiny.save(tmp_path / "short", short, tiny.train_tokenizer()))
+    prompt, methods = "0123456789", ("dynatree", "linear")
+    with pytest.raises(PromptError, match="22"):
+        next(decode(engine, prompt, RunConfig(methods, 23)))
+    race, expected = (
+        play(engine, RunConfig(methods, 22), prompt),
+        tiny_models.generate(tiny_models.pair("gpt2"), "float32", prompt, 22),
+    )
+    assert {method: race.tokens(method) for method in methods} == dict.fromkeys(methods, expected)
+
+
+def test_a_sliding_window_that_is_switched_off_is_no_obstacle(tmp_path: Path) -> None:
+    target = tiny.build(tiny.FAMILIES["qwen3"](use_sliding_window=False, sliding_window=8), seed=1)
+    pair = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
+    loaded(pair.target, pair.draft)
+
+
+@pytest.mark.parametrize("draft", [None, "lookup"])
+def test_a_target_without_a_draft_is_drafted_for_by_lookups(tiny_models: TinyModels, draft: str | None) -> None:
+    pair = load_pair(str(tiny_models.pair("neox").target), draft, device="cpu", dtype="float32").pair
+    assert (pair.draft, pair.draft_name, pair.vocabulary) == (None, "lookup", pair.target.width)
 
 
 def test_beside_a_gpu_the_embedded_pair_runs_on_the_cpu_and_says_so() -> None:
@@ -242,56 +214,157 @@ def test_beside_a_gpu_the_embedded_pair_runs_on_the_cpu_and_says_so() -> None:
     assert not any("GPU" in line for line in said[1:])
 
 
-def test_weights_that_run_natively_are_held_once(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
-    assert (loaded.pair.target.hf.loaded, loaded.pair.draft_model.hf.loaded) == (None, None)
-
-
-def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(tiny_models: TinyModels) -> None:
-    pair = tiny_models.ending("neox", eos_token_id=7, repetition_penalty=1.5)
-    target = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").pair.target
-    assert target.hf.module.generation_config is target.hf.generation
-    assert target.hf.generation.eos_token_id == 7
-    assert target.hf.generation.repetition_penalty != 1.5
-
-
-def test_threads_are_chosen_for_a_pair_that_is_ready_to_run(
+def test_weights_that_run_natively_are_held_once_and_threads_are_chosen_for_a_pair_that_is_ready_to_run(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled = list[Engine]()
     monkeypatch.setattr(Engine, "settle_threads", lambda engine: settled.append(engine))
     pair = tiny_models.pair("neox")
-    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32")
-    assert settled == [loaded]
+    engine = loaded(pair.target, pair.draft)
+    assert settled == [engine]
+    assert (engine.pair.target.hf.loaded, engine.pair.draft_model.hf.loaded) == (None, None)
 
 
-def test_the_shorter_context_of_the_two_counts(tiny_models: TinyModels, tmp_path: Path) -> None:
-    target = tiny_models.pair("gpt2").target
-    short = tiny.build(tiny.FAMILIES["gpt2"](n_positions=32), seed=1)
-    draft = tiny.save(tmp_path / "short", short, tiny.train_tokenizer())
-    pair = load_pair(str(target), str(draft), device="cpu", dtype="float32", report=lambda _: None)
-    prompt = "0123456789"
-    with pytest.raises(PromptError, match=re.escape("22")):
-        next(decode(pair, prompt, RunConfig(("dynatree",), 23)))
-    events = decode(pair, prompt, RunConfig(("dynatree", "linear"), 22))
-    tokens: dict[str, list[int]] = {"dynatree": [], "linear": []}
-    for event in events:
-        if isinstance(event, Round):
-            tokens[event.method] += event.committed
-    expected = tiny_models.generate(tiny_models.pair("gpt2"), "float32", prompt, 22)
-    assert tokens == {"dynatree": expected, "linear": expected}
+def test_a_module_that_comes_back_goes_by_the_settings_of_its_pair(tiny_models: TinyModels) -> None:
+    pair = tiny_models.ending("neox", eos_token_id=7, repetition_penalty=1.5)
+    target = loaded(pair.target, pair.draft).pair.target
+    assert target.hf.module.generation_config is target.hf.generation
+    assert target.hf.generation.eos_token_id == 7
+    assert target.hf.generation.repetition_penalty != 1.5
 
 
 @pytest.mark.parametrize("beyond", [-1, 10**6, 2**70])
 def test_an_end_of_text_that_the_model_never_writes_is_left_out(tiny_models: TinyModels, beyond: int) -> None:
-    pair = tiny_models.ending("llama", eos_token_id=[7, beyond])
-    loaded = load_pair(str(pair.target), "lookup", device="cpu", dtype="float32", report=lambda *_: None).pair
-    assert loaded.eos == {7}
-    assert loaded.target.hf.generation.eos_token_id == 7
+    pair = loaded(tiny_models.ending("llama", eos_token_id=[7, beyond]).target, "lookup").pair
+    assert pair.eos == {7}
+    assert pair.target.hf.generation.eos_token_id == 7
+    assert loaded(tiny_models.ending("llama", eos_token_id=[]).target, "lookup").pair.eos == frozenset()
 
 
-def test_an_end_of_text_that_is_true_is_refused(tiny_models: TinyModels) -> None:
-    pair = tiny_models.ending("llama", eos_token_id=True)
-    with pytest.raises(ModelError, match="says that eos_token_id is True, which is not a token id"):
-        load_pair(str(pair.target), "lookup", device="cpu", dtype="float32", report=lambda *_: None)
+# A draft in a dtype of its own
+
+
+def drafting(models: TinyModels, draft_dtype: str, dtype: str = "float32", **how: Any) -> Engine:
+    return drafting_in(draft_dtype, **how)(models, "neox", dtype)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("rules", [Linear(), DynaTree()], ids=["linear", "dynatree"])
+def test_rounds_on_the_device_are_those_of_the_host(
+    tiny_models: TinyModels, rules: Linear | DynaTree, temperature: float
+) -> None:
+    engine = recorded(drafting(tiny_models, "float32", "float64"))
+    prompt = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    match(engine.sampled(3, Schedule(Sampling(temperature))), prompt, 30, rules)
+
+
+def test_each_model_computes_in_its_own_and_the_run_names_both(tiny_models: TinyModels) -> None:
+    engine = drafting(tiny_models, "bfloat16")
+    assert (engine.pair.target.dtype, engine.pair.draft_model.dtype) == (torch.float32, torch.bfloat16)
+    run = next(decode(engine, PROMPT, RunConfig(("ar",), 1)))
+    assert isinstance(run, Run)
+    assert (run.dtype, run.draft_dtype, run.arithmetic) == ("float32", "bfloat16", "float32, draft bfloat16")
+    assert drafting(tiny_models, "auto").pair.draft_model.dtype is torch.float32
+
+
+def test_the_words_name_the_draft_only_where_it_differs() -> None:
+    assert arithmetic("float32", "float32") == arithmetic("float32", "") == "float32"
+    assert arithmetic("bfloat16", "float16", exact=True) == "bfloat16 exact, draft float16"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "how", "line"),
+    [
+        ("int4", {}, r"the draft's dtype is 'int4'; give auto, float64, float32"),
+        ("float64", {"exact": True}, "--exact sums in float64"),
+    ],
+)
+def test_an_unknown_one_and_one_that_leaves_no_room_to_be_exact_are_refused(
+    tiny_models: TinyModels, dtype: str, how: dict[str, Any], line: str
+) -> None:
+    with pytest.raises(ConfigError, match=line):
+        drafting(tiny_models, dtype, **how)
+
+
+# Compilation of passes: on request, for the pair that decodes, where rounds run on the device
+
+
+@pytest.fixture
+def contests(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
+    """Pairs passed to the compiler; patches let the device of the test count as supported."""
+    found: list[Pair] = []
+    monkeypatch.setattr(compiled, "compile_pair", lambda pair, *_: found.append(pair))
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
+    monkeypatch.setattr(loading, "require_compilable", lambda *_, **__: None)
+    monkeypatch.setattr(shapes, "require_compilable", lambda *_, **__: None)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
+    return found
+
+
+@pytest.fixture
+def makers(tiny_models: TinyModels, tmp_path: Path) -> dict[str, Callable[..., Engine]]:
+    """Three ways to load a pair: as saved, with a random draft, and of random weights."""
+    pair, shape = tiny_models.pair("neox"), tmp_path / "config.json"
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes |= {"vocab_size": 288, "max_position_embeddings": 64}
+    shape.write_text(json.dumps({"model_type": "gpt_neox"} | sizes), encoding="utf-8")
+    usual: dict[str, Any] = {"device": "cpu", "dtype": "float32", "compiled": True, "exact": False}
+
+    def made(load: Callable[..., Engine], *names: Path) -> Callable[..., Engine]:
+        return lambda **given: load(*map(str, names), **usual | given)
+
+    return {
+        "saved": made(load_pair, pair.target, pair.draft),
+        "random draft": made(shapes.loaded_pair, pair.target, pair.draft),
+        "random weights": made(shapes.random_pair, shape, shape),
+    }
+
+
+KINDS = pytest.mark.parametrize("kind", ["saved", "random draft", "random weights"])
+
+
+@KINDS
+def test_the_passes_of_the_pair_that_decodes_are_compiled_and_nothing_unasked(
+    makers: dict[str, Callable[..., Engine]], contests: list[Pair], kind: str
+) -> None:
+    makers[kind](compiled=False)
+    assert not contests
+    engine = makers[kind]()
+    assert len(contests) == 1
+    assert contests[0] is engine.pair
+    assert engine.pair.draft_model.name.endswith("(random head)") is (kind == "random draft")
+    assert makers["random weights"](compiled=False, exact=True).exact
+
+
+@pytest.mark.parametrize("kind", ["saved", "random draft"])
+def test_where_rounds_do_not_run_on_the_device_there_is_nothing_to_compile(
+    makers: dict[str, Callable[..., Engine]], contests: list[Pair], kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it waits for the host")
+    assert graph_slots(makers[kind]()).refused == "it waits for the host"
+    assert not contests
+
+
+@KINDS
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"device": "cpu"}, "--compile is for CUDA, but the device is cpu; leave --compile out"),
+        pytest.param(
+            {"device": "auto"}, "--compile is for CUDA, but the device is cpu; leave --compile out",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+        ({"exact": True}, "--compile has no effect beside --exact"),
+    ],
+)  # fmt: skip
+def test_a_cpu_and_exact_passes_are_refused_before_anything_is_read(
+    makers: dict[str, Callable[..., Engine]],
+    kind: str,
+    given: dict[str, Any],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(loading, "load_config", lambda _: pytest.fail("this may be a download"))
+    monkeypatch.setattr(shapes, "_random_module", lambda *_: pytest.fail("this takes minutes"))
+    with pytest.raises(ConfigError, match=line):
+        makers[kind](**given)

@@ -34,30 +34,21 @@ METHODS = ("ar", "linear", "fixed", "dynatree", "auto", "hf")
 CPU = torch.device("cpu")
 texts = partial(texts_of, prompt=PROMPT)
 EXPERTS = {
-    "hidden_size": 64,
-    "intermediate_size": 32,
-    "vocab_size": tiny.VOCABULARY,
-    "num_hidden_layers": 2,
+    "hidden_size": 64, "intermediate_size": 32, "vocab_size": tiny.VOCABULARY, "num_hidden_layers": 2,
     "layer_types": ["sliding_attention", "full_attention"],
-}
+}  # fmt: skip
 ROUTES = {"fp8": NATIVE, "gemma": MODULE, "mxfp4": MODULE}
 """Quantisation methods that need no package of their own, each with the form in which it runs."""
 PACKAGES = {
-    "gptq": "gptqmodel",
-    "awq": "gptqmodel",
-    "compressed-tensors": "compressed_tensors",
-    "bitsandbytes": "bitsandbytes",
+    "gptq": "gptqmodel", "awq": "gptqmodel", "compressed-tensors": "compressed_tensors", "bitsandbytes": "bitsandbytes",
     "torchao": "torchao",
-}
-PRECISIONS = {
-    "fp8": "float32 (from FP8)",
-    "gemma": "Gemma 4 bit (float32)",
-    "mxfp4": "float32 (from MXFP4)",
-    "gptq": "GPTQ 4 bit (float32)",
-    "awq": "AWQ 4 bit (float32)",
-    "compressed-tensors": "compressed-tensors 4 bit (float32)",
-    "bitsandbytes": "bitsandbytes 4 bit (float32)",
-    "torchao": "torchao 8 bit (float32)",
+}  # fmt: skip
+PRECISIONS = {"fp8": "float32 (from FP8)", "gemma": "Gemma 4 bit (float32)", "mxfp4": "float32 (from MXFP4)"} | {
+    method: f"{name} (float32)"
+    for method, name in (
+        *(("gptq", "GPTQ 4 bit"), ("awq", "AWQ 4 bit"), ("compressed-tensors", "compressed-tensors 4 bit")),
+        *(("bitsandbytes", "bitsandbytes 4 bit"), ("torchao", "torchao 8 bit")),
+    )
 }
 
 
@@ -125,22 +116,10 @@ def test_every_method_writes_the_text_of_generate(saved: Saved, method: str) -> 
 
 
 @pytest.mark.parametrize("method", ROUTES)
-def test_every_method_writes_one_sampled_text(saved: Saved, method: str) -> None:
-    run = RunConfig(("ar", "linear", "dynatree", "auto"), COUNT, 3, temperature=0.7)
-    _, _, written = texts(saved.loaded(method), run)
-    assert written == dict.fromkeys(run.methods, written["ar"])
-
-
-@pytest.mark.parametrize("method", ROUTES)
-def test_the_route_is_told_before_weights_are_read(saved: Saved, method: str) -> None:
-    target, kind = saved.loaded(method).pair.target, ROUTES[method]
-    path = expected_path({"target": load_config(str(saved.pair(method).target))}, CPU, exact=False)
-    assert path.reason == kind
-    assert target.runs_without_module is (kind == NATIVE)
-
-
-@pytest.mark.parametrize("method", ROUTES)
-def test_a_quantised_draft_changes_no_token(saved: Saved, method: str) -> None:
+def test_a_sampled_text_is_one_and_a_quantised_draft_changes_no_token(saved: Saved, method: str) -> None:
+    sampled = RunConfig(("ar", "linear", "dynatree", "auto"), COUNT, 3, temperature=0.7)
+    _, _, written = texts(saved.loaded(method), sampled)
+    assert written == dict.fromkeys(sampled.methods, written["ar"])
     pair = saved.pair(method)
     engine = load_pair(str(pair.draft), str(pair.target), device="cpu", dtype="float32")
     run, summary, written = texts(engine, RunConfig(("ar", "dynatree"), COUNT))
@@ -149,20 +128,29 @@ def test_a_quantised_draft_changes_no_token(saved: Saved, method: str) -> None:
     assert (run.dtype, run.draft_dtype) == ("float32", PRECISIONS[method])
 
 
+@pytest.mark.parametrize("method", ROUTES)
+def test_the_route_is_told_before_weights_are_read(saved: Saved, method: str) -> None:
+    path = expected_path({"target": load_config(str(saved.pair(method).target))}, CPU, exact=False)
+    assert path.reason == ROUTES[method]
+    assert saved.loaded(method).pair.target.runs_without_module is (ROUTES[method] == NATIVE)
+
+
+def test_weights_that_stay_quantised_have_a_dtype_of_their_own_and_are_read_in_few_bytes(saved: Saved) -> None:
+    """The first parameter of the module holds integers, and the next ones are scales in float32."""
+    model = load_model(str(saved.pair("gemma").target), CPU, torch.bfloat16)
+    assert next(model.hf.module.parameters()).dtype is torch.uint8
+    assert (model.dtype, model.precision) == (torch.bfloat16, "Gemma 4 bit (bfloat16)")
+    assert model.read(model.new_cache(3), [1, 2, 3]).dtype is torch.bfloat16
+    plain = load_model(str(saved.pair("gemma").draft), CPU, torch.float32)
+    assert read_bytes(saved.loaded("gemma").pair.target) < read_bytes(plain) / 2
+
+
 def test_converted_weights_are_the_numbers_of_the_file(saved: Saved) -> None:
     folder, name = saved.pair("fp8").target, "model.layers.0.mlp.up_proj.weight"
     stored = load_file(folder / "model.safetensors")
     scales = stored[f"{name}_scale_inv"].repeat_interleave(16, 0).repeat_interleave(16, 1)
     module = load_model(str(folder), CPU, torch.float32).hf.module
     assert torch.equal(module.get_parameter(name), stored[name].float() * scales)
-
-
-def test_weights_that_stay_quantised_have_a_dtype_of_their_own(saved: Saved) -> None:
-    """The first parameter of the module holds integers, and the next ones are scales in float32."""
-    model = load_model(str(saved.pair("gemma").target), CPU, torch.bfloat16)
-    assert next(model.hf.module.parameters()).dtype is torch.uint8
-    assert (model.dtype, model.precision) == (torch.bfloat16, "Gemma 4 bit (bfloat16)")
-    assert model.read(model.new_cache(3), [1, 2, 3]).dtype is torch.bfloat16
 
 
 def test_exact_passes_of_quantised_weights_agree_bit_for_bit(saved: Saved) -> None:
@@ -206,11 +194,6 @@ def test_linear_layers_with_quantised_weights_are_none_of_a_native_model(saved: 
     assert source_of(module)
     module.hf_quantizer = saved.module("gemma").hf_quantizer
     assert source_of(module) is None
-
-
-def test_the_bytes_of_a_pass_are_those_of_the_quantised_weights(saved: Saved) -> None:
-    plain = load_model(str(saved.pair("gemma").draft), CPU, torch.float32)
-    assert read_bytes(saved.loaded("gemma").pair.target) < read_bytes(plain) / 2
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])

@@ -1,4 +1,4 @@
-"""At the end of a text, drafted, accepted and committed tokens are cut alike, and figures stay consistent."""
+"""At the end of a text, drafted, accepted and committed tokens are cut alike; what a run tells keeps its laws."""
 
 import math
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
-from decoder import RunConfig, decode, load_pair
-from decoder.analysis.metrics import Tally, by_depth, fold
-from decoder.events import LENGTH, Draws, End, Event, Figures, Round, Run, Summary, Verification, encode
+from decoder import RunConfig, load_pair
+from decoder.events import LENGTH, Draws, End, Round, Verification, encode
 from decoder.run.text_end import within
 from decoder.tree import depths
 from dynatui.record.reader import read_events
-from tests.decoder.makers import TinyModels, methods_of
+from tests import tiny
+from tests.decoder.every_decoder import TOKENIZERS
+from tests.decoder.laws.lawful import assert_consistent, assert_lawful
+from tests.decoder.laws.races import TWICE
+from tests.decoder.makers import TinyModels, methods_of, play
 from tests.decoder.rounds import a_round
-from tests.tiny import SENTENCES
 
 TRACES = Path(__file__).parents[2] / "traces"
-PROMPT = SENTENCES[2] + " " + SENTENCES[2]
 
 
 @st.composite
@@ -65,10 +65,18 @@ def rounds(draw: st.DrawFn) -> tuple[Round, int]:
 
 
 @given(rounds())
-def test_every_committed_token_but_the_last_is_an_accepted_node(case: tuple[Round, int]) -> None:
-    told = within(*case)
+def test_every_committed_token_but_the_last_is_an_accepted_node_and_trees_are_cut_once(
+    case: tuple[Round, int],
+) -> None:
+    told, left = within(*case), case[1]
     assert [told.tokens[node] for node in told.accepted] == told.committed[:-1]
     assert told.committed == case[0].committed
+    assert within(told, left) == told, "what is cut is cut once"
+    found = told.verification
+    assert found is not None
+    assert len(found.reach) == len(told.tokens)
+    assert found.predicted_tokens in (None, pytest.approx(math.fsum(found.reach)))
+    assert len(found.path) <= max(len(told.accepted), left - 1)
 
 
 @given(rounds())
@@ -89,96 +97,51 @@ def test_of_the_tree_every_node_stays_that_the_text_has_room_for_and_no_other(ca
     assert told.limited_by == (LENGTH if beyond else "d0")
 
 
-@given(rounds())
-def test_what_is_cut_is_cut_once(case: tuple[Round, int]) -> None:
-    told = within(*case)
-    assert within(told, case[1]) == told
-
-
-@given(rounds())
-def test_a_tree_is_expected_to_bring_what_its_nodes_are_worth(case: tuple[Round, int]) -> None:
-    told = within(*case)
-    found = told.verification
-    assert found is not None
-    assert len(found.reach) == len(told.tokens)
-    assert found.predicted_tokens in (None, pytest.approx(math.fsum(found.reach)))
-    assert len(found.path) <= max(len(told.accepted), case[1] - 1)
-
-
-def assert_identities(figures: Figures, tally: Tally) -> None:
-    """Asserts the identities that hold for every method's figures in a run with visible drafts."""
-    assert figures.rounds == tally.rounds
-    if figures.drafted is None or figures.accepted is None or not figures.rounds:
-        return
-    assert figures.committed == figures.accepted + figures.rounds == len(tally.tokens)
-    assert figures.tokens_per_round is not None
-    assert figures.path_length is not None
-    assert figures.tokens_per_round - figures.path_length == pytest.approx(1.0)
-    assert 0 <= figures.accepted <= figures.drafted
-    assert figures.drafted == sum(drafted for drafted, _ in tally.by_depth)
-    assert figures.accepted == sum(used for _, used in tally.by_depth)
-    assert figures.drafted == 0 or figures.acceptance_rate == pytest.approx(figures.accepted / figures.drafted)
-    assert 0 <= (figures.depth_acceptance or 0.0) <= 1
-
-
-SPEEDUP = ("speedup", "speedup_low", "speedup_high", "speedup_reason")
-
-
-def assert_consistent(events: list[Event]) -> None:
-    """Asserts the identities in each round and in the summary, whose figures must follow from the rounds."""
-    for event in events:
-        if isinstance(event, Round) and event.draft_forwards is not None:
-            assert len(event.committed) == len(event.accepted) + 1
-            assert sum(used for _, used in by_depth(event)) == len(event.accepted)
-    starts = [place for place, event in enumerate(events) if isinstance(event, Run)]
-    for start, end in zip(starts, [*starts[1:], len(events)], strict=True):
-        race = fold(events[start:end])
-        for name, figures in race.figures().items():
-            assert_identities(figures, race.tallies[name])
-        for summary in events[start:end]:
-            if isinstance(summary, Summary):
-                for name, figures in summary.methods.items():
-                    assert_identities(figures, race.tallies[name])
-                    judged = {"near_tie": figures.near_tie, "first_difference_gap": figures.first_difference_gap}
-                    if figures.speedup is not None and figures.speedup_low is None:  # of an older schema
-                        judged |= {name: getattr(figures, name) for name in SPEEDUP}
-                    assert structs.asdict(figures) == pytest.approx(
-                        structs.asdict(race.figures()[name]) | judged | {"peak_bytes": figures.peak_bytes}
-                    )
-
-
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_the_identities_hold_in_recordings_of_every_schema(trace: Path) -> None:
     assert_consistent(read_events(trace))
 
 
-@pytest.mark.parametrize(("family", "lengths", "temperature"), [("neox", (1, 3, 12), 0.8), ("llama", (2, 5), 0.0)])
-def test_the_identities_hold_in_runs_of_every_length(
-    tiny_models: TinyModels, tmp_path: Path, family: str, lengths: tuple[int, ...], temperature: float
+@pytest.mark.parametrize(
+    ("family", "length", "temperature"),
+    [("neox", 1, 0.8), ("neox", 3, 0.8), ("neox", 12, 0.8), ("llama", 2, 0.0), ("llama", 5, 0.0)],
+)
+def test_the_laws_hold_in_runs_of_every_length_and_in_their_files(
+    tiny_models: TinyModels, tmp_path: Path, family: str, length: int, temperature: float
 ) -> None:
-    engine = tiny_models.loaded(tiny_models.pair(family), "float32")
-    path = tmp_path / "run.jsonl"
-    for length in lengths:
-        config = RunConfig(methods_of(family), length, seed=length, temperature=temperature)
-        events = list(decode(engine, PROMPT, config))
-        assert_consistent(events)
-        path.write_bytes(b"".join(map(encode, events)))
-        assert read_events(path)[1:] == events[1:]
+    engine, path = tiny_models.engine(family), tmp_path / "run.jsonl"
+    race = play(engine, RunConfig(methods_of(family), length, seed=length, temperature=temperature), TWICE)
+    assert_lawful(race, engine)
+    path.write_bytes(b"".join(map(encode, race.events)))
+    assert read_events(path)[1:] == race.events[1:]
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 32, 48])
-def test_the_identities_hold_where_the_text_itself_is_the_draft(tiny_models: TinyModels, length: int) -> None:
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_the_laws_hold_where_the_text_is_the_draft(tiny_models: TinyModels, length: int, temperature: float) -> None:
     engine = load_pair(str(tiny_models.pair("neox").target), None, device="cpu", dtype="float32")
-    for temperature in (0.0, 0.7):
-        config = RunConfig(("dynatree", "auto", "ar"), length, temperature=temperature)
-        assert_consistent(list(decode(engine, PROMPT, config)))
+    config = RunConfig(("dynatree", "auto", "ar"), length, temperature=temperature)
+    assert_lawful(play(engine, config, TWICE), engine)
 
 
 @pytest.mark.parametrize("place", [3, 9, 16])
-def test_the_identities_hold_where_end_of_text_comes_first(tiny_models: TinyModels, place: int) -> None:
-    pair = tiny_models.pair("neox")
-    end = tiny_models.generate(pair, "float32", PROMPT, 40)[place]
+def test_the_laws_hold_where_end_of_text_comes_first(tiny_models: TinyModels, place: int) -> None:
+    end = tiny_models.generate(tiny_models.pair("neox"), "float32", TWICE, 40)[place]
     engine = tiny_models.loaded(tiny_models.ending("neox", eos_token_id=end), "float32")
-    events = list(decode(engine, PROMPT, RunConfig(methods_of("neox"), 40)))
-    assert all(event.reason == "eos" for event in events if isinstance(event, End))
-    assert_consistent(events)
+    race = play(engine, RunConfig(methods_of("neox"), 40), TWICE)
+    assert all(event.reason == "eos" for event in race.events if isinstance(event, End))
+    assert_lawful(race, engine)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma"])
+def test_every_method_tells_the_decoding_of_its_tokens_with_byte_fallback(name: str, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[name]()
+    target = tiny.build(tiny.FAMILIES["llama"](vocab_size=len(tokenizer)), seed=1)
+    models = {"target": target, "draft": tiny.kin(target, 2)}
+    paths = [str(tiny.save(tmp_path / role, model, tokenizer)) for role, model in models.items()]
+    engine = load_pair(*paths, device="cpu", dtype="float32")
+    race = play(engine, RunConfig(("ar", "linear", "dynatree"), 60), "สวัสดี the tree")
+    assert_lawful(race, engine)
+    drafted = {piece for event in race.events if isinstance(event, Round) for piece in event.pieces}
+    assert any(piece.startswith("<0x") for piece in drafted)
+    assert "\N{REPLACEMENT CHARACTER}" not in drafted

@@ -2,14 +2,15 @@
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from benchmarks.noise import METHODS, share
-from decoder.methods.dynatree import DynaTree
-from decoder.methods.linear import Linear
+from decoder import RunConfig
+from decoder.errors import ConfigError
 from decoder.sampling.noise import (
     BITS,
     CACHED_ROWS,
@@ -19,21 +20,20 @@ from decoder.sampling.noise import (
     GumbelNoise,
     bits_on_host,
     gumbel,
-    gumbel_on_device,
     random_bits,
     signed,
     streams,
 )
-from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.settings import SAMPLING, Sampling, Schedule
 from decoder.sampling.truncation import truncation_mask
-from decoder.tree_rules import Rules
 from tests import sampled_reference
-from tests.decoder.makers import TinyModels, host_session
+from tests.decoder.makers import TinyModels
 
 CPU = torch.device("cpu")
 VOCABULARY = 50
 SETTINGS = [
     Sampling(0.0),
+    Sampling(0.0, 3, 0.5),
     Sampling(0.7),
     Sampling(2.0, 0, 0.5),
     Sampling(0.6, 5),
@@ -55,11 +55,12 @@ def gumbel_noise(sampling: Sampling, seed: int = 5, vocabulary: int = VOCABULARY
 @pytest.mark.parametrize("sampling", SETTINGS)
 def test_the_choice_is_the_largest_kept_logit_under_noise(sampling: Sampling) -> None:
     positions = [3, 4, 4, 90, 7, 3, 1000, 12]
-    logits = rows(len(positions), 1)
-    found = gumbel_noise(sampling).choices(logits, positions)
+    logits, noise = rows(len(positions), 1), gumbel_noise(sampling)
+    found = noise.choices(logits, positions)
+    if sampling.greedy:
+        assert torch.equal(noise.estimate(positions).scores(logits), logits), "logits are as they were"
     for row, position, token in zip(logits, positions, found, strict=True):
-        noise = torch.tensor([sampled_reference.gumbel(5, position, each) for each in range(VOCABULARY)])
-        scores = row.double() + sampling.temperature * noise
+        scores = row.double() + sampling.temperature * sampled_reference.noise(5, position, VOCABULARY)
         if sampling.temperature:
             scores[~sampled_reference.kept(row, sampling)] = -torch.inf
         assert token == int(scores.argmax())
@@ -109,12 +110,6 @@ def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None
     assert chances.isfinite().all()
 
 
-def test_at_temperature_0_logits_are_as_they_were() -> None:
-    logits = rows(3, 7)
-    assert torch.equal(gumbel_noise(Sampling(0.0, 3, 0.5)).estimate([1, 2, 3]).scores(logits), logits)
-    assert gumbel_noise(Sampling(0.0, 3, 0.5)).choices(logits, [1, 2, 3]) == logits.argmax(-1).tolist()
-
-
 def test_a_token_s_noise_is_what_its_score_has_beyond_its_logit_in_temperatures() -> None:
     made, tokens = gumbel_noise(Sampling(0.7)), [3, 41, 7]
     scores = made.scores(torch.zeros((1, VOCABULARY)), [12])[0]
@@ -132,22 +127,14 @@ def test_noise_is_known_from_a_position_on_where_something_is_random_there() -> 
     assert unknown.noise_from(8) is None
 
 
-def test_each_position_obeys_the_settings_in_force_there() -> None:
-    schedule = Schedule(Sampling(1.5))
-    schedule.turn(5, Sampling(0.0))
-    logits = rows(1, 8).expand(2, -1)
-    found = GumbelNoise(5, schedule, VOCABULARY, CPU).choices(logits, [4, 5])
-    assert found == [gumbel_noise(Sampling(1.5)).choices(logits[:1], [4])[0], int(logits[0].argmax())]
-
-
 def test_a_setting_that_changes_before_its_position_was_chosen_counts() -> None:
     schedule = Schedule(Sampling(0.5))
     both, logits = GumbelNoise(5, schedule, VOCABULARY, CPU), rows(40, 9)
     positions = list(range(40))
-    both.choices(logits, positions)
+    before = both.choices(logits, positions)
     schedule.turn(10, Sampling(1.9))
     expected = gumbel_noise(Sampling(1.9)).choices(logits, positions)
-    assert both.choices(logits, positions)[10:] == expected[10:]
+    assert both.choices(logits, positions) == before[:10] + expected[10:]
 
 
 def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,27 +174,11 @@ def test_bits_are_splitmix64_s_over_seed_position_and_token(seed: int) -> None:
     assert bits(seed, POSITIONS).tolist() == expected
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_integers_and_uniforms_are_the_same_in_both_libraries(seed: int) -> None:
-    found = random_bits(streams(torch.tensor([seed]), torch.tensor(POSITIONS)), torch.arange(TOKENS))
-    assert found.tolist() == bits(seed, POSITIONS).tolist()
-    uniforms = (bits(seed, POSITIONS).astype(np.float64) + 0.5) * 2.0**-BITS
-    assert ((found.to(torch.float64) + 0.5) * 2.0**-BITS).tolist() == uniforms.tolist()
-
-
 @pytest.mark.parametrize("seed", [*SEEDS, -1, 2**63, 2**64 + 5])
 def test_bits_made_in_place_are_the_same(seed: int) -> None:
     positions = [*map(int, POSITIONS), 2**40]
     found = bits_on_host(seed, positions, 300)
     assert found.tolist() == bits(signed(seed), np.array(positions), 300).tolist()
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_logarithms_differ_by_rounding_only(seed: int) -> None:
-    one = gumbel(seed, POSITIONS.tolist(), 5000)
-    other = gumbel_on_device(torch.tensor([seed]), torch.tensor(POSITIONS), torch.arange(5000)).numpy()
-    inner = np.exp(-one)  # -log(uniform); the outer logarithm propagates its rounding
-    assert np.abs(one - other).max() <= 4 * np.finfo(np.float64).eps * max(1.0, np.abs(one).max(), inner.max())
 
 
 def test_noise_does_not_depend_on_what_is_computed_beside_it() -> None:
@@ -217,53 +188,56 @@ def test_noise_does_not_depend_on_what_is_computed_beside_it() -> None:
         assert gumbel(3, [position], 11)[0].tolist() == together[row, :11].tolist()
 
 
-def test_no_uniform_is_0_or_1() -> None:
-    lowest, highest = 0.5 * 2.0**-BITS, (2**BITS - 0.5) * 2.0**-BITS
-    assert lowest > 0
-    assert highest < 1
-    assert math.isfinite(-math.log(-math.log(lowest)))
-    assert math.isfinite(-math.log(-math.log(highest)))
+@pytest.mark.parametrize("method", METHODS)
+def test_noise_takes_a_part_of_the_time(tiny_models: TinyModels, method: str) -> None:
+    assert 0 < share(tiny_models.engine("neox"), "The tree grows", method) < 1
 
 
-def test_seeds_positions_and_tokens_are_independent() -> None:
+def test_noise_is_gumbel_distributed_and_independent_over_seeds_positions_and_tokens() -> None:
     rows = np.concatenate([gumbel(seed, range(40), 500) for seed in range(5)])
     assert len(np.unique(rows)) == rows.size
     correlations = np.corrcoef(rows) - np.eye(len(rows))
     # 19,900 pairs of 500 numbers: five standard deviations.
     assert np.abs(correlations).max() < 5 / math.sqrt(500)
     assert abs(np.corrcoef(rows[:, :-1].ravel(), rows[:, 1:].ravel())[0, 1]) < 5 / math.sqrt(rows.size)
+    cumulative = np.exp(-np.exp(-np.sort(rows.ravel())))
+    distance = np.abs(cumulative - (np.arange(rows.size) + 0.5) / rows.size).max()
+    assert distance < 2 / math.sqrt(rows.size)  # Kolmogorov-Smirnov; false alarm rate below 7e-4
 
 
-def test_it_is_gumbel_distributed() -> None:
-    noise = np.sort(gumbel(11, range(100), 1000).ravel())
-    cumulative = np.exp(-np.exp(-noise))
-    distance = np.abs(cumulative - (np.arange(noise.size) + 0.5) / noise.size).max()
-    assert distance < 2 / math.sqrt(noise.size)  # Kolmogorov-Smirnov; false alarm rate below 7e-4
+# Settings
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_noise_takes_a_part_of_the_time(tiny_models: TinyModels, method: str) -> None:
-    assert 0 < share(tiny_models.engine("neox"), "The tree grows", method) < 1
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"temperature": value} for value in (-0.1, 2.1, math.nan, math.inf)),
+        {"top_k": -1},
+        *({"top_p": value} for value in (0.0, 1.1, math.nan)),
+    ],
+)
+def test_impossible_settings_are_refused_with_what_is_possible(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(given))} is .*; give "):
+        RunConfig(**given)
 
 
-@pytest.mark.parametrize("rules", [Linear(), DynaTree(), DynaTree(selection="best", n_max=9)], ids=str)
-def test_nodes_at_greedy_positions_have_the_draft_s_own_probabilities_too(
-    tiny_models: TinyModels, rules: Rules
-) -> None:
-    schedule = Schedule(Sampling(0.6))
-    schedule.turn(12, Sampling())
-    engine = tiny_models.engine("neox", "float64").sampled(1, schedule)
-    session = host_session(engine, [1, 2, 3], 30, rules)
-    session.prefill()
-    across = 0
-    while True:
-        first, outcome = len(session.text), session.step(())
-        tree, own = outcome.tree, outcome.tree.draft_logprobs
-        if own and first + max(tree.depths) > 12:
-            across += 1
-            assert len(own) == len(tree)
-            greedy = [node for node, depth in enumerate(tree.depths) if first + depth > 12]
-            assert [own[node] for node in greedy] == [tree.logprobs[node] for node in greedy]
-        if outcome.finished:
-            break
-    assert across > 0
+def test_changes_are_in_force_from_their_positions_on() -> None:
+    hot, cold = Sampling(1.0), Sampling(0.3)
+    schedule = Schedule()
+    schedule.turn(10, cold)
+    schedule.turn(20, hot)
+    schedule.turn(20, cold)
+    schedule.turn(30, Sampling())
+    heats = [schedule.at(place).temperature for place in (0, 9, 10, 19, 20, 29, 30, 99)]
+    assert heats == [0, 0, 0.3, 0.3, 0.3, 0.3, 0, 0]
+    assert [schedule.greedy_from(place) for place in (0, 9, 29, 30)] == [False, False, False, True]
+    assert [(start, sampling.temperature) for start, sampling in schedule.in_force(20)] == [(20, 0.3), (30, 0.0)]
+
+
+def test_a_run_is_greedy_unless_a_temperature_is_given_and_truncates_only_where_something_is_random() -> None:
+    assert RunConfig().sampling.greedy
+    assert RunConfig(top_p=0.5, top_k=3).sampling.greedy
+    assert not RunConfig(temperature=0.6).sampling.greedy
+    assert RunConfig(top_p=0.9).turned("temperature", 0.7, SAMPLING).sampling == Sampling(0.7, 0, 0.9)
+    found = [each.truncates for each in (Sampling(0.0, 5, 0.9), Sampling(0.5, 5), Sampling(0.5, 0, 0.9), Sampling(0.5))]
+    assert found == [False, True, True, False]

@@ -49,9 +49,7 @@ def uniforms(bits: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(("device", "repeat"), DEVICES)
-def test_integers_and_uniforms_within_a_graph_are_numpy_s_bit_for_bit_for_any_seed_and_place(
-    device: str, repeat: Repeat
-) -> None:
+def test_integers_and_uniforms_within_a_graph_are_numpy_s_bit_for_bit(device: str, repeat: Repeat) -> None:
     """One graph serves all seeds and positions, because it reads them from tensors."""
     seed, places = (torch.zeros(count, dtype=torch.int64, device=device) for count in (1, len(PLACES)))
     tokens = torch.arange(VOCABULARY, device=device)

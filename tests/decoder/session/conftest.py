@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.decoder.makers import Played, TinyModels
-from tests.decoder.session.all_methods import CONFIG, PROMPT
+from tests.decoder.makers import PROMPT, Played, TinyModels
+from tests.decoder.session.all_methods import CONFIG
 
 
 @pytest.fixture

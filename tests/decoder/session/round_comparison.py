@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from decoder import RunConfig
 from decoder.events import Round
-from tests.reference import AMBIGUOUS, Step
+from decoder.methods import METHODS
+from tests import tiny
+from tests.decoder.makers import PROMPT, Played, TinyModels
+from tests.decoder.session.all_methods import Turns, turned
+from tests.reference import AMBIGUOUS, Oracle, Step, simulate
+from tests.sampled_reference import SampledOracle
 
 
 @dataclass
@@ -19,11 +26,8 @@ class Score:
     deep: int = 0
 
     def add(self, other: "Score") -> None:
-        """Adds the counts of another comparison."""
-        self.rounds += other.rounds
-        self.discarded += other.discarded
-        self.nodes += other.nodes
-        self.deep += other.deep
+        for name, count in vars(other).items():
+            setattr(self, name, getattr(self, name) + count)
 
 
 WITHIN = 1e-3
@@ -33,20 +37,15 @@ more.
 """
 
 
-def assert_same_rounds(
-    rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS, within: float = WITHIN
-) -> Score:
-    """Compares round by round, up to the first round that depends on rounding (`margin` below `ambiguous`).
-
-    Log-probabilities may differ by `within`.
-    """
+def assert_same_rounds(rounds: Sequence[Round], steps: Sequence[Step], ambiguous: float = AMBIGUOUS) -> Score:
+    """Compares round by round, up to the first round that depends on rounding (`margin` below `ambiguous`)."""
     score = Score()
     for event, step in zip(rounds, steps, strict=False):
         if step.margin < ambiguous:
             score.discarded += 1
             return score
         assert (event.tokens, event.parents) == (step.tokens, step.parents)
-        assert event.logprobs == pytest.approx(step.logprobs, abs=within)
+        assert event.logprobs == pytest.approx(step.logprobs, abs=WITHIN)
         assert (event.accepted, event.committed, event.position) == (step.accepted, step.committed, step.position)
         if step.knobs is None:
             assert event.knobs is None
@@ -59,3 +58,37 @@ def assert_same_rounds(
         score.deep += len(step.accepted) > 2
     assert len(rounds) == len(steps)
     return score
+
+
+def oracle(models: TinyModels, name: str, dtype: str, config: RunConfig) -> Oracle:
+    """The reference of a pair under the run's sampling."""
+    pair = models.pair(name)
+    if config.sampling.greedy:
+        return models.oracle(pair, dtype)
+    modules = models.plain(pair.target, dtype), models.plain(pair.draft, dtype)
+    return SampledOracle(*modules, tiny.CONTEXT, sampling=config.sampling, seed=config.seed)
+
+
+def steps_of(
+    models: TinyModels, name: str, dtype: str, config: RunConfig, prompt: str = PROMPT, turns: Turns | None = None
+) -> list[Step]:
+    """The reference's rounds of a run of one method."""
+    (method,), ids = config.methods, models.prompt_tokens(models.pair(name), prompt)
+    rules: Any = config.rules(own) if (own := METHODS[method].rules) else None
+    return simulate(oracle(models, name, dtype, config), ids, method, rules, config.max_new_tokens, turns)
+
+
+def compare(
+    models: TinyModels,
+    name: str,
+    dtype: str,
+    config: RunConfig,
+    prompt: str = PROMPT,
+    *,
+    turns: Turns | None = None,
+    ambiguous: float = AMBIGUOUS,
+) -> tuple[Score, Played]:
+    """Runs engine and reference on one method, and compares their rounds."""
+    played = turned(models.engine(name, dtype), config, turns or {}, prompt)
+    steps = steps_of(models, name, dtype, config, prompt, turns)
+    return assert_same_rounds(played.rounds(config.methods[0]), steps, ambiguous), played

@@ -1,9 +1,11 @@
-"""The method auto in the engine writes the text of plain decoding for any costs of drafting."""
+"""The method auto in the engine: what it drafts for any costs of drafting, and from which rounds it learns them."""
 
+import itertools
 import random
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,55 +16,43 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.draft.tree_size.controller import TreeSizeController
 from decoder.draft.tree_size.cost_profile import measure_costs
 from decoder.draft.tree_size.loss_limit import PATIENCE, PLAIN_EVERY
+from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import LENGTH
+from decoder.methods import METHODS
 from decoder.methods.auto import Auto
+from decoder.session import host
+from decoder.session.host import HostSession
+from decoder.system import computing_clock
+from decoder.system.device import Stopwatch
 from decoder.tree import depths
-from tests.decoder.makers import PROMPT, Played, TinyModels, play, with_pair
+from tests.decoder.makers import PROMPT, Played, TinyModels, graph_slots, play, with_pair
+from tests.decoder.session.cuda_graph import scripted_models
+from tests.decoder.session.cuda_graph.matching import graph_session, recorded
 from tests.decoder.session.made_costs import DEAR, FREE, WIDE, priced, some_costs, some_rules
-from tests.tiny import FAMILIES
 
 
 def by_auto(engine: Engine, rules: Auto, limit: int = 32) -> Played:
     return play(engine, RunConfig(("auto",), limit, auto=rules))
 
 
-@pytest.mark.parametrize("kinship", ["", "-strange"])
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_text_is_that_of_plain_greedy_search_whatever_rounds_cost(
-    tiny_models: TinyModels, seed: int, family: str, kinship: str
-) -> None:
-    luck = random.Random(f"{seed} {family} {kinship}")
-    pair = tiny_models.pair(family + kinship)
-    for _ in range(2):
-        played = by_auto(priced(tiny_models.loaded(pair, "float64"), some_costs(luck)), some_rules(luck))
-        assert played.tokens("auto") == tiny_models.generate(pair, "float64", PROMPT, 32)
-
-
-def test_some_of_these_rounds_drafted_and_some_did_not(tiny_models: TinyModels) -> None:
-    """Otherwise the test above would prove little."""
-    luck = random.Random(0)
-    pair = tiny_models.engine("neox", "float64")
-    rounds = [
-        event for _ in range(12) for event in by_auto(priced(pair, some_costs(luck)), some_rules(luck)).rounds("auto")
-    ]
-    sizes = {len(event.tokens) for event in rounds}
+def test_for_some_costs_rounds_draft_and_for_some_they_do_not(tiny_models: TinyModels) -> None:
+    """Otherwise that its texts are those of plain decoding for any costs would prove little."""
+    luck, pair = random.Random(0), tiny_models.engine("neox", "float64")
+    races = [by_auto(priced(pair, some_costs(luck)), some_rules(luck)) for _ in range(12)]
+    sizes = {len(event.tokens) for race in races for event in race.rounds("auto")}
     assert 1 in sizes
     assert max(sizes) > 8
 
 
-def test_costs_that_are_measured_here_give_the_same_text(tiny_models: TinyModels) -> None:
-    pair = tiny_models.pair("neox")
-    loaded = replace(tiny_models.loaded(pair, "float32"), costs={})
-    assert by_auto(loaded, WIDE, 100).tokens("auto") == tiny_models.generate(pair, "float32", PROMPT, 100)
-    assert loaded.costs
-
-
-def test_where_drafting_is_too_dear_every_round_is_plain(tiny_models: TinyModels) -> None:
-    rounds = by_auto(priced(tiny_models.engine("neox"), DEAR), WIDE, PATIENCE - 2).rounds("auto")
+def test_where_drafting_is_too_dear_every_round_is_plain_and_leaves_history_alone(tiny_models: TinyModels) -> None:
+    rules = replace(WIDE, history=True, window=2)
+    played = by_auto(priced(tiny_models.engine("neox"), DEAR), rules, PATIENCE - 2)
+    rounds = played.rounds("auto")
     assert len(rounds) == PATIENCE - 2
     assert {(len(event.tokens), event.draft_forwards, len(event.committed)) for event in rounds} == {(1, 0, 1)}
+    assert played.turned("auto", "history") == []
+    assert {event.knobs.d0 for event in rounds if event.knobs} == {rules.d0}
 
 
 def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels) -> None:
@@ -83,35 +73,9 @@ def test_where_drafting_costs_nothing_every_round_drafts(tiny_models: TinyModels
 )
 def test_what_a_knob_cuts_stays_cut(tiny_models: TinyModels, rules: Auto, deepest: int, widest: int) -> None:
     """Lookups are off because these knobs limit only the draft model's branches."""
-    rules = replace(rules, lookup=False)
-    rounds = by_auto(priced(tiny_models.engine("neox"), FREE), rules).rounds("auto")
+    rounds = by_auto(priced(tiny_models.engine("neox"), FREE), replace(rules, lookup=False)).rounds("auto")
     assert max(max(depths(event.parents)) for event in rounds) == deepest
     assert max(event.parents.count(node) for event in rounds for node in event.parents) == widest
-
-
-def test_rounds_without_a_draft_leave_history_alone(tiny_models: TinyModels) -> None:
-    rules = replace(WIDE, history=True, window=2)
-    played = by_auto(priced(tiny_models.engine("neox"), DEAR), rules)
-    assert played.turned("auto", "history") == []
-    assert {event.knobs.d0 for event in played.rounds("auto") if event.knobs} == {rules.d0}
-
-
-@pytest.mark.wall_time
-def test_costs_are_measured_once_for_texts_of_about_one_length(tiny_models: TinyModels) -> None:
-    pair = replace(tiny_models.engine("neox"), costs={})
-    started = time.perf_counter()
-    short = pair.costs_of(20)
-    # This takes a second on an idle machine.
-    assert time.perf_counter() - started < 10
-    assert pair.costs_of(30) is short
-    assert pair.costs_of(100) is not short
-
-
-def test_every_cost_that_is_measured_is_above_zero(tiny_models: TinyModels) -> None:
-    engine = replace(tiny_models.engine("neox"), costs={})
-    for rows in (1, engine.pair.context):
-        found = measure_costs(engine.pair, rows)
-        assert all(seconds > 0 for curve in vars(found).values() for seconds in curve.by_rows()[1:])
 
 
 @pytest.mark.parametrize("missed", [PROBED_ROWS // 2, 2 * PROBED_ROWS])
@@ -130,8 +94,7 @@ def test_a_silent_draft_is_judged_by_what_it_would_have_guessed_for_the_latest_t
     engine = priced(tiny_models.engine("neox", "float64"), DEAR)
     text = by_auto(with_pair(engine, draft=engine.pair.target), WIDE, missed + 1).tokens("auto")
     guessed, chosen = probed[0]
-    assert guessed == chosen
-    assert chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
+    assert guessed == chosen == text[max(0, missed - PROBED_ROWS) : missed - 1]
 
 
 def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: TinyModels) -> None:
@@ -143,3 +106,107 @@ def test_a_draft_that_caught_up_in_two_passes_guesses_as_in_one(tiny_models: Tin
         found.append([guess.tokens for guess in drafter.catch_up_with_guesses(text, growth, latest)[0]])
         assert drafter.passes.cache.length == len(text)
     assert found[0] == found[1][-3:]
+
+
+# Costs
+
+
+def test_costs_that_are_measured_here_give_the_same_text(tiny_models: TinyModels) -> None:
+    loaded = replace(tiny_models.engine("neox"), costs={})
+    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 100)
+    assert by_auto(loaded, WIDE, 100).tokens("auto") == expected
+    assert loaded.costs
+
+
+@pytest.mark.wall_time
+def test_costs_are_measured_once_for_texts_of_about_one_length(tiny_models: TinyModels) -> None:
+    pair = replace(tiny_models.engine("neox"), costs={})
+    started = time.perf_counter()
+    short = pair.costs_of(20)
+    # This takes a second on an idle machine.
+    assert time.perf_counter() - started < 10
+    assert pair.costs_of(30) is short
+    assert pair.costs_of(100) is not short
+
+
+def test_every_cost_that_is_measured_is_above_zero(tiny_models: TinyModels) -> None:
+    pair = tiny_models.engine("neox").pair
+    for rows in (1, pair.context):
+        curves = vars(measure_costs(pair, rows)).values()
+        assert all(seconds > 0 for curve in curves for seconds in curve.by_rows()[1:])
+
+
+def test_costs_are_measured_without_waits(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading of the time comes 10 ms after the reading before it; the thread waited for 9 ms of them."""
+    times, waits = (count / 100 for count in itertools.count()), (0.009 * (count // 2) for count in itertools.count())
+    monkeypatch.setattr(Stopwatch, "now", lambda _: next(times))
+    monkeypatch.setattr(computing_clock, "waited_here_s", lambda: next(waits))
+    costs = measure_costs(tiny_models.engine("neox").pair, 8)
+    assert costs.plain_s() == pytest.approx(0.001)
+    assert [costs.draft.seconds(rows) for rows in (1, 2, 4)] == pytest.approx([0.001] * 3)
+
+
+# Stalled rounds, whose times teach nothing
+
+
+class Taught:
+    """Counts the rounds whose times were learnt, in place of `record_times`."""
+
+    rounds = 0
+
+    def __call__(self, *_: object) -> None:
+        self.rounds += 1
+
+
+@pytest.fixture
+def taught() -> Taught:
+    return Taught()
+
+
+@pytest.fixture
+def session(tiny_models: TinyModels, taught: Taught, monkeypatch: pytest.MonkeyPatch) -> HostSession:
+    """A session of `auto` whose thread never waits."""
+    ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    monkeypatch.setattr(host, "waited_here_s", lambda: 0.0)
+    opened: Any = METHODS["auto"].open(priced(tiny_models.engine("neox"), FREE), ids, RunConfig(auto=Auto()))
+    monkeypatch.setattr(opened.proposer, "record_times", taught)
+    opened.prefill()
+    return opened  # type: ignore[no-any-return]  # a session of the host
+
+
+def test_the_times_of_each_round_are_learnt_once_and_of_a_stalled_one_not(session: HostSession, taught: Taught) -> None:
+    for stalled_s, before in ((0.0, 0), (0.5, 1), (0.5, 1), (0.0, 1)):
+        session.step(()).stalled_s = stalled_s
+        assert taught.rounds == before
+    session.close()
+    session.close()
+    assert taught.rounds == 2
+
+
+def test_nor_are_those_of_a_round_whose_thread_waited(
+    session: HostSession, taught: Taught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = iter([0.0, 10.0, 10.0, 10.0])
+    monkeypatch.setattr(host, "waited_here_s", lambda: next(waits))
+    session.step(())
+    session.step(())
+    session.close()
+    assert taught.rounds == 1
+
+
+def test_nor_are_those_of_a_stalled_round_on_a_device(
+    tiny_models: TinyModels, taught: Taught, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = recorded(tiny_models.engine("neox", "float64"))
+    ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
+    monkeypatch.setattr(sizes, "record_times", taught)
+    opened = graph_session(engine, ids, 64, scripted_models.WIDE, sizes)
+    opened.prefill()
+    for _ in range(3):
+        opened.step(())
+    quiet = taught.rounds
+    for _ in range(6):
+        opened.step(()).stalled_s = 0.5
+    opened.close()
+    assert taught.rounds in (quiet, quiet + 1)  # the last quiet round may have captured a graph, which is never learnt

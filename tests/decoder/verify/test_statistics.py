@@ -75,20 +75,12 @@ def test_rates_of_a_node_are_the_solver_s_where_it_has_one() -> None:
     assert tree_statistics("traversal", drawn_tree(tree), arrays[0], arrays[1], [])[1][0].acceptance is None
 
 
-def test_every_verifier_takes_one_drawn_path() -> None:
-    for name in VERIFIER_NAMES:
-        for drafting in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR):
-            require_lossless(name, drafting, 1)
-
-
-@pytest.mark.parametrize("name", [name for name in VERIFIER_NAMES if name != "block"])
-def test_every_verifier_but_block_takes_several(name: str) -> None:
-    require_lossless(name, "delayed", 4)
-
-
-def test_block_takes_one_path_alone() -> None:
-    with pytest.raises(ConfigError, match="verifier block takes one drafted path, not 4; give K = 1, or choose --ver"):
-        require_lossless("block", "iid", 4)
+@pytest.mark.parametrize("name", VERIFIER_NAMES)
+def test_every_verifier_takes_one_drawn_path_and_every_one_but_block_several(name: str) -> None:
+    for drafting in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR):
+        require_lossless(name, drafting, 1)
+        if name != "block":
+            require_lossless(name, drafting, 4)
 
 
 @pytest.mark.parametrize("name", ["coupled", "nss"])
@@ -96,22 +88,20 @@ def test_a_deterministic_tree_takes_what_ignores_how_it_was_drafted(name: str) -
     require_lossless(name, "tree", 4)
 
 
-def test_drawn_trees_are_not_verified_under_the_noise_of_the_target() -> None:
-    with pytest.raises(
-        ConfigError,
-        match=r"verifier coupled does not work on sampled trees.*choose another --verifier, for example traversal",
-    ):
-        require_lossless("coupled", "delayed")
-
-
-@pytest.mark.parametrize("name", [name for name in VERIFIER_NAMES if name != "nss"])
-def test_a_deterministic_tree_takes_nothing_else(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"verifier {name} is biased on deterministic trees.*choose --verifier nss"):
-        require_lossless(name, "tree")
-
-
-def test_unknown_names_are_refused_with_those_that_exist() -> None:
-    with pytest.raises(ConfigError, match=r"verifier is 'best', .*choose from coupled, nss, naive,"):
-        require_lossless("best", "iid")
-    with pytest.raises(ConfigError, match=r"drafting is 'wild', .*choose from tree, iid, delayed, selector"):
-        require_lossless("nss", "wild")
+@pytest.mark.parametrize(
+    ("name", "drafting", "line"),
+    [
+        ("block", "iid", "verifier block takes one drafted path, not 4; give K = 1, or choose --ver"),
+        ("coupled", "delayed", r"verifier coupled does not work on sampled trees.*choose another --verifier, for ex"),
+        *(
+            (name, "tree", f"verifier {name} is biased on deterministic trees.*choose --verifier nss")
+            for name in VERIFIER_NAMES
+            if name != "nss"
+        ),
+        ("best", "iid", r"verifier is 'best', .*choose from coupled, nss, naive,"),
+        ("nss", "wild", r"drafting is 'wild', .*choose from tree, iid, delayed, selector"),
+    ],
+)
+def test_what_would_bias_the_text_and_unknown_names_are_refused(name: str, drafting: str, line: str) -> None:
+    with pytest.raises(ConfigError, match=line):
+        require_lossless(name, drafting, 4)

@@ -1,43 +1,43 @@
-"""Costs of calls are interpolated from measured sizes and updated by measured times."""
+"""Costs of calls: measured after a pass of about their own size, interpolated, and updated by measured times."""
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from decoder.draft.tree_size.cost_model import CLIP, HIGHEST_ROWS, RESHAPED_EVERY, RowCostCurve
+from decoder.draft.tree_size.cost_profile import measure_costs
+from decoder.models.pair import Pair
+from tests.decoder.makers import TinyModels
 
 MEASURED = {1: 1.0, 2: 1.1, 4: 1.3, 8: 1.7}
 
 
-def test_measured_sizes_cost_what_was_measured() -> None:
-    curve = RowCostCurve(MEASURED)
-    assert [curve.seconds(rows) for rows in MEASURED] == pytest.approx(list(MEASURED.values()))
-
-
-def test_between_sizes_the_cost_lies_on_a_line_and_beyond_them_on_the_last() -> None:
-    curve = RowCostCurve(MEASURED)
-    assert (curve.seconds(3), curve.seconds(6), curve.seconds(12)) == pytest.approx((1.2, 1.5, 2.1))
-
-
-def test_a_single_size_is_taken_to_cost_twice_for_twice_the_rows() -> None:
-    assert RowCostCurve({2: 1.0}).seconds(6) == pytest.approx(3.0)
-
-
-def test_no_call_is_expected_to_be_quicker_than_a_smaller_one_beyond_what_was_measured() -> None:
-    assert RowCostCurve({1: 1.0, 2: 0.9}).seconds(40) == pytest.approx(0.9)
-
-
-def test_beyond_the_rows_of_a_round_the_cost_goes_on_along_the_last_line() -> None:
-    curve = RowCostCurve({1: 1.0, HIGHEST_ROWS: 33.0})
-    assert curve.seconds(10 * HIGHEST_ROWS) == pytest.approx(1.0 + 0.5 * (10 * HIGHEST_ROWS - 1))
+@pytest.mark.parametrize(
+    ("measured", "rows", "seconds"),
+    [
+        *((MEASURED, rows, seconds) for rows, seconds in MEASURED.items()),
+        *((MEASURED, rows, seconds) for rows, seconds in ((3, 1.2), (6, 1.5), (12, 2.1))),
+        pytest.param({2: 1.0}, 6, 3.0, id="a single size costs twice for twice the rows"),
+        pytest.param({1: 1.0, 2: 0.9}, 40, 0.9, id="no call is quicker than a smaller one beyond what was measured"),
+        pytest.param(
+            {1: 1.0, HIGHEST_ROWS: 33.0}, 10 * HIGHEST_ROWS, 1 + 0.5 * (10 * HIGHEST_ROWS - 1),
+            id="beyond the rows of a round along the last line",
+        ),
+    ],
+)  # fmt: skip
+def test_sizes_cost_as_measured_and_others_lie_on_lines(measured: dict[int, float], rows: int, seconds: float) -> None:
+    assert RowCostCurve(measured).seconds(rows) == pytest.approx(seconds)
 
 
 def test_all_sizes_by_rows_begin_with_no_rows_that_cost_nothing() -> None:
     curve = RowCostCurve(MEASURED)
-    assert curve.by_rows()[0] == 0
-    assert curve.by_rows()[1:] == [curve.seconds(rows) for rows in range(1, HIGHEST_ROWS + 1)]
+    assert curve.by_rows() == [0, *(curve.seconds(rows) for rows in range(1, HIGHEST_ROWS + 1))]
 
 
 def test_the_whole_curve_follows_a_machine_that_slows_down() -> None:
@@ -53,8 +53,7 @@ def test_the_shape_follows_what_each_size_takes() -> None:
     for _ in range(600):
         curve.learn([1], 1.0)
         curve.learn([8], 3.4)
-    assert curve.seconds(1) == pytest.approx(1.0, rel=0.1)
-    assert curve.seconds(8) == pytest.approx(3.4, rel=0.1)
+    assert (curve.seconds(1), curve.seconds(8)) == pytest.approx((1.0, 3.4), rel=0.1)
 
 
 def test_the_neighbours_of_a_size_follow_it_half_as_far() -> None:
@@ -86,3 +85,59 @@ def test_costs_stay_above_zero_whatever_calls_took(calls: list[tuple[list[int], 
     for rows, seconds in calls:
         curve.learn(rows, seconds)
     assert all(seconds > 0 for seconds in curve.by_rows()[1:])
+
+
+# Measurement
+
+
+ROW_S, COLD_S = 1e-6, 1e-3
+
+
+@dataclass
+class Machine:
+    """A clock, and a CPU whose caches hold no weights after a much larger pass: a pass takes longer then."""
+
+    time_s: float = 0.0
+    latest_rows: int = 1
+
+    def now(self) -> float:
+        return self.time_s
+
+    def compute(self, rows: int) -> torch.Tensor:
+        self.time_s += ROW_S * rows + COLD_S * (self.latest_rows >= 4 * rows)
+        self.latest_rows = rows
+        return torch.zeros(rows, 2)
+
+
+class Cache:
+    length = 0
+
+    def assume(self, length: int) -> None:
+        self.length = length
+
+
+@dataclass
+class Model:
+    """A model without weights on the machine."""
+
+    machine: Machine
+    context: int = 4096
+
+    def new_cache(self, _capacity: int) -> Cache:
+        return Cache()
+
+    def read(self, _cache: Cache, tokens: Sequence[int]) -> torch.Tensor:
+        return self.machine.compute(len(tokens))[-1]
+
+    def forward(self, _cache: Cache, tokens: Sequence[int], *_: object) -> torch.Tensor:
+        return self.machine.compute(len(tokens))
+
+
+def test_no_size_is_measured_right_after_a_much_larger_one(tiny_models: TinyModels) -> None:
+    machine = Machine()
+    model: Any = Model(machine)
+    pair: Pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "float32").pair, target=model, draft=model)
+    costs = measure_costs(pair, 100, machine)
+    for rows in range(2, 14):
+        for curve in (costs.catch_up, costs.draft, costs.verify):
+            assert curve.seconds(rows) < COLD_S / 2

@@ -1,5 +1,6 @@
 """Batched verification equals the pure functions: probabilities to 1e-5, and the same path for one generator."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,11 +13,11 @@ from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.drawn_drafter import draw_tree
 from decoder.verify.lossless import block, specinfer, spectr, traversal
 from decoder.verify.lossless.batched import bottom_up, plans
-from decoder.verify.lossless.batched.plans import NodePlans, PlannedSolver, draw, race
+from decoder.verify.lossless.batched.plans import PlannedSolver, draw, race
 from decoder.verify.lossless.bottom_up import Stop
 from decoder.verify.lossless.drawn_tree import DrawnTree, draft_rows, drawn_tree
 from decoder.verify.lossless.random_generator import PhiloxGenerator
-from decoder.verify.lossless.rows import Rows, ratio, residual
+from decoder.verify.lossless.rows import Row, Rows, ratio, residual
 from decoder.verify.lossless.verifiers import VERIFIERS
 from tests.decoder.verify.lossless.row_by_row import VERIFY
 
@@ -74,66 +75,46 @@ ALL_ROWS = pytest.mark.parametrize("top_p", [1.0, 0.9])
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def planned(solver: PlannedSolver, given: Case) -> NodePlans:
-    plan = solver.plan(*given.given)
+Expected = tuple[list[list[float]], Row]
+"""Probability of each draw in each attempt, and the residual."""
+
+
+def pure_naive(target: Row, draft: Row, drawn: list[int]) -> Expected:
+    return [[ratio(target[drawn[0]], draft[drawn[0]])]], residual(target, draft)
+
+
+def pure_spectr(target: Row, draft: Row, drawn: list[int]) -> Expected:
+    division = spectr.divide(target, draft, len(drawn))
+    return [[division.probability(target[token], draft[token]) for token in drawn]], division.residual
+
+
+def pure_specinfer(target: Row, draft: Row, drawn: list[int]) -> Expected:
+    *rests, last = specinfer.residuals(target, draft, len(drawn))
+    return [[ratio(rest[token], draft[token]) for token in drawn] for rest in rests], last
+
+
+@ALL_ROWS
+@pytest.mark.parametrize(
+    ("solver", "pure"),
+    [(plans.NAIVE, pure_naive), (plans.SPECTR, pure_spectr), (plans.SPECINFER, pure_specinfer), (plans.NSS, None)],
+    ids=["naive", "spectr", "specinfer", "nss"],
+)
+def test_the_plan_of_each_node_is_the_pure_one(
+    solver: PlannedSolver, pure: Callable[[Row, Row, list[int]], Expected] | None, top_p: float
+) -> None:
+    given = case(TREE, top_p)
+    plan, (target_probs, draft_probs) = solver.plan(*given.given), given.pure
     assert plan.residual.sum(-1) == pytest.approx(np.ones(len(given.tree)), abs=1e-4)
-    return plan
-
-
-def assert_leaves_keep_the_target(plan: NodePlans, given: Case) -> None:
-    leaves = sorted({*range(len(given.tree))} - {*given.inner()})
-    assert torch.allclose(plan.residual[leaves], given.target_probs[leaves], atol=1e-7)
-
-
-@ALL_ROWS
-def test_naive_is_the_pure_one(top_p: float) -> None:
-    given = case(TREE, top_p)
-    plan, (target_probs, draft_probs) = planned(plans.NAIVE, given), given.pure
-    for node in given.inner():
-        first = given.tree.drawn(node)[0]
-        assert float(plan.probabilities[node, 0, 0]) == pytest.approx(
-            ratio(target_probs[node, first], draft_probs[node, first]), abs=NEAR
-        )
-        np.testing.assert_allclose(
-            plan.residual[node].numpy(), residual(target_probs[node], draft_probs[node]), rtol=0, atol=NEAR
-        )
-    assert_leaves_keep_the_target(plan, given)
-
-
-@ALL_ROWS
-def test_nss_is_the_pure_one(top_p: float) -> None:
-    given = case(TREE, top_p)
-    plan = planned(plans.NSS, given)
-    assert plan.probabilities.numel() == 0
-    assert torch.equal(plan.residual, given.target_probs)
-
-
-@ALL_ROWS
-def test_spectr_is_the_pure_one(top_p: float) -> None:
-    given = case(TREE, top_p)
-    plan, (target_probs, draft_probs) = planned(plans.SPECTR, given), given.pure
-    for node in given.inner():
-        drawn = given.tree.drawn(node)
-        division = spectr.divide(target_probs[node], draft_probs[node], len(drawn))
-        expected = [division.probability(target_probs[node, token], draft_probs[node, token]) for token in drawn]
-        assert plan.probabilities[node, 0, : len(drawn)].numpy() == pytest.approx(expected, abs=NEAR)
-        np.testing.assert_allclose(plan.residual[node].numpy(), division.residual, rtol=0, atol=NEAR)
-    assert_leaves_keep_the_target(plan, given)
-
-
-@ALL_ROWS
-def test_specinfer_is_the_pure_one(top_p: float) -> None:
-    given = case(TREE, top_p)
-    plan, (target_probs, draft_probs) = planned(plans.SPECINFER, given), given.pure
-    for node in given.inner():
-        drawn = given.tree.drawn(node)
-        *rests, last = specinfer.residuals(target_probs[node], draft_probs[node], len(drawn))
-        expected = [[ratio(rest[token], draft_probs[node, token]) for token in drawn] for rest in rests]
-        assert plan.probabilities[node, : len(drawn), : len(drawn)].numpy() == pytest.approx(
-            np.array(expected), abs=NEAR
-        )
-        np.testing.assert_allclose(plan.residual[node].numpy(), last, rtol=0, atol=NEAR)
-    assert_leaves_keep_the_target(plan, given)
+    judged = given.inner() if pure else []
+    for node in judged:
+        assert pure
+        probabilities, rest = pure(target_probs[node], draft_probs[node], given.tree.drawn(node))
+        found = plan.probabilities[node, : len(probabilities), : len(probabilities[0])].numpy()
+        assert found == pytest.approx(np.array(probabilities), abs=NEAR)
+        np.testing.assert_allclose(plan.residual[node].numpy(), rest, rtol=0, atol=NEAR)
+    others = sorted({*range(len(given.tree))} - {*judged})
+    assert torch.allclose(plan.residual[others], given.target_probs[others], atol=1e-7)
+    assert pure or plan.probabilities.numel() == 0
 
 
 def assert_same_stops(found: list[Stop], expected: list[Stop], given: Case) -> None:
@@ -146,15 +127,10 @@ def assert_same_stops(found: list[Stop], expected: list[Stop], given: Case) -> N
 
 
 @ALL_ROWS
-def test_traversal_is_the_pure_one(top_p: float) -> None:
-    given = case(TREE, top_p)
-    assert_same_stops(bottom_up.traversal_stops(*given.given), traversal.stops(given.tree, *given.pure), given)
-
-
-@ALL_ROWS
-def test_block_is_the_pure_one(top_p: float) -> None:
-    given = case(CHAIN, top_p)
-    assert_same_stops(bottom_up.block_stops(*given.given), block.stops(given.tree, *given.pure), given)
+def test_stops_of_traversal_and_block_are_the_pure_ones(top_p: float) -> None:
+    tree, chain = case(TREE, top_p), case(CHAIN, top_p)
+    assert_same_stops(bottom_up.traversal_stops(*tree.given), traversal.stops(tree.tree, *tree.pure), tree)
+    assert_same_stops(bottom_up.block_stops(*chain.given), block.stops(chain.tree, *chain.pure), chain)
 
 
 @pytest.mark.parametrize("name", VERIFIERS)

@@ -1,5 +1,6 @@
 """By exact enumeration, lossless verifiers emit what the target would; those with a mistake do not."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -11,7 +12,6 @@ from decoder.forward.language_model import Fit
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import probabilities
 from decoder.tree import TokenTree
-from decoder.verify.lossless.batched.plans import VerifyOnDevice
 from decoder.verify.lossless.drawn_tree import DrawnTree
 from decoder.verify.lossless.random_generator import RandomGenerator
 from decoder.verify.lossless.rows import Row, Rows
@@ -23,25 +23,27 @@ from tests.decoder.verify.lossless.enumeration import (
     VOCABULARY,
     Drafter,
     Models,
+    Trees,
     delayed_trees,
     emitted,
     models,
     trees_of,
 )
-from tests.decoder.verify.lossless.row_by_row import VERIFY
+from tests.decoder.verify.lossless.row_by_row import VERIFY, Verify
 from tests.decoder.verify.lossless.wrong_verifiers import WRONG, Wrong
 
 EXACT = 1e-10
 
 
-def fitting(shape: DelayedTree) -> list[str]:
-    return [name for name in VERIFIERS if shape.k == 1 or name != "block"]
+def on_tensors(name: str, tree: DrawnTree, target: Rows, draft: Rows, generator: RandomGenerator) -> Accepted:
+    return VERIFIERS[name].on_device(tree, torch.tensor(target), torch.tensor(draft), generator)
 
 
-def on_tensors(
-    verify: VerifyOnDevice, tree: DrawnTree, target_probs: Rows, draft_probs: Rows, generator: RandomGenerator
-) -> Accepted:
-    return verify(tree, torch.tensor(target_probs), torch.tensor(draft_probs), generator)
+def assert_exact(verify: Callable[[str], Verify], trees: Trees, pair: Models, shape: DelayedTree) -> None:
+    """Asserts that every verifier emits what the target would."""
+    fitting = [name for name in VERIFIERS if shape.k == 1 or name != "block"]
+    found = {name: emitted(verify(name), trees, pair, shape.depth).distance for name in fitting}
+    assert max(found.values()) < EXACT, found
 
 
 def marks(shape: tuple[int, ...], kind: str) -> list[pytest.MarkDecorator]:
@@ -61,32 +63,18 @@ def marks(shape: tuple[int, ...], kind: str) -> list[pytest.MarkDecorator]:
 )
 def test_every_verifier_emits_what_the_target_would(shape: DelayedTree, kind: str) -> None:
     pair = models(kind, shape.depth)
-    trees = delayed_trees(shape, pair)
-    found = {name: emitted(VERIFY[name], trees, pair, shape.depth).distance for name in fitting(shape)}
-    assert max(found.values()) < EXACT, found
+    assert_exact(VERIFY.__getitem__, delayed_trees(shape, pair), pair, shape)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shape", [DelayedTree(1, 0, 2), DelayedTree(2, 0, 1), DelayedTree(3, 0, 1)], ids=str)
+ONE_LEVEL = DelayedTree(1, 0, 2), DelayedTree(2, 0, 1), DelayedTree(3, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"), [*itertools.product(ONE_LEVEL, KINDS), (DelayedTree(2, 0, 2), "generic")], ids=str
+)
 def test_so_does_every_verifier_on_tensors(shape: DelayedTree, kind: str) -> None:
     pair = models(kind, shape.depth)
-    trees = delayed_trees(shape, pair)
-    found = {
-        name: emitted(partial(on_tensors, VERIFIERS[name].on_device), trees, pair, shape.depth).distance
-        for name in fitting(shape)
-    }
-    assert max(found.values()) < EXACT, found
-
-
-def test_so_does_every_verifier_on_tensors_with_trees_of_two_levels() -> None:
-    shape = DelayedTree(2, 0, 2)
-    pair = models("generic", shape.depth)
-    trees = delayed_trees(shape, pair)
-    found = {
-        name: emitted(partial(on_tensors, VERIFIERS[name].on_device), trees, pair, shape.depth).distance
-        for name in fitting(shape)
-    }
-    assert max(found.values()) < EXACT, found
+    assert_exact(lambda name: partial(on_tensors, name), delayed_trees(shape, pair), pair, shape)
 
 
 @pytest.mark.parametrize("shape", [DelayedTree(1, 0, 2), DelayedTree(2, 0, 1)], ids=str)
@@ -98,9 +86,7 @@ def test_so_it_does_for_a_target_with_more_tokens_than_its_draft(shape: DelayedT
     assert all(float(row[2]) == 0 < both.target[text][2] for text, row in rows.items())
     draft = {text: row.double().numpy() / float(row.double().sum()) for text, row in rows.items()}
     pair = Models(both.target, draft)
-    trees = delayed_trees(shape, pair)
-    found = {name: emitted(VERIFY[name], trees, pair, shape.depth).distance for name in fitting(shape)}
-    assert max(found.values()) < EXACT, found
+    assert_exact(VERIFY.__getitem__, delayed_trees(shape, pair), pair, shape)
 
 
 @pytest.mark.parametrize("kind", ["generic", "close", "target zeros", "draft zeros"])
