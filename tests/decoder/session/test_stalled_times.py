@@ -15,8 +15,7 @@ from decoder.session.host import HostSession
 from decoder.system import computing_clock
 from decoder.system.device import Stopwatch
 from tests.decoder.makers import PROMPT, TinyModels, graph_slots
-from tests.decoder.session.cuda_graph.matching import graph_session, recorded
-from tests.decoder.session.cuda_graph.scripted_models import WIDE
+from tests.decoder.session.cuda_graph.matching import WIDE, graph_session, recorded
 from tests.decoder.session.made_costs import FREE, priced
 
 
