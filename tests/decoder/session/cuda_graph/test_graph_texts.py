@@ -154,7 +154,7 @@ def test_after_rounds_without_a_draft_a_head_has_read_all_tokens(
         before, after = rounds[: 3 + rest], rounds[3 + rest]
         assert pair == "long" or len(before[2].committed) > 3
         check_tree(after, loaded, [*prompt, *text_of(before)], Plan(3, 8))
-        assert len(after.tree) > 5
+        assert len(after.tree) > 1
 
 
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(devices: Devices) -> None:

@@ -196,20 +196,20 @@ def test_where_there_is_no_room_the_module_stays_and_the_reason_is_reported(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forward, "has_room", lambda *given: asked.append(given))
         loading.try_rounds(engine, said.append)
+        module = engine.pair.target.hf.module
+        assert asked == [(CPU, reading_bytes(model.hf.module)) for model in models(engine)]
+        asked.clear()
+        patch.setattr(engine.pair.target.hf, "_load", None)  # the module cannot be loaded again
+        static_in_place(engine.pair.target)
+        assert asked == [(CPU, sum(weight.nbytes for weight in module.parameters()) + reading_bytes(module))]
     reason = "0.0 GiB more memory would be needed to make the native model of"
     assert said[1:] == [
         f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
     assert isinstance(graph_slots(engine).forward(engine.pair.target), ModuleStatic)
-    module = engine.pair.target.hf.module
-    assert asked == [(CPU, reading_bytes(model.hf.module)) for model in models(engine)]
     assert loaded(engine) == [True, True]
     loading.try_rounds(replace(engine, slots=GraphSlots()), said.append)
     assert said[2:] == ["testing rounds on the device"]
-    again, asked[:] = LanguageModel.of_module(module, "tiny"), ()
-    monkeypatch.setattr(forward, "has_room", lambda *given: asked.append(given))
-    static_in_place(again)  # the module cannot be loaded again
-    assert asked == [(CPU, sum(weight.nbytes for weight in module.parameters()) + reading_bytes(module))]
 
 
 # Refused device rounds
