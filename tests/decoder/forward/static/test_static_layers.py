@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from decoder import load_pair
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.model import Heads, Turning, turned
+from decoder.forward.families.model import Heads, RotationMatrices, rotate_heads
 from decoder.forward.families.native import NativeModel, aligned
 from decoder.forward.families.registry import FIXED, NEOX, reading_bytes, weight_bytes
 from decoder.forward.hf import ModuleForward
@@ -27,9 +27,9 @@ from decoder.methods.dynatree import DynaTree
 from decoder.models import checkpoints
 from decoder.models.checkpoints import load_model
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.heads import TappedTarget
-from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read
+from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from decoder.tree_rules import Rules
 from tests import tiny
@@ -67,8 +67,8 @@ def test_a_matrix_turns_a_head_and_keeps_it_too(rotated: int) -> None:
     rows = torch.randn(5, 3, 8, dtype=torch.float64)
     angles = torch.randn(5, rotated // 2, dtype=torch.float64)
     rotation = torch.polar(torch.ones_like(angles), angles)[:, None, None]
-    matrices = Turning(Heads(1, 1, 8, rotated), rows.dtype, rows.device).matrices(rotation)
-    by_formula = turned(rows.transpose(0, 1), rotation, rotated).transpose(0, 1)
+    matrices = RotationMatrices(Heads(1, 1, 8, rotated), rows.dtype, rows.device).matrices(rotation)
+    by_formula = rotate_heads(rows.transpose(0, 1), rotation, rotated).transpose(0, 1)
     torch.testing.assert_close(torch.bmm(rows, matrices), torch.cat((by_formula, rows), 2), rtol=0, atol=1e-14)
 
 
@@ -107,7 +107,7 @@ FORMS: dict[str, Callable[[Any], StaticForward]] = {
 }
 
 
-def tree_logits(side: Side, first: int) -> Tensor:
+def tree_logits(side: DraftPart, first: int) -> Tensor:
     """Logits of the tree after a text of `first` tokens, whose rows go to the slots after the text."""
     places = torch.tensor([first + len(above) - 1 for above in PATHS])
     slots = torch.arange(first, first + len(PARENTS))
@@ -125,8 +125,8 @@ def test_text_and_tree_beyond_the_windows_have_the_logits_of_the_module(name: st
         return logits
 
     forward = FORMS[form](module)
-    side = Side(forward, forward.new_store(SLOTS + BEYOND), 96, 192)
-    torch.testing.assert_close(read(side, TEXT[:30]), plain(TEXT[:30]), rtol=0, atol=1e-10)
+    side = DraftPart(forward, forward.new_store(SLOTS + BEYOND), 96, 192)
+    torch.testing.assert_close(read_logits(side, TEXT[:30]), plain(TEXT[:30]), rtol=0, atol=1e-10)
     places = torch.arange(30, len(TEXT))
     rest = side.logits(torch.tensor(TEXT[30:]), places, places, causal_bias(side.store, len(places), 30))
     torch.testing.assert_close(rest, plain(TEXT)[30:], rtol=0, atol=1e-10)
@@ -167,8 +167,8 @@ def tapped(form: NativeModel) -> TappedTarget:
 def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> None:
     module = target(family)
     forward = static_of(module)
-    side, plain = tapped(forward), Side(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
-    found, expected = ((read(each, TEXT[:5]), tree_logits(each, 5), each.store) for each in (side, plain))
+    side, plain = tapped(forward), DraftPart(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
+    found, expected = ((read_logits(each, TEXT[:5]), tree_logits(each, 5), each.store) for each in (side, plain))
     assert all(map(torch.equal, found, expected))
     states = ordinary(module)
     torch.testing.assert_close(side.states[: len(states)], states, rtol=0, atol=1e-4)
@@ -178,7 +178,7 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
 @torch.no_grad()
 def test_an_accepted_path_moves_with_its_states() -> None:
     side = tapped(static_of(target("llama")))
-    read(side, TEXT[:5])
+    read_logits(side, TEXT[:5])
     tree_logits(side, 5)
     states, store = side.states.clone(), side.store.clone()
     side.move(torch.tensor([7, 8]), torch.tensor([6, 7]))
@@ -260,7 +260,7 @@ def loaded(tiny_models: TinyModels, _elsewhere: None) -> Pair:
 
 @torch.no_grad()
 def text_logits(form: StaticForward) -> Tensor:
-    return read(Side(form, form.new_store(SLOTS), 96, 192), [3, 1, 4, 1, 5, 9, 2])
+    return read_logits(DraftPart(form, form.new_store(SLOTS), 96, 192), [3, 1, 4, 1, 5, 9, 2])
 
 
 @ELSEWHERE

@@ -28,7 +28,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph import kernel_trial, self_test, verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.slots import GraphSlots, tried
 from decoder.system.device import WARM_UPS, Graphs, Mark, require_working, set_up
 from decoder.tree_rules import Rules
@@ -65,7 +65,7 @@ def test_a_number_is_noticed_that(
     """The verification's mask is patched: its first visible position comes from `start_of`."""
     right = verify.tree_bias
 
-    def seen(side: Side, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
+    def seen(side: DraftPart, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
         return right(side, columns, torch.full_like(own, start_of(own[0])), above)
 
     monkeypatch.setattr(verify, "tree_bias", seen)

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 import pytest
 
 from decoder import RunConfig, Steering, decode
-from decoder.draft.tree_size.plan import Plan, ranks
+from decoder.draft.tree_size.plan import TreePlan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.events import Round
@@ -97,14 +97,14 @@ def played(
     return found
 
 
-def best_of(plan: Plan) -> DynaTree:
+def best_of(plan: TreePlan) -> DynaTree:
     """Rules with the bounds of `WIDE` that keep as many of the most probable nodes as a plan."""
     given = {each.name: getattr(WIDE, each.name) for each in fields(WIDE) if each.name != "lookup"}
     sizes = {"d_max": plan.depth, "d0": plan.depth - 1, "n_max": plan.nodes - 1}
     return DynaTree(**given | sizes, selection="best")
 
 
-def check_tree(outcome: Outcome, engine: Engine, text: Sequence[int], plan: Plan) -> None:
+def check_tree(outcome: Outcome, engine: Engine, text: Sequence[int], plan: TreePlan) -> None:
     """The round's tree is the host's after this text by the rules of the plan."""
     host = host_session(engine, text, 9, best_of(plan))
     host.prefill()
@@ -149,17 +149,17 @@ def test_after_rounds_without_a_draft_a_head_has_read_all_tokens(
 ) -> None:
     loaded, prompt = devices.kept(pair), devices.prompt()
     for rest in rests:
-        controller = RandomSizes.scripted([*[Plan(4, 32)] * 3, *[None] * rest, *[Plan(3, 8)] * 40])
+        controller = RandomSizes.scripted([*[TreePlan(4, 32)] * 3, *[None] * rest, *[TreePlan(3, 8)] * 40])
         rounds = rounds_of(begun(loaded, prompt, rest + 20, WIDE, controller))
         before, after = rounds[: 3 + rest], rounds[3 + rest]
         assert pair == "long" or len(before[2].committed) > 3
-        check_tree(after, loaded, [*prompt, *text_of(before)], Plan(3, 8))
+        check_tree(after, loaded, [*prompt, *text_of(before)], TreePlan(3, 8))
         assert len(after.tree) > 1
 
 
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(devices: Devices) -> None:
     one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
-    rounds = played(devices, devices.recorded(), 40, RandomSizes.scripted([*[None] * 8, *[Plan(3, 16)] * 80]), one)
+    rounds = played(devices, devices.recorded(), 40, RandomSizes.scripted([*[None] * 8, *[TreePlan(3, 16)] * 80]), one)
     drafted = [outcome.tree for outcome in rounds if len(outcome.tree) > 1]
     assert all(tree.parents == [-1, 0, 1, 2] for tree in drafted)
 

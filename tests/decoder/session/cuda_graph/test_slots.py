@@ -17,7 +17,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.text import Pieces, TextStream
-from decoder.run.lane import Clock, Lane
+from decoder.run.lane import Lane, RaceClock
 from decoder.run.steered import Pace
 from decoder.session.cuda_graph import session as session_module
 from decoder.session.cuda_graph import slots, verify
@@ -310,7 +310,7 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(devices: Devices) -> N
     def lane(kind: type[HostSession], *, ended: bool) -> Lane:
         session = kind(pair, [1, 2], 3, None, None, GreedyVerifier())
         stream, pieces = TextStream(pair.tokenizer, [1, 2]), Pieces(pair.tokenizer)
-        return Lane(OPENED["ar"], session, pair, stream, pieces, Clock(0.0, threads=False), 3, ended=ended)
+        return Lane(OPENED["ar"], session, pair, stream, pieces, RaceClock(0.0, threads=False), 3, ended=ended)
 
     steering = Steering()
     assert not Pace(steering, [lane(HostSession, ended=False), lane(Preparing, ended=True)]).prepare()

@@ -13,7 +13,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import Sampling, Schedule
-from decoder.session.cuda_graph.draft import Layout, best_tokens
+from decoder.session.cuda_graph.draft import DraftLayout, best_tokens
 from decoder.session.cuda_graph.static_shapes import Shape
 from dynatui.lab.bench.shapes import Size, run_of
 from tests.fake_cuda.recording import record
@@ -94,6 +94,6 @@ def test_a_steady_round_of_plain_decoding_without_a_draft_model_asks_for_one_rep
 
 @pytest.mark.parametrize("vocabulary", [32003, 50277, 50304, 128256, 151643, 151936])
 def test_the_best_tokens_take_few_kernels_in_a_large_vocabulary_of_any_size(vocabulary: int) -> None:
-    layout = Layout(Shape(8, (1, 8), best=True), vocabulary, torch.device("cpu"))
+    layout = DraftLayout(Shape(8, (1, 8), best=True), vocabulary, torch.device("cpu"))
     logits, logprobs, tokens = torch.zeros(8, vocabulary), torch.zeros(8, 8), torch.zeros(8, 8, dtype=torch.int64)
     assert record(lambda: best_tokens(logits, layout, logprobs, tokens)).launches == 7 + (layout.rest > 0)

@@ -16,7 +16,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import draft
 from decoder.session.cuda_graph.device_state import DeviceState, drafted
-from decoder.session.cuda_graph.draft import PLACES, DraftRule, Grown, Layout
+from decoder.session.cuda_graph.draft import PLACES, DraftLayout, DraftRule, Grown
 from decoder.session.cuda_graph.kernels import best_tokens, keep_level, pack_tree
 from decoder.session.cuda_graph.static_shapes import Shape, shape
 from decoder.tree_rules import Growth, Rules
@@ -49,7 +49,7 @@ def children(
 ) -> tuple[Tensor, Tensor]:
     """Lines of the children that a kernel or the plain function adds, and their log-probabilities."""
     rows, vocabulary = logits.shape
-    layout = Layout(Shape(count, (1, rows), best=True, even=breadths is None), vocabulary, CPU)
+    layout = DraftLayout(Shape(count, (1, rows), best=True, even=breadths is None), vocabulary, CPU)
     paths = torch.linspace(-1, 0, rows, dtype=torch.float64)
     lines, logprobs = torch.zeros((3, rows * count), dtype=torch.int64), torch.zeros(rows * count)
     add_children(logits, layout, breadths, paths, lines, logprobs)
@@ -233,7 +233,7 @@ def _large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_tree, "WRITTEN", 128)
 
 
-def grown(layout: Layout, seed: int, *, ties: bool = False, own: bool = False) -> Grown:
+def grown(layout: DraftLayout, seed: int, *, ties: bool = False, own: bool = False) -> Grown:
     """A random draft, in which children are at most as probable as their parents."""
     random = torch.Generator().manual_seed(seed)
     lines, rows = layout.new()
@@ -255,11 +255,13 @@ def grown(layout: Layout, seed: int, *, ties: bool = False, own: bool = False) -
     return result
 
 
-def layout_of(rules: Rules) -> Layout:
-    return Layout(shape(rules.rule()), VOCABULARY, CPU)
+def layout_of(rules: Rules) -> DraftLayout:
+    return DraftLayout(shape(rules.rule()), VOCABULARY, CPU)
 
 
-def written(pack: Callable[..., None], rules: Rules, layout: Layout, candidates: Grown, growth: Tensor) -> DeviceState:
+def written(
+    pack: Callable[..., None], rules: Rules, layout: DraftLayout, candidates: Grown, growth: Tensor
+) -> DeviceState:
     """The state into which these candidates are packed."""
     state = DeviceState(CPU, 600)
     state.begin([1, 2, 3], rules.rule())
