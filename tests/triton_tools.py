@@ -106,13 +106,6 @@ class Figures:
     """Bytes of a block's shared memory."""
 
 
-def assert_within(figures: Figures, most: Figures, capability: int) -> None:
-    """A compiled kernel needs at most these figures, and the device has as much shared memory."""
-    assert figures.stack <= most.stack
-    assert figures.registers <= most.registers
-    assert figures.shared <= most.shared < SHARED_LIMITS[capability]
-
-
 @dataclass(frozen=True)
 class Launch:
     """One launch of a kernel."""

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.stages.worker import Work
 
 GRAPHS = "tests/decoder/session/cuda_graph/test_graphs.py"
-SAMPLED_GRAPHS = "tests/decoder/session/cuda_graph/test_graph_sampling.py"
 SAMPLING = (
     "tests/decoder/sampling/test_on_device.py",
     "tests/decoder/verify/lossless/test_batched.py",
@@ -50,8 +49,8 @@ def run_tests(work: Work, selected: Sequence[str]) -> None:
         raise RuntimeError(outcomes.failed[0] if outcomes.failed else "no test was run; see log.txt")
 
 
-waits = partial(run_tests, selected=("-k", WAITS, GRAPHS, SAMPLED_GRAPHS))
+waits = partial(run_tests, selected=("-k", WAITS, GRAPHS))
 calls = partial(run_tests, selected=("-k", PLAIN, GRAPHS))
 rounds = partial(run_tests, selected=("-k", f"not ({WAITS} or {PLAIN} or compiled)", GRAPHS))
-sampled = partial(run_tests, selected=("-k", f"not ({WAITS})", SAMPLED_GRAPHS, *SAMPLING))
+sampled = partial(run_tests, selected=SAMPLING)
 compiled = partial(run_tests, selected=("-k", "compiled", GRAPHS))

@@ -8,6 +8,7 @@ import ctypes
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
@@ -19,7 +20,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tests.fake_cuda.profiler import Profile
 from tests.fake_cuda.recording import Recorder
 from tests.fake_cuda.tensors import ATEN, CPU, Capture, CudaError, CudaTensor, Device, Launch, intercepted, run_now
 
@@ -216,6 +216,31 @@ def _check_aligned(tensor: Tensor) -> None:
         raise CudaError(f"attention: {tuple(tensor.shape)} with strides {tensor.stride()} is not aligned")
 
 
+class Profile:
+    """Stands in for `torch.profiler.profile`: how often each operator runs, in replays or alone, without times."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._began = 0, 0
+        self._names = Counter[str]()
+
+    def __enter__(self) -> "Profile":
+        self._began = len(self._device.replayed), len(self._device.launches)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        replays, direct = self._began
+        of_graphs = (launch for graph in self._device.replayed[replays:] for launch in graph.launches)
+        self._names.update(launch.name for launch in (*of_graphs, *self._device.launches[direct:]))
+
+    def key_averages(self) -> Sequence[SimpleNamespace]:
+        """Operators in place of kernels; they take no time, since nothing can be known about times."""
+        return [
+            SimpleNamespace(key=f"aten::{name}", count=count, self_device_time_total=0.0, device_type="DeviceType.CUDA")
+            for name, count in self._names.items()
+        ]
+
+
 class Graph:
     """A captured graph."""
 
@@ -224,9 +249,9 @@ class Graph:
     def __init__(self, *_: Any, **__: Any) -> None:
         self.replayed: Any = None
         self.launches: list[Launch] = []
+        self.options: dict[str, Any] = {}
 
     def replay(self) -> None:
-        """Repeats the recorded operators."""
         self.device.waits("another graph is replayed")
         self.device.log.append("replay")
         self.device.replayed.append(self)
@@ -239,14 +264,10 @@ class Stream:
 
     device: ClassVar[Device]
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        """See `torch.cuda.Stream`."""
-
     def wait_stream(self, _: object) -> None:
-        """See `torch.cuda.Stream`."""
+        self.device.log.append(f"{'the current' if self is self.device.stream else 'another'} stream waits")
 
     def synchronize(self) -> None:
-        """See `torch.cuda.Stream`."""
         self.device.waits("the host waits for a stream")
         self.device.log.append("wait for all")
 
@@ -256,22 +277,21 @@ class Event:
 
     device: ClassVar[Device]
 
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self.reached_s = 0.0
+    def __init__(self, *, enable_timing: bool = False) -> None:
+        self.timed, self.reached_s = enable_timing, 0.0
 
     def record(self, _: object = None) -> None:
-        """See `torch.cuda.Event`."""
         self.device.waits("an event is recorded")
         self.reached_s = time.perf_counter()
         self.device.log.append("event")
 
     def synchronize(self) -> None:
-        """See `torch.cuda.Event`."""
         self.device.waits("the host waits for an event")
         self.device.log.append("wait")
 
     def elapsed_time(self, later: "Event") -> float:
-        """Milliseconds between two events."""
+        if not (self.timed and later.timed):
+            raise CudaError("an event without times")
         return 1000 * max(1e-6, later.reached_s - self.reached_s)
 
 
@@ -283,10 +303,20 @@ def _driver(device: Device) -> dict[str, Any]:
     }
 
     @contextmanager
-    def capture(graph: Graph, **_: Any) -> Iterator[None]:
+    def stream(chosen: Stream) -> Iterator[None]:
+        before, device.stream = device.stream, chosen
+        try:
+            yield
+        finally:
+            device.stream = before
+
+    @contextmanager
+    def capture(graph: Graph, stream: Stream | None = None, **options: Any) -> Iterator[None]:
         # torch.cuda.graph waits for the device before it begins.
         device.log.append("wait for all")
         device.graphs.append(graph)
+        graph.options = options
+        before, device.stream = device.stream, stream or classes["Stream"]()
         recorder = Recorder() if device.memory == CPU else None
         device.capture = Capture(recorder.run if recorder else run_now)
         try:
@@ -295,6 +325,8 @@ def _driver(device: Device) -> dict[str, Any]:
             graph.launches, device.capture = device.capture.launches, None
             if recorder:
                 recorder.undo()
+        # As in torch, the stream of a capture that fails stays the current one.
+        device.stream = before
         if recorder:
             graph.replayed = recorder.record()
 
@@ -312,29 +344,24 @@ def _driver(device: Device) -> dict[str, Any]:
     def set_sync_debug_mode(mode: str) -> None:
         device.reads_are_errors = mode == "error"
 
-    own = classes["Stream"]()
+    device.stream = classes["Stream"]()
     properties = SimpleNamespace(name=FAKE_NAME, total_memory=MEMORY, major=9, minor=0, multi_processor_count=132)
     return {
         **classes,
-        "stream": nothing,
+        "stream": stream,
         "device": nothing,
         "graph": capture,
-        "current_stream": lambda *_: own,
+        "current_stream": lambda *_: device.stream,
         "graph_pool_handle": lambda: (0, 1),
         "synchronize": synchronize,
         "set_sync_debug_mode": set_sync_debug_mode,
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "_lazy_init": lambda: None,
+        **dict.fromkeys(("is_available", "is_initialized"), lambda: True),
+        **dict.fromkeys(("_lazy_init", "empty_cache", "reset_peak_memory_stats"), lambda *_: None),
+        **dict.fromkeys(("memory_reserved", "memory_allocated", "max_memory_allocated"), lambda *_: 0),
         "device_count": lambda: 1,
         "current_device": lambda: device.current,
         "set_device": set_device,
         "mem_get_info": lambda *_: (MEMORY, MEMORY),
-        "memory_reserved": lambda *_: 0,
-        "memory_allocated": lambda *_: 0,
-        "empty_cache": lambda: None,
-        "reset_peak_memory_stats": lambda *_: None,
-        "max_memory_allocated": lambda *_: 0,
         "get_device_name": lambda *_: properties.name,
         "get_device_properties": lambda *_: properties,
         "get_device_capability": lambda *_: (9, 0),

@@ -6,12 +6,11 @@ reads or writes was freed.
 """
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
@@ -19,14 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from decoder.session.cuda_graph.capture_guard import BY_DATA, FROM_THE_HOST, NotCapturableError
 from decoder.system.device import WARM_UPS, without_gradients
+from tests.fake_cuda.tensors import BY_INDEX, by_mask, launches, tensors_in
 
 READS = frozenset({Tensor.tolist, Tensor.numpy, Tensor.cpu, Tensor.__array__, Tensor.__dlpack__})
 """Methods that read a tensor's values on the host, or export them, without an operation that could be recorded."""
-BY_INDEX = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default})
-UNFILLED = frozenset(
-    {torch.ops.aten.empty.memory_format, torch.ops.aten.new_empty.default, torch.ops.aten.empty_like.default}
-)
-"""Operations that allocate memory without filling it."""
 GARBAGE = 0x7F
 """Value of each overwritten byte; such numbers are larger than any index, probability or logit."""
 
@@ -44,10 +39,9 @@ class Record:
     @property
     def launches(self) -> int:
         """Number of operations that launch at least one kernel; views and unfilled memory launch none."""
-        return sum(operation not in UNFILLED and not _is_view(operation) for operation in self.operations)
+        return sum(map(launches, self.operations))
 
     def __call__(self) -> None:
-        """Replays the operations on the same tensors."""
         outside = [tensor() for tensor in self.outside]
         if any(tensor is None for tensor in outside):
             raise NotCapturableError("what a graph reads or writes was freed")
@@ -85,12 +79,11 @@ class Recorder(TorchDispatchMode):
         return self.run(func, args, kwargs or {})
 
     def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Runs and records one operation."""
         _refuse(func, args)
         for place, name in _written(func):
-            for tensor in _tensors(args[place] if place < len(args) else kwargs.get(name)):
+            for tensor in tensors_in(args[place] if place < len(args) else kwargs.get(name)):
                 self._save(tensor.untyped_storage())
-        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        given = [*tensors_in(args), *tensors_in(list(kwargs.values()))]
         words = [*map(self._word, args), *(f"{name}={self._word(value)}" for name, value in kwargs.items())]
         call = f"{self._constant(func)}({', '.join(words)})"
         result = func(*args, **kwargs)
@@ -103,7 +96,6 @@ class Recorder(TorchDispatchMode):
         return result
 
     def record(self) -> Record:
-        """All operations so far."""
         arguments = ", ".join(self._names[id(tensor)] for tensor in self._outside)
         source = "\n ".join((f"def replay({arguments}):", *self._lines, "pass"))
         exec(compile(source, "record", "exec"), self._constants)  # noqa: S102 - the source is made here
@@ -123,7 +115,7 @@ class Recorder(TorchDispatchMode):
                 self._names[id(argument)] = f"outside_{len(self._outside)}"
                 self._outside.append(argument)
             return self._names[id(argument)]
-        if next(_tensors(argument), None) is not None:
+        if next(tensors_in(argument), None) is not None:
             return f"[{', '.join(map(self._word, argument))}]"
         return self._constant(argument)
 
@@ -148,26 +140,12 @@ class Recorder(TorchDispatchMode):
             self._others[storage._cdata] = storage, storage.clone()
 
 
-def _tensors(argument: Any) -> Iterator[Tensor]:
-    """All tensors of an argument, which is a tensor, a list of arguments, or something else."""
-    if isinstance(argument, Tensor):
-        yield argument
-    elif isinstance(argument, list | tuple):
-        for each in argument:
-            yield from _tensors(each)
-
-
-def _is_view(func: Any) -> bool:
-    return any(result.alias_info and not result.alias_info.is_write for result in func._schema.returns)
-
-
 def _refuse(func: Any, args: Sequence[Any]) -> None:
     if func not in BY_INDEX and BY_DATA.intersection(func.tags):
         raise NotCapturableError(f"{func} depends on data: it reads a number back, or its size is unknown")
     if func in FROM_THE_HOST:
         raise NotCapturableError(f"{func} copies from the host's memory")
-    masks = args[1] if func in BY_INDEX else ()
-    if any(mask is not None and mask.dtype in (torch.bool, torch.uint8) for mask in masks):
+    if func in BY_INDEX and by_mask(args):
         raise NotCapturableError(f"{func} by a mask has a size that depends on data")
 
 
@@ -198,7 +176,6 @@ class Recorded:
     records: list[Record]
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """See `decoder.system.device.Graphs`."""
         for _ in range(WARM_UPS):
             work()
             undo()

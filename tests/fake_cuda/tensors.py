@@ -113,6 +113,8 @@ class Device:
     """Operators run directly, outside of captures."""
     first_current: int = 0
     """Current device of a thread that has not set it; 0 is the fake device, any other number a device beside it."""
+    stream: Any = None
+    """The current stream."""
     fault: str = ""
     """Message of an error after which every later wait for the device fails, as after a sticky error of CUDA."""
     _of_threads: threading.local = field(default_factory=threading.local)
@@ -135,7 +137,6 @@ class Device:
 
     @property
     def current(self) -> int:
-        """Current device of this thread."""
         found: int = getattr(self._of_threads, "current", self.first_current)
         return found
 
@@ -144,11 +145,9 @@ class Device:
         self._of_threads.current = number
 
     def counts(self) -> Counter[str]:
-        """Number of requests by kind."""
         return Counter(self.log)
 
     def clear(self) -> None:
-        """Empties the logs."""
         self.log.clear()
         self.launches.clear()
         self.replayed.clear()
@@ -156,7 +155,7 @@ class Device:
     def run(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Runs one operator on tensors of the device or of the host, as CUDA would."""
         kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
-        given = [*_tensors(args), *_tensors(list(kwargs.values()))]
+        given = [*tensors_in(args), *tensors_in(list(kwargs.values()))]
         asked = kwargs.get("device")
         to_cuda = asked is not None and torch.device(asked).type == "cuda"
         of_cuda = any(isinstance(tensor, CudaTensor) for tensor in given)
@@ -166,7 +165,7 @@ class Device:
             return func(*args, **kwargs)
         to_host = asked is not None and not to_cuda
         self._check(func, given, to_host=to_host)
-        if func in READS or (func in BY_INDEX and _by_mask(args)):
+        if func in READS or (func in BY_INDEX and by_mask(args)):
             self._read(func)
         from_host = any(not isinstance(tensor, CudaTensor) for tensor in given)
         if to_host or (from_host and func in (ATEN.copy_.default, ATEN._to_copy.default)):
@@ -181,7 +180,7 @@ class Device:
             return torch.ones((), dtype=inner[0].dtype).mul(not getattr(given[0], "is_zero", False)).item()
         result = self._computed(func, inner, inner_kwargs)
         if launches(func):
-            self.note(func._schema.name.removeprefix("aten::"), given, list(_tensors(result)))
+            self.note(func._schema.name.removeprefix("aten::"), given, list(tensors_in(result)))
         if to_host:
             return result
         return _with_zeros(func, given, _wrapped(result, given))
@@ -301,16 +300,17 @@ def _inner(value: Any) -> Any:
     return [_inner(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def tensors_in(value: Any) -> Iterator[Tensor]:
     """All tensors of an argument or a result."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _tensors(each)
+            yield from tensors_in(each)
 
 
-def _by_mask(args: Sequence[Any]) -> bool:
+def by_mask(args: Sequence[Any]) -> bool:
+    """Whether an index among the arguments of indexing is a mask, so that the result's size depends on data."""
     return any(each is not None and each.dtype in (torch.bool, torch.uint8) for each in args[1])
 
 
@@ -318,7 +318,7 @@ def _with_zeros(func: Any, given: Sequence[Tensor], result: Any) -> Any:
     """The result, in which tensors of zeros are marked."""
     name = func._schema.name
     if name in ZEROS or (name in KEEPS_ZEROS and all(getattr(tensor, "is_zero", False) for tensor in given)):
-        for tensor in _tensors(result):
+        for tensor in tensors_in(result):
             tensor.is_zero = True  # type: ignore[attr-defined]  # the result's tensors are CudaTensors
     return result
 

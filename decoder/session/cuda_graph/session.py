@@ -67,9 +67,9 @@ class GraphSession(Session):
         max_new_tokens: int,
         knobs: KnobState | None,
         reopen: Open,
-        sizes: PlanController | None = None,
-        sampling: Schedule | None = None,
-        seed: int = 0,
+        sizes: PlanController | None,
+        sampling: Schedule,
+        seed: int,
     ) -> None:
         self.text = list(prompt_ids)
         self._pair = pair
@@ -77,7 +77,7 @@ class GraphSession(Session):
         self._reopen = reopen
         self._knobs = knobs
         self._sizes = sizes
-        self._sampling = sampling or Schedule()
+        self._sampling = sampling
         self._seed = seed
         self._followed: int | None = None
         """`Schedule.turns` when the sampling settings were last copied to the device."""

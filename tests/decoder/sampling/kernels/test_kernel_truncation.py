@@ -15,7 +15,7 @@ from decoder.sampling.kernels.searched_truncation import SearchedTruncation
 from decoder.sampling.settings import Sampling
 from decoder.sampling.truncation import DeviceTruncation
 from tests.decoder.sampling.truncated_rows import SETTINGS, kept_by_host, rows, truncation
-from tests.triton_tools import SHARED_LIMITS, loads_of, recorded
+from tests.triton_tools import loads_of
 
 BY_INTERPRETER = pytest.mark.usefixtures("by_interpreter")
 DTYPES = pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
@@ -133,17 +133,3 @@ def test_one_row_of_settings_serves_all_rows_of_logits(index: int, monkeypatch: 
     logits = rows(50, torch.float32)
     every = truncation(SearchedTruncation.of, 50, *SETTINGS[:3])
     assert torch.equal(every.row(index).excluded(logits), ~kept(logits, SETTINGS[index]))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("capability", SHARED_LIMITS)
-def test_no_register_is_spilled_and_the_figures_are_small(capability: int, dtype: torch.dtype) -> None:
-    with recorded() as launches:
-        truncation(SearchedTruncation.of, 50277, SETTINGS[0]).excluded(
-            torch.zeros((2, 50277 + 27), dtype=dtype)[:, :50277]
-        )
-    (launch,) = launches
-    figures = launch.figures(capability)
-    assert figures.stack == 0
-    assert figures.registers <= 128
-    assert figures.shared <= 2048

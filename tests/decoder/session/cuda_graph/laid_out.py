@@ -6,12 +6,14 @@ import torch
 
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph.device_state import LEVEL, PARENT, ROW, DeviceState
-from decoder.session.cuda_graph.static_shapes import MOST_NODES
+from decoder.session.cuda_graph.static_shapes import DEEPEST, MOST_NODES
 from decoder.tree import TokenTree
 from decoder.tree_rules import TreeRule
 
 VOCABULARY = 7
 RULE = DynaTree(window=1).rule()
+CHAIN = TokenTree.of([0, *[1] * DEEPEST], list(range(-1, DEEPEST)), [0.0, *[-0.1] * DEEPEST])
+"""The deepest tree."""
 
 
 def some_tree(seed: int, nodes: int) -> TokenTree:

@@ -1,26 +1,33 @@
 """Decodes a text both by `GraphSession` and by `HostSession`, and requires equal rounds.
 
 The two may choose differently between equally probable nodes. From the first such round on, only the texts are
-compared.
+compared. Rules and random sizes of rounds that several files use are here too.
 """
 
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from decoder.draft.tree_size.acceptance_model import AcceptanceModel
+from decoder.draft.tree_size.cost_model import PlanCosts
+from decoder.draft.tree_size.plan import SIZES, TreePlan
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.static.hf import ModuleStatic
 from decoder.knobs import KnobName
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
 from decoder.run.loading import TRIED
 from decoder.run.race import _ON_DEVICE
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.compiled import Compile, by_torch, compile_pair
-from decoder.session.cuda_graph.lookup_session import session_class
 from decoder.session.cuda_graph.operators import Operators
 from decoder.session.cuda_graph.self_test import Reference, prepare_rounds, refusal
 from decoder.session.cuda_graph.session import GraphSession
@@ -34,8 +41,31 @@ from tests.decoder.makers import TinyModels, graph_slots, host_session
 from tests.fake_cuda.recording import Recorded
 
 PROMPT = "The tree grows"
+GREEDY = Sampling()
 LIVELY = DynaTree(window=2, eta_d=2, eta_h=0.3, target_acceptance=0.4, rho_stop=0.02, tau=0.02, rho_deep=0.1, n_max=40)
 """Rules for which history adjusts knobs often."""
+METHODS: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(),
+    "fixed": Fixed(),
+    "dynatree": DynaTree(),
+    "lively": LIVELY,
+    "best": replace(LIVELY, selection="best", n_max=9),
+    "best-first": BestFirst(),
+}
+SMALL = DynaTree(
+    d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=12
+)
+SMALL_METHODS: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(3),
+    "fixed": Fixed(depth=2, branching=2, n_max=6),
+    "best-first": BestFirst(6, 3),
+    "lively": SMALL,
+    "best": replace(SMALL, selection="best"),
+}
+"""Rules of small trees, for stand-ins that are slow."""
+WIDE = Auto(d_max=6, d0=5, rho_deep=0.0, history=False)
 Turns = Mapping[int, Sequence[tuple[KnobName, float]]]
 """Round number -> knobs that are turned just before the round."""
 FAR = 1e-3
@@ -43,6 +73,53 @@ FAR = 1e-3
 kernels of its own that add in another order: logits of a few units differ by up to 2e-4, by processor. Wrong positions
 and masks change the tiny models' logits by whole units.
 """
+
+
+@dataclass(frozen=True)
+class Case:
+    """A text of a pair under rules, all of whose rounds are compared."""
+
+    pair: str
+    rules: str = "lively"
+    dtype: str = "float64"
+    by_module: bool = False
+    sampling: Sampling = GREEDY
+    seed: int = 7
+    limit: int = 24
+    prompt: str = ""
+    """Name of a prompt, or the usual one."""
+    alone: bool = False
+    """Without a draft model, so that the host looks trees up in a prompt that repeats itself."""
+    turns: bool = False
+
+
+class RandomSizes(PlanController):
+    """Chooses random sizes, so that tests do not depend on measured times, and records the choices and results."""
+
+    def __init__(self, seed: int, *, plain: float = 0.4, depths: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
+        super().__init__(PlanCosts(), AcceptanceModel())
+        self._random = random.Random(seed)
+        self._plain, self._depths = plain, depths
+        self.chosen: list[TreePlan | None] = []
+        self.learnt: list[tuple[TreePlan, Sequence[int]]] = []
+
+    @classmethod
+    def scripted(cls, plans: Sequence[TreePlan | None]) -> "RandomSizes":
+        """Chooses these plans one after the other."""
+        made, order = cls(0), list(plans)
+        made.choose = lambda _: order.pop(0)  # type: ignore[method-assign, assignment]
+        return made
+
+    def learn(self, plan: TreePlan, ranks: Sequence[int]) -> None:
+        self.learnt.append((plan, ranks))
+
+    def choose(self, deepest: int) -> TreePlan | None:
+        rests = self._random.random() < self._plain
+        plan = (
+            None if rests else TreePlan(min(deepest, self._random.choice(self._depths)), self._random.choice(SIZES[:4]))
+        )
+        self.chosen.append(plan)
+        return plan
 
 
 class Devices:
@@ -71,10 +148,15 @@ class Devices:
         return self.models.prompt_tokens(self.models.pair(name), PROMPT)
 
     def begun(
-        self, engine: Engine, rules: Rules | None, limit: int = 60, sizes: PlanController | None = None
+        self,
+        engine: Engine,
+        rules: Rules | None,
+        limit: int = 60,
+        sizes: PlanController | None = None,
+        prompt: Sequence[int] = (),
     ) -> GraphSession:
-        """A device session that has read the usual prompt."""
-        return begun(engine, self.prompt(), limit, rules, sizes)
+        """A device session that has read its prompt, by default the usual one."""
+        return begun(engine, prompt or self.prompt(), limit, rules, sizes)
 
     def generated(self, count: int, name: str = "neox") -> list[int]:
         """The text of transformers' plain greedy search in float64."""
@@ -141,34 +223,10 @@ def graph_session(
     engine: Engine, prompt: Sequence[int], limit: int, rules: Rules | None, sizes: PlanController | None = None
 ) -> GraphSession:
     """A device session; `sizes` chooses the sizes of its rounds instead of the default controller."""
-    return on_device(engine, prompt, limit, KnobState(rules) if rules else None, sizes)
-
-
-def on_device(
-    engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None, sizes: PlanController | None = None
-) -> GraphSession:
-    """A device session with knobs that may have been turned."""
-    if knobs and knobs.rule.budget.by_cost and sizes is None:
-        sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
-    return session_class(engine.pair, knobs)(
-        engine.pair,
-        graph_slots(engine),
-        prompt,
-        limit,
-        knobs,
-        replace(engine, slots=None).session,
-        sizes,
-        engine.sampling,
-        engine.seed,
-    )
-
-
-_opened = Engine.session
-
-
-def opened_on_device(engine: Engine, prompt: Sequence[int], limit: int, knobs: KnobState | None) -> Session:
-    """Stands in for `Engine.session` as on CUDA: a device session if the engine has slots."""
-    return on_device(engine, prompt, limit, knobs) if engine.slots else _opened(engine, prompt, limit, knobs)
+    session = engine.session(prompt, limit, KnobState(rules) if rules else None)
+    assert isinstance(session, GraphSession)
+    session._sizes = sizes or session._sizes
+    return session
 
 
 def match(
@@ -178,9 +236,10 @@ def match(
     rules: Rules | None,
     turns: Turns | None = None,
     sampled: Mapping[int, Sequence[Sampling]] | None = None,
+    host_engine: Engine | None = None,
 ) -> list[Outcome]:
     """All rounds of a text, equal in both sessions; `sampled`: round number -> sampling settings turned there."""
-    host, device = host_session(engine, prompt, limit, rules), begun(engine, prompt, limit, rules)
+    host, device = host_session(host_engine or engine, prompt, limit, rules), begun(engine, prompt, limit, rules)
     host.prefill()
     found: list[Outcome] = []
     turned: tuple[Turn, ...] = ()

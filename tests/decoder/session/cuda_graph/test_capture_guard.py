@@ -1,10 +1,15 @@
-"""What a device can capture, how it is captured, and the stand-ins that notice what a GPU would refuse."""
+"""How work is tried and captured, mistakes of rounds that plain calls do not reveal and records do, and what machines
+have that a single sound GPU has not: a second GPU, a GPU that failed, the collector's timing.
+"""
 
 import ctypes
 import gc
-import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,140 +17,64 @@ import torch
 from torch import Tensor
 from transformers import Qwen2Config
 
+from decoder import RunConfig, decode
 from decoder.engine import Engine
+from decoder.errors import LostDeviceError
+from decoder.events import End, Event, Round
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.static.hf import ModuleStatic
-from decoder.forward.static.static_forward import static_forward, visibility
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
 from decoder.models.pair import Pair
-from decoder.session.cuda_graph import verify
-from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
+from decoder.session.cuda_graph import kernel_trial, self_test, verify
+from decoder.session.cuda_graph.capture_guard import NotCapturableError
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import DraftPart, side_of
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.slots import GraphSlots, tried
-from decoder.system.device import WARM_UPS, Graphs, Mark
+from decoder.system.device import WARM_UPS, Graphs, Mark, require_working, set_up
 from decoder.tree_rules import Rules
 from tests import tiny
-from tests.decoder.makers import TinyModels
+from tests.decoder.makers import PROMPT, TinyModels
 from tests.decoder.session.cuda_graph.matching import match, recorded, records, with_slots
+from tests.decoder.session.cuda_graph.on_gpu import on_gpu
 from tests.fake_cuda.driver import fake_cuda
-from tests.fake_cuda.recording import record
-from tests.fake_cuda.tensors import CUDA
+from tests.fake_cuda.pairs import on_fake_device
+from tests.fake_cuda.tensors import CUDA, CudaError, Device
 
-# Records
-
-
-def test_a_record_repeats_operations_on_the_tensors_that_were_there() -> None:
-    total, step = torch.zeros(3), torch.ones(3)
-    repeated = record(lambda: total.add_(step * 2)[1:].mul_(-1).neg_())
-    step.fill_(5)
-    repeated()
-    repeated()
-    assert total.tolist() == [20, 20, 20]
-
-
-def test_what_is_chosen_by_indices_is_chosen_anew() -> None:
-    numbers, places, found = torch.arange(4), torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64)
-    repeated = record(lambda: found.copy_(numbers[places]))
-    places.add_(1)
-    repeated()
-    assert found.tolist() == [1, 3]
-
-
-def test_to_record_changes_nothing() -> None:
-    total = torch.arange(4)
-    record(lambda: total.view(2, 2)[1].fill_(7))
-    assert total.tolist() == [0, 1, 2, 3]
-
-
-def test_what_was_made_meanwhile_is_garbage_afterwards() -> None:
-    kept: list[Tensor] = []
-    number = torch.ones(2)
-    repeated = record(lambda: kept.append(number + 1))
-    repeated()
-    assert (kept[0] > 1e30).all()
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda numbers: numbers[0].item(),
-        lambda numbers: int(numbers[0]),
-        lambda numbers: bool(numbers.any()),
-        lambda numbers: 2.0 in numbers,
-        lambda numbers: range(3)[numbers[0].long()],
-        lambda numbers: numbers.tolist(),
-        lambda numbers: numbers.numpy(),
-        lambda numbers: numbers.cpu(),
-        lambda numbers: torch.equal(numbers, numbers),
-        lambda numbers: numbers.nonzero(),
-        lambda numbers: torch.where(numbers > 0),
-        lambda numbers: numbers[numbers > 0],
-        lambda numbers: numbers.masked_select(numbers > 0),
-        lambda numbers: numbers.unique(),
-        lambda numbers: numbers.repeat_interleave(numbers.long()),
-        lambda numbers: numbers.index_put_((numbers > 0,), numbers[:1]),
-        lambda numbers: numbers + torch.tensor([1.0, 2.0]),
-        lambda numbers: numbers[[0, 1]],
-        lambda numbers: numbers + torch.as_tensor(3.0),
-        lambda numbers: torch.asarray([1.0]) + numbers,
-        lambda numbers: numbers.new_tensor(3.0),
-    ],
-)
-def test_numbers_that_go_to_the_host_or_come_from_it_are_refused(work: Callable[[Tensor], object]) -> None:
-    numbers = torch.ones(2)
-    for mode in (torch.inference_mode, torch.no_grad):
-        with mode(), pytest.raises(NotCapturableError):
-            record(lambda: work(numbers))
-
-
-def test_memory_that_was_freed_is_noticed() -> None:
-    held = {"number": torch.ones(2)}
-    total = torch.zeros(2)
-    repeated = record(lambda: total.add_(held["number"][:1]))
-    repeated()
-    held["number"] = torch.ones(2)
-    gc.collect()
-    with pytest.raises(NotCapturableError, match="freed"):
-        repeated()
+CPU = torch.device("cpu")
 
 
 # Mistakes that plain calls do not reveal
 
 
-def played(tiny_models: TinyModels, place: Callable[[Engine], Engine]) -> None:
-    match(place(tiny_models.engine("neox", "float64")), [1, 2, 3, 4], 12, None)
+@pytest.fixture
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.engine("neox", "float64")
 
 
-def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -> None:
-    """Patches the mask of the verification so that its first visible position comes from `start_of`."""
+@pytest.mark.parametrize(
+    ("start_of", "error"),
+    [
+        (lambda start: ctypes.c_int64.from_address(start.data_ptr()).value, AssertionError),
+        (lambda start: start.item(), NotCapturableError),
+    ],
+    ids=["the host put in, and is stale in the next round", "is read back"],
+)
+def test_a_number_is_noticed_that(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float], error: type[Exception]
+) -> None:
+    """The verification's mask is patched: its first visible position comes from `start_of`."""
     right = verify.tree_bias
 
     def seen(side: DraftPart, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
         return right(side, columns, torch.full_like(own, start_of(own[0])), above)
 
-    patch.setattr(verify, "tree_bias", seen)
+    monkeypatch.setattr(verify, "tree_bias", seen)
+    match(with_slots(engine), [1, 2, 3, 4], 12, None)
+    with pytest.raises(error):
+        match(recorded(engine), [1, 2, 3, 4], 12, None)
 
 
-def test_a_number_that_the_host_put_in_is_stale_in_the_next_round(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with_start(monkeypatch, lambda start: ctypes.c_int64.from_address(start.data_ptr()).value)
-    played(tiny_models, with_slots)
-    with pytest.raises(AssertionError):
-        played(tiny_models, recorded)
-
-
-def test_a_number_that_is_read_back_is_noticed(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_start(monkeypatch, lambda start: start.item())
-    played(tiny_models, with_slots)
-    with pytest.raises(NotCapturableError):
-        played(tiny_models, recorded)
-
-
-def test_a_tensor_that_another_takes_the_place_of_is_noticed(
-    tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tensor_that_another_takes_the_place_of_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     right = DeviceState.begin
 
     def elsewhere(state: DeviceState, *text: Any) -> None:
@@ -153,14 +82,11 @@ def test_a_tensor_that_another_takes_the_place_of_is_noticed(
         right(state, *text)
 
     monkeypatch.setattr(DeviceState, "begin", elsewhere)
-    for place in (with_slots, recorded):
-        pair = place(tiny_models.engine("neox", "float64"))
+    by_calls, by_records = with_slots(engine), recorded(engine)
+    for pair in (by_calls, by_calls, by_records):
         match(pair, [1, 2, 3], 12, None)
-        if place is with_slots:
-            match(pair, [1, 2, 3], 12, None)
-            continue
-        with pytest.raises(NotCapturableError, match="freed"):
-            match(pair, [1, 2, 3], 12, None)
+    with pytest.raises(NotCapturableError, match="freed"):
+        match(by_records, [1, 2, 3], 12, None)
 
 
 # Rounds
@@ -174,101 +100,15 @@ def test_a_text_grows_from_one_range_of_slots_to_the_next_within_its_records(tin
 
 @pytest.mark.parametrize("rules", [None, DynaTree(selection="best", n_max=9)], ids=["ar", "best"])
 def test_the_module_of_another_family_is_repeated_too(tiny_models: TinyModels, rules: Rules | None) -> None:
-    pair = qwen2(tiny_models)
-    match(recorded(pair, by_module=True), [1, 2, 3, 4], 30, rules)
-
-
-def qwen2(tiny_models: TinyModels) -> Engine:
     settings = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = Qwen2Config(**tiny._common(settings | {"intermediate_size": 64}))
-    target = tiny.build(config, seed=1)
-    models = [LanguageModel.of_module(module.double(), "qwen2") for module in (tiny.kin(target, seed=2), target)][::-1]
-    loaded = tiny_models.engine("llama", "float64")
-    return Engine(
-        Pair(
-            target=models[0],
-            draft=models[1],
-            tokenizer=loaded.pair.tokenizer,
-            eos=frozenset(),
-            context=models[0].context,
-        )
-    )
+    module = tiny.build(Qwen2Config(**tiny._common(settings | {"intermediate_size": 64})), seed=1)
+    target, draft = (LanguageModel.of_module(each.double(), "qwen2") for each in (module, tiny.kin(module, seed=2)))
+    tokenizer = tiny_models.engine("llama", "float64").pair.tokenizer
+    pair = Pair(target=target, draft=draft, tokenizer=tokenizer, eos=frozenset(), context=target.context)
+    match(recorded(Engine(pair), by_module=True), [1, 2, 3, 4], 30, rules)
 
 
-def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> DraftPart:
-    passes = ModuleStatic(model.hf.module) if by_module else static_forward(model)
-    return side_of(model, passes, passes.new_store(1500), engine.pair)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-@pytest.mark.parametrize("family", ["neox", "llama"])
-def test_native_layers_are_as_right_in_half_precision_as_the_module_is(
-    tiny_models: TinyModels, family: str, dtype: str
-) -> None:
-    right = logits(tiny_models, family, "float64", by_module=True)
-    native, module = (logits(tiny_models, family, dtype, by_module=by_module) for by_module in (False, True))
-    assert 0 < float((native - right).abs().max()) < 2 * float((module - right).abs().max())
-
-
-@torch.inference_mode()
-def logits(tiny_models: TinyModels, family: str, dtype: str, *, by_module: bool) -> Tensor:
-    engine = tiny_models.engine(family, dtype)
-    target, places = side(engine.pair.target, engine, by_module=by_module), torch.arange(12)
-    bias = visibility(places[0], torch.ones(12, 12).tril().bool(), 256, target.store.dtype)
-    return target.logits(places + 3, places, places, bias).double()
-
-
-CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda numbers: numbers[0].item(),
-        lambda numbers: bool(numbers.any()),
-        lambda numbers: numbers.nonzero(),
-        lambda numbers: torch.where(numbers > 0),
-        lambda numbers: numbers[numbers > 0],
-        lambda numbers: numbers.unique(),
-        lambda numbers: numbers + torch.tensor([1.0, 2.0], device=numbers.device),
-        lambda numbers: numbers + numbers.new_tensor(3.0),
-        lambda numbers: numbers[[0, 1]],
-        lambda numbers: numbers.cpu(),
-        lambda numbers: numbers + numbers.cpu().shape[0],
-        lambda numbers: torch.zeros(2).copy_(numbers),
-    ],
-)
-def test_where_the_host_would_wait_work_is_refused(
-    work: Callable[[Tensor], object], mode: Callable[[], object]
-) -> None:
-    with fake_cuda():
-        numbers = torch.ones(2, device=CUDA)
-        with mode(), pytest.raises(NotCapturableError):  # type: ignore[attr-defined]
-            refuse_waits(lambda: work(numbers), CUDA)
-
-
-@pytest.mark.parametrize(
-    "work",
-    [
-        lambda numbers: numbers[numbers.long()],
-        lambda numbers: numbers.to(torch.float64).copy_(numbers),
-        lambda numbers: torch.where(numbers > 0, numbers, 0.0),
-        lambda numbers: numbers.masked_fill(numbers > 0, 2.0),
-        lambda numbers: torch.nn.functional.scaled_dot_product_attention(*[numbers.view(1, 1, 2, 1)] * 3),
-    ],
-)
-def test_all_else_is_done(work: Callable[[Tensor], Tensor]) -> None:
-    with fake_cuda():
-        found, numbers = torch.zeros(2, dtype=torch.float64, device=CUDA), torch.ones(2, device=CUDA)
-        with torch.inference_mode():
-            refuse_waits(lambda: found.copy_(work(numbers).flatten()), CUDA)
-        assert bool(found.any())
-
-
-def test_numbers_of_the_host_s_own_may_be_read_while_work_is_done_elsewhere() -> None:
-    with fake_cuda():
-        refuse_waits(lambda: torch.ones(2).sum().item(), CUDA)
+# Captures
 
 
 def test_what_tried_work_has_done_is_undone_whether_it_is_refused_or_not() -> None:
@@ -291,146 +131,184 @@ def test_of_work_that_is_refused_nothing_is_captured(monkeypatch: pytest.MonkeyP
     assert len(found) == 1
 
 
-class Driver:
-    """Records the calls and the stream of each call."""
+def test_work_is_tried_on_the_stream_on_which_it_is_captured_and_undone_each_time() -> None:
+    with fake_cuda() as device:
+        own = torch.cuda.current_stream()
 
-    def __init__(self, patch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
-        self.log: list[str] = []
-        self.current = "the thread's stream"
-        self.pools: list[object] = []
-        self.modes: list[tuple[bool, bool]] = []
-        """(inference mode, gradients enabled) at the begin of each capture."""
-        self._fails = fails
-        signature = inspect.signature(torch.cuda.graph)
-        for name, stands_in in {
-            "device": lambda _: nullcontext(),
-            "stream": self._on,
-            "current_stream": lambda *_: self,
-            "Stream": lambda: Stream(self),
-            "CUDAGraph": lambda: self,
-            "graph_pool_handle": lambda: "a pool",
-            "graph": lambda *args, **kwargs: self._capturing(**signature.bind(*args, **kwargs).arguments),
-        }.items():
-            patch.setattr(torch.cuda, name, stands_in)
+        def note(what: str) -> None:
+            device.log.append(f"{what} on the {'thread' if torch.cuda.current_stream() is own else 'side'}'s stream")
 
-    def note(self, what: str) -> None:
-        self.log.append(f"{what} on {self.current}")
-
-    def wait_stream(self, stream: object) -> None:
-        self.note(f"wait for {stream}")
-
-    def replay(self) -> None:
-        self.note("replay")
-
-    @contextmanager
-    def _on(self, where: object) -> Iterator[None]:
-        before = self.current
-        if isinstance(where, Stream):
-            self.current = str(where)
-        try:
-            yield
-        finally:
-            self.current = before
-
-    @contextmanager
-    def _capturing(self, cuda_graph: object, pool: object, stream: object, capture_error_mode: str) -> Iterator[None]:
-        assert (cuda_graph, capture_error_mode) == (self, "thread_local")
-        self.modes.append((torch.is_inference_mode_enabled(), torch.is_grad_enabled()))
-        self.pools.append(pool)
-        self.current = str(stream)
-        self.note("begin")
-        yield
-        self.note("end")
-        if self._fails:
-            # Like torch's own, it raises before the stream is restored.
-            raise RuntimeError("the capture is invalid")
-        self.current = "the thread's stream"
+        repeated = Graphs(CUDA).capture(lambda: note("work"), lambda: note("undo"))
+        tries = ["work on the side's stream", "undo on the side's stream"] * WARM_UPS
+        before, after = "another stream waits", "the current stream waits"
+        assert device.log == [before, *tries, after, "wait for all", "work on the side's stream"]
+        repeated()
+        assert device.log[-1] == "replay"
+        assert torch.cuda.current_stream() is own
 
 
-class Stream:
-    def __init__(self, driver: Driver) -> None:
-        self._driver = driver
-
-    def wait_stream(self, _: object) -> None:
-        self._driver.note("the side stream waits")
-
-    def __str__(self) -> str:
-        return "the side stream"
-
-
-def captured(driver: Driver) -> tuple[Graphs, Callable[[], None]]:
-    graphs = Graphs(torch.device("cuda"))
-    return graphs, graphs.capture(lambda: driver.note("work"), lambda: driver.note("undo"))
-
-
-def test_work_is_tried_on_the_stream_on_which_it_is_captured_and_undone_each_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    driver = Driver(monkeypatch)
-    _, repeated = captured(driver)
-    assert driver.log == [
-        "the side stream waits on the thread's stream",
-        *["work on the side stream", "undo on the side stream"] * WARM_UPS,
-        "wait for the side stream on the thread's stream",
-        "begin on the side stream",
-        "work on the side stream",
-        "end on the side stream",
-    ]
-    repeated()
-    assert driver.log[-1] == "replay on the thread's stream"
-
-
-def test_all_captures_share_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver(monkeypatch)
-    graphs, _ = captured(driver)
-    graphs.capture(lambda: None, lambda: None)
-    assert driver.pools == ["a pool", "a pool"]
-
-
-def test_a_capture_begins_outside_of_inference_mode_whoever_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_captures_share_one_pool_and_begin_outside_of_inference_mode_whoever_asks_for_them() -> None:
     """Torch before 2.11 reuses tensors of the first capture, so later captures fail if these are inference tensors."""
-    driver = Driver(monkeypatch)
-    captured(driver)
-    with torch.inference_mode():
-        captured(driver)
-    assert driver.modes == [(False, False)] * 2
+    modes = set[tuple[bool, bool]]()
+    with fake_cuda() as device:
+        graphs = Graphs(CUDA)
+        for mode in (torch.no_grad, torch.inference_mode):
+            with mode():
+                graphs.capture(
+                    lambda: modes.add((torch.is_inference_mode_enabled(), torch.is_grad_enabled())), lambda: None
+                )
+        pools = [graph.options for graph in device.graphs]
+    assert modes == {(False, False)}
+    assert pools == [{"pool": graphs._pool, "capture_error_mode": "thread_local"}] * 2
+    assert graphs._pool
 
 
-def test_a_capture_that_fails_leaves_the_thread_on_its_own_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = Driver(monkeypatch, fails=True)
-    with pytest.raises(RuntimeError, match="invalid"):
-        captured(driver)
-    assert driver.current == "the thread's stream"
+def test_a_capture_that_fails_leaves_the_thread_on_its_own_stream() -> None:
+    def work() -> None:
+        if device.capture:
+            raise RuntimeError("the capture is invalid")
+
+    with fake_cuda() as device:
+        own = torch.cuda.current_stream()
+        with pytest.raises(RuntimeError, match="invalid"):
+            Graphs(CUDA).capture(work, lambda: None)
+        assert torch.cuda.current_stream() is own
 
 
-def test_a_mark_records_an_event_on_the_current_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-
-    class Event:
-        def __init__(self, *, enable_timing: bool) -> None:
-            asked.append(enable_timing)
-
-        def record(self, stream: object) -> None:
-            asked.append(stream)
-
-        def synchronize(self) -> None:
-            asked.append("waited")
-
-        def elapsed_time(self, later: object) -> float:
-            assert later is not self
-            return 2000.0
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: f"stream of {device}")
-    first, second = (Mark(torch.device("cuda:1")) for _ in range(2))
-    second.wait()
-    assert asked == [True, "stream of cuda:1"] * 2 + ["waited"]
-    assert second.seconds_since(first) == 2.0
+def test_a_mark_is_an_event_that_knows_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count(100)
+    with fake_cuda() as device:
+        monkeypatch.setattr(time, "perf_counter", lambda: float(next(seconds)))
+        first, second = Mark(CUDA), Mark(CUDA)
+        second.wait()
+        assert device.log == ["event", "event", "wait"]
+        assert second.seconds_since(first) == 2.0
 
 
 def test_elsewhere_than_on_cuda_work_is_just_done() -> None:
     done: list[str] = []
-    repeated = Graphs(torch.device("cpu")).capture(lambda: done.append("work"), lambda: done.append("undone"))
+    repeated = Graphs(CPU).capture(lambda: done.append("work"), lambda: done.append("undone"))
     assert done == []
     repeated()
     assert done == ["work"]
+
+
+def test_nothing_is_collected_within_a_capture() -> None:
+    collected: list[bool] = []
+    with fake_cuda():
+        Graphs(CUDA).capture(lambda: collected.append(gc.isenabled()), lambda: None)
+    assert collected == [True, True, False]
+    assert gc.isenabled()
+
+
+# Other GPUs, and GPUs that fail
+
+STICKY = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be reported later"
+FAILS = pytest.raises(
+    LostDeviceError,
+    match=r"^cuda:0 has failed, and this process cannot use it any more: CUDA error: an illegal memory access was "
+    r"encountered; start again with --no-kernels, and if it fails again, run dynatui doctor$",
+)
+RUN = RunConfig(("linear", "ar"), 12, linear=Linear(2))
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def fails(device: Device) -> None:
+    """What a kernel does that reads where it may not: its call fails, and so does each later one."""
+    device.fault = STICKY
+    raise torch.AcceleratorError(STICKY)
+
+
+def test_the_thread_that_sets_a_device_up_has_it_as_its_current_device() -> None:
+    with fake_cuda(current=1):
+        set_up(CUDA, torch.float32)
+        assert torch.cuda.current_device() == CUDA.index
+        in_a_thread(lambda: set_up(torch.device("cuda"), torch.float32))
+        assert torch.cuda.current_device() == CUDA.index
+
+
+def test_so_has_every_thread_that_decodes(engine: Engine) -> None:
+    current: list[int] = []
+
+    def work() -> None:
+        events = decode(moved, PROMPT, RUN)
+        current.extend(torch.cuda.current_device() for event in events if isinstance(event, Round))
+
+    with fake_cuda(current=1):
+        moved = on_fake_device(engine)
+        in_a_thread(work)
+        in_a_thread(work)
+    assert len(current) > 4
+    assert set(current) == {CUDA.index}
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_triton_launches_on_the_current_device_alone() -> None:
+    import triton  # noqa: PLC0415 - only where it is installed
+
+    @triton.jit  # type: ignore[untyped-decorator]  # untyped in Triton
+    def kernel(numbers: Any) -> None:
+        pass
+
+    with fake_cuda(values=False, current=1):
+        numbers = torch.zeros(3, device="cuda")
+        with pytest.raises(CudaError, match="launched on cuda:1"):
+            kernel[(1,)](numbers)
+        set_up(CUDA, torch.float32)
+        kernel[(1,)](numbers)
+
+
+@pytest.mark.parametrize(("part", "kernel"), [("kernels", "pack_tree"), ("layer_kernels", "attention")])
+def test_a_kernel_that_makes_the_device_unusable_ends_loading_in_one_sentence(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, part: str, kernel: str
+) -> None:
+    with fake_cuda() as device:
+        for name in ("kernels", "layer_kernels"):
+            monkeypatch.setattr(kernel_trial, name, dict)
+        monkeypatch.setattr(kernel_trial, part, lambda: {kernel: lambda *_: fails(device)})
+        with FAILS:
+            self_test.prepare_rounds(on_fake_device(engine).pair, GraphSlots(kernels=True), [None, Linear(2)])
+
+
+def test_so_does_a_pass_of_the_self_test(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    with fake_cuda() as device:
+        monkeypatch.setattr(self_test, "refusal", lambda *_: fails(device))
+        with FAILS:
+            self_test.prepare_rounds(on_fake_device(engine).pair, GraphSlots(), [None])
+
+
+def test_a_round_that_makes_the_device_unusable_ends_this_run_and_each_later_one_in_one_sentence(
+    engine: Engine,
+) -> None:
+    events: list[Event] = []
+    with fake_cuda() as device:
+        moved = on_fake_device(engine)
+        with FAILS:
+            for event in decode(moved, PROMPT, RUN):
+                events.append(event)
+                if sum(isinstance(each, Round) for each in events) == 3:
+                    device.fault = STICKY
+        with FAILS:
+            next(iter(decode(moved, PROMPT, RUN)))
+    assert isinstance(events[-1], End)
+    assert events[-1].reason == "error"
+
+
+def test_engines_of_gpu_tests_are_loaded_without_a_trial_of_kernels(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tried: list[object] = []
+    monkeypatch.setattr(self_test, "chosen_operators", lambda *given: tried.append(given))
+    with fake_cuda():
+        assert on_gpu(TinyModels(tmp_path), "neox", "float32").pair.target.device.type == "cuda"
+    assert not tried
+
+
+def test_a_device_that_works_is_not_refused() -> None:
+    with fake_cuda():
+        require_working(CUDA)
+    require_working(torch.device("cpu"))

@@ -1,34 +1,56 @@
-"""Compiled passes are kept only if they are correct and faster, and no round waits for the compiler."""
+"""Compiled passes are kept only if they are correct and faster, and no round waits for the compiler; the listed pass
+sizes, which are compiled, include the rows of all passes of a session and few others.
+"""
 
 import shutil
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from decoder import load_pair
 from decoder.engine import Engine
-from decoder.errors import ConfigError
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward, static_forward
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.run import loading
+from decoder.run.config import RunConfig
+from decoder.run.loading import passes_of
 from decoder.session.cuda_graph import compiled as contest
-from decoder.session.cuda_graph import pass_comparison
+from decoder.session.cuda_graph import pass_comparison, self_test
 from decoder.session.cuda_graph.compiled import Compile, Compiled, Pass, by_torch
 from decoder.session.cuda_graph.pass_comparison import compared, example
 from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import Passes, passes
-from decoder.system.device import require_compilable, without_gradients
+from decoder.system.device import without_gradients
+from decoder.tree_rules import Rules, tree_rule
+from dynatui.lab.bench import job, shapes
+from dynatui.lab.bench.job import OnRounds, OnTexts, measure_rounds, measure_texts
+from dynatui.lab.bench.shapes import Size
 from tests import tiny
-from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots
 from tests.decoder.session.cuda_graph import matching
-from tests.decoder.session.cuda_graph.matching import compiled, match, recorded, with_slots
+from tests.decoder.session.cuda_graph.matching import (
+    METHODS,
+    WIDE,
+    Devices,
+    RandomSizes,
+    compiled,
+    match,
+    recorded,
+    rounds_of,
+    with_slots,
+)
 
 RULES = DynaTree(selection="best", n_max=7)
 PASSES = passes([None, RULES.rule()])
@@ -90,8 +112,7 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
     form = Compiled(plain, lambda function: torch.compile(function, fullgraph=True, dynamic=False, backend="aot_eager"))
     form.compile([3])
     for length in (0, 7, 250, 600):
-        given = example(form, 3, length)
-        same = example(plain, 3, length)
+        given, same = example(form, 3, length), example(plain, 3, length)
         with without_gradients():
             assert torch.allclose(form.computed(*given), plain.computed(*same), atol=1e-12)
         assert torch.allclose(given[0], same[0], atol=1e-12)
@@ -100,8 +121,7 @@ def test_a_compiled_pass_is_that_of_plain_calls_with_the_keys_and_values_that_it
 
 def test_one_compilation_of_each_size_serves_all_lengths_of_all_texts(tiny_models: TinyModels) -> None:
     compiler = Compiler()
-    plain = static_forward(tiny_models.engine("half-windows", "float64").pair.target)
-    form = Compiled(plain, compiler)
+    form = Compiled(static_forward(tiny_models.engine("half-windows", "float64").pair.target), compiler)
     form.compile([1, 4])
     assert len(compiler.made) == 2
     before = compiler.runs
@@ -186,8 +206,7 @@ def test_torch_s_own_compiler_computes_the_same(tiny_models: TinyModels) -> None
     plain = static_forward(tiny_models.engine("neox-strange", "bfloat16").pair.draft_model)
     form = Compiled(plain, by_torch)
     form.compile([2])
-    found = compared(plain, form, [2], GraphSlots(graphs=False))
-    assert found.right
+    assert compared(plain, form, [2], GraphSlots(graphs=False)).right
 
 
 # Kept forms
@@ -210,6 +229,23 @@ def quick(function: Any) -> Pass:
     return found
 
 
+def slower(function: Any) -> Pass:
+    return lambda *given: time.sleep(0.002) or function(*given)  # type: ignore[func-returns-value]
+
+
+def off(function: Any) -> Pass:
+    right = quick(function)
+    return lambda *given: right(*given) * 1.001
+
+
+def broken(_: Any) -> Pass:
+    raise ImportError("there is no triton\nand more about it")
+
+
+def of_the_draft_alone(function: Any) -> Pass:
+    return quick(function) if isinstance(function.__self__, Slow) else broken(function)
+
+
 @pytest.fixture
 def slow(tiny_models: TinyModels) -> Engine:
     engine = with_slots(tiny_models.engine("neox", "float64"))
@@ -218,71 +254,43 @@ def slow(tiny_models: TinyModels) -> Engine:
     return engine
 
 
-def test_what_is_faster_is_kept(slow: Engine) -> None:
-    lines = told(slow, quick)
-    assert [line.split(":")[0] for line in lines] == ["compiled draft", "compiled target"]
-    assert all(" x the time of uncompiled passes, so it is kept" in line for line in lines)
-    assert forms(slow) == [Compiled, Compiled]
-
-
-def test_what_is_slower_is_not(tiny_models: TinyModels) -> None:
-    def dawdling(function: Pass) -> Pass:
-        return lambda *given: time.sleep(0.002) or function(*given)  # type: ignore[func-returns-value]
-
-    pair = with_slots(tiny_models.engine("neox", "float64"))
-    lines = told(pair, dawdling)
-    assert all(" x the time of uncompiled passes, so it is not kept" in line for line in lines)
-    assert forms(pair) == [NativeModel, NativeModel]
-
-
-def test_what_computes_something_else_is_not_kept_however_fast_it_is(slow: Engine) -> None:
-    def off(function: Any) -> Pass:
-        right = quick(function)
-        return lambda *given: right(*given) * 1.001
-
-    before = forms(slow)
-    assert told(slow, off) == [
-        f"compiled {role}: not kept, since its logits differ from uncompiled ones by 0.1%"
-        for role in ("draft", "target")
+@pytest.mark.parametrize(
+    ("compile_pass", "line", "form"),
+    [
+        (quick, "compiled {role}: takes {share} x the time of uncompiled passes, so it is kept", Compiled),
+        (slower, "compiled {role}: takes {share} x the time of uncompiled passes, so it is not kept", Slow),
+        (off, "compiled {role}: not kept, since its logits differ from uncompiled ones by 0.1%", Slow),
+        (broken, "the {role} was not compiled: there is no triton", Slow),
+    ],
+)
+def test_a_compiled_form_is_kept_if_it_is_faster_and_right(
+    slow: Engine, compile_pass: Compile, line: str, form: type
+) -> None:
+    lines = told(slow, compile_pass)
+    shares = [found.partition(" x ")[0].rpartition(" ")[2] for found in lines]
+    assert lines == [
+        line.format(role=role, share=share) for role, share in zip(("draft", "target"), shares, strict=True)
     ]
-    assert forms(slow) == before
-
-
-def test_a_compiler_that_fails_is_told_of_and_nothing_else(slow: Engine) -> None:
-    def broken(_: Pass) -> Pass:
-        raise ImportError("there is no triton\nand more about it")
-
-    before = forms(slow)
-    assert told(slow, broken) == [f"the {role} was not compiled: there is no triton" for role in ("draft", "target")]
-    assert forms(slow) == before
+    assert forms(slow) == [form, form]
 
 
 def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contest, "refusal", lambda *_: "rounds on the device wrote the tokens [1] instead of [2]")
-    before = forms(slow)
-    assert (
-        told(slow, quick)[-1]
-        == "compiled passes are not kept: rounds on the device wrote the tokens [1] instead of [2]"
-    )
-    assert forms(slow) == before
+    wrong = "rounds on the device wrote the tokens [1] instead of [2]"
+    monkeypatch.setattr(contest, "refusal", lambda *_: wrong)
+    assert told(slow, quick)[-1] == f"compiled passes are not kept: {wrong}"
+    assert forms(slow) == [Slow, Slow]
 
 
 def test_a_draft_alone_may_be_kept(slow: Engine) -> None:
     graph_slots(slow).forms[slow.pair.target] = static_forward(slow.pair.target)
-
-    def mixed(function: Any) -> Pass:
-        if isinstance(function.__self__, Slow):
-            return quick(function)
-        raise RuntimeError("not this one")
-
-    lines = told(slow, mixed)
-    assert "kept" in lines[0]
-    assert "not this one" in lines[1]
+    told(slow, of_the_draft_alone)
     assert forms(slow) == [Compiled, NativeModel]
     match(slow, [1, 2, 3, 4], 20, RULES)
 
 
-def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(slow: Engine) -> None:
+def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_pays(
+    slow: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[tuple[int, ...]] = []
     right = pass_comparison.compared
 
@@ -290,9 +298,8 @@ def test_the_smallest_and_the_largest_are_tried_and_all_are_compiled_where_that_
         tried.append(tuple(sorted(form._sizes)))
         return right(plain, form, sizes, graph_slots)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contest, "compared", noted)
-        compiled(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
+    monkeypatch.setattr(contest, "compared", noted)
+    compiled(slow, lambda _: None, Passes((2, 3, 5), (1, 4, 8, 16)), quick)
     assert tried == [(2, 5), (1, 16)]
     kept: list[Any] = [graph_slots(slow).forward(model) for model in (slow.pair.draft_model, slow.pair.target)]
     assert [form._sizes for form in kept] == [{2, 3, 5}, {1, 4, 8, 16}]
@@ -302,17 +309,6 @@ def test_a_draft_that_no_round_runs_is_not_compiled(slow: Engine) -> None:
     lines: list[str] = []
     compiled(slow, lines.append, passes([None]), quick)
     assert [line.split(":")[0] for line in lines] == ["compiling the target", "compiled target"]
-
-
-def test_elsewhere_than_on_cuda_there_is_nothing_to_compile() -> None:
-    require_compilable(torch.device("cuda"), exact=False)
-    with pytest.raises(ConfigError, match="--compile is for CUDA"):
-        require_compilable(torch.device("cpu"), exact=False)
-
-
-def test_exact_passes_are_not_compiled() -> None:
-    with pytest.raises(ConfigError, match="no effect beside --exact"):
-        require_compilable(torch.device("cuda"), exact=True)
 
 
 def test_a_seat_that_is_taken_in_inference_mode_is_no_other(slow: Engine) -> None:
@@ -328,3 +324,131 @@ def test_seats_of_a_pair_are_taken_with_the_forms_that_are_kept(slow: Engine) ->
     told(slow, quick)
     assert graph_slots(slow).take(slow.pair, 20) is not small
     assert replace(slow).slots is graph_slots(slow)
+
+
+# Sizes
+
+
+EVERY = METHODS | {"automatic": WIDE}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_all_passes_of_a_text_s_rounds_are_listed(devices: Devices, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = devices.plain(dtype="float32")
+    session = devices.begun(engine, EVERY[name], 60, RandomSizes(3, plain=0.0) if EVERY[name] is WIDE else None)
+    forms: dict[Any, set[int]] = {
+        graph_slots(engine).forward(model): set() for model in (engine.pair.draft_model, engine.pair.target)
+    }
+    draft, target = forms.values()
+    right = NativeModel.computed
+
+    def noted(form: NativeModel, *given: Tensor) -> Tensor:
+        forms[form].add(len(given[1]))
+        return right(form, *given)
+
+    monkeypatch.setattr(NativeModel, "computed", noted)
+    rounds_of(session)
+    listed = passes([tree_rule(EVERY[name])])
+    assert draft <= set(listed.draft)
+    assert target <= set(listed.target)
+    assert bool(draft) == bool(listed.draft)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draft", "target"),
+    [
+        ([Size(8, 64)], (2, 8, 64), (1, 64)),
+        ([Size(1, 2), Size(2, 4), Size(4, 16), Size(8, 64)], (2, 4, 8, 16, 64), (1, 8, 32, 64)),
+        ([Size(2, 600)], (), (1,)),  # a tree that the device does not hold
+        ([replace(WIDE, window=64)], (), (1,)),
+        ([DynaTree()], (2, 3, 9, 16), (1, 8, 32, 64)),
+        ([Linear(5)], (1, 2), (1, 8)),
+    ],
+    ids=str,
+)
+def test_the_sizes_of_a_measurement_or_of_rules_are_few_and_listed_once(
+    sizes: Any, draft: tuple[int, ...], target: tuple[int, ...]
+) -> None:
+    of_sizes = isinstance(sizes[0], Size)
+    found = shapes.passes(RunConfig(), sizes) if of_sizes else passes(rules.rule() for rules in sizes)
+    assert found == Passes(draft, target)
+
+
+def test_a_run_compiles_for_its_own_methods_alone() -> None:
+    config = RunConfig(("ar", "linear", "hf"), linear=Linear(2), fixed=Fixed(depth=5, branching=9))
+    assert passes_of(config) == passes([None, Linear(2).rule()])
+    assert passes_of(replace(config, methods=("ar",))) == Passes((), (1,))
+
+
+# Requests for compilation
+
+
+class LoadedError(Exception):
+    """Ends a measurement once the pair is loaded."""
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Passes]:
+    """Passes requested for compilation; checks for graphs and compilers are patched so that they succeed. Nothing is
+    measured.
+    """
+
+    def stop(*_: object) -> None:
+        raise LoadedError
+
+    found: list[Passes] = []
+    monkeypatch.setattr(contest, "compile_pair", lambda *given: found.append(given[-1]))
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: None)
+    monkeypatch.setattr(loading, "has_graphs", lambda _: True)
+    for module in (loading, shapes):
+        monkeypatch.setattr(module, "require_compilable", lambda *_, **__: None)
+    monkeypatch.setattr(job, "_measured", stop)
+    return found
+
+
+def test_a_pair_is_compiled_for_what_it_is_loaded_for(tiny_models: TinyModels, asked: list[Passes]) -> None:
+    pair, wanted = tiny_models.pair("neox"), Passes((2,), (1, 8))
+    for given in (wanted, None):
+        load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32", compiled=True, passes=given)
+    assert asked == [wanted, passes_of(RunConfig())]
+
+
+def test_a_measurement_of_texts_compiles_for_its_contenders(tiny_models: TinyModels, asked: list[Passes]) -> None:
+    pair = tiny_models.pair("neox")
+    rules: tuple[Rules, ...] = (DynaTree(), Linear(2), Linear(9), Fixed(2, 2))
+    texts = OnTexts(
+        prompts=(PROMPT,),
+        config=RunConfig(max_new_tokens=4),
+        methods=("dynatree", "linear", "fixed"),
+        settings={
+            "dynatree": {"": DynaTree()},
+            "linear": {"2": Linear(2), "9": Linear(9)},
+            "fixed": {"2x2": Fixed(2, 2)},
+        },
+        target=str(pair.target),
+        draft=str(pair.draft),
+        device="cpu",
+        dtype="float32",
+        compiled=True,
+    )
+    with pytest.raises(LoadedError):
+        measure_texts(texts, lambda _: None)
+    assert asked == [passes((None, *(each.rule() for each in rules)))]
+
+
+@pytest.mark.parametrize("random", [True, False], ids=["shapes", "loaded"])
+def test_a_measurement_of_rounds_compiles_for_its_sizes(
+    tiny_models: TinyModels, asked: list[Passes], tmp_path: Path, *, random: bool
+) -> None:
+    pair, config = tiny_models.pair("neox"), tmp_path / "config.json"
+    config.write_text((pair.target / "config.json").read_text(encoding="utf-8"), encoding="utf-8")
+
+    def load(**given: Any) -> Engine:
+        make = shapes.random_pair if random else shapes.loaded_pair
+        names = (str(config),) * 2 if random else (str(pair.target), str(pair.draft))
+        return make(*names, device="cpu", dtype="float32", compiled=True, **given)
+
+    wanted, run = (Size(1, 2), Size(3, 12)), RunConfig(max_new_tokens=4)
+    with pytest.raises(LoadedError):
+        measure_rounds(OnRounds(load, wanted, (16,), run), lambda _: None)
+    assert asked == [shapes.passes(run, wanted)]

@@ -1,106 +1,88 @@
-"""Whole rounds on a fake CUDA device: the rounds of the host, by graphs that touch only the device, with one wait."""
+"""Whole rounds on a fake CUDA device: the rounds of the host, by graphs that touch only the device, with one wait.
 
+Then the stand-ins themselves: the device, its driver, and records of work on a CPU.
+"""
+
+import gc
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from decoder.knobs import KnobName
-from decoder.methods.bestfirst import BestFirst
-from decoder.methods.dynatree import DynaTree
-from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.checkpoints import EMBEDDED, EMBEDDED_TARGET
 from decoder.run import loading
 from decoder.run.decoding_path import DecodingPath, decoding_path
 from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.protocol import Outcome
 from decoder.session.steering import KnobState, Turn
 from decoder.tree import TokenTree
-from decoder.tree_rules import Rules
-from tests.decoder.makers import host_session, with_pair
-from tests.decoder.session.cuda_graph.matching import Devices, begun, check, rounds_of, text_of, text_of_host, tie
-from tests.decoder.session.cuda_graph.scripted_models import WIDE
+from tests.decoder.makers import with_pair
+from tests.decoder.session.cuda_graph.matching import (
+    GREEDY,
+    SMALL_METHODS,
+    WIDE,
+    Case,
+    Devices,
+    check,
+    match,
+    rounds_of,
+    text_of,
+    text_of_host,
+)
+from tests.decoder.session.cuda_graph.on_gpu import no_hidden_waits
 from tests.eagle3_checkpoints import name
 from tests.fake_cuda.driver import fake_cuda
 from tests.fake_cuda.pairs import on_fake_device
-from tests.fake_cuda.tensors import CudaError, Device
+from tests.fake_cuda.recording import record
+from tests.fake_cuda.tensors import CUDA, CudaError, Device
 
-LIVELY = DynaTree(
-    d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=12
-)
-METHODS: dict[str, Rules | None] = {
-    "ar": None,
-    "linear": Linear(3),
-    "fixed": Fixed(depth=2, branching=2, n_max=6),
-    "bestfirst": BestFirst(6, 3),
-    "dynatree": LIVELY,
-    "dynatree, best": replace(LIVELY, selection="best"),
-}
-GREEDY, *SAMPLINGS = Sampling(), Sampling(1.0), Sampling(0.8, 20, 0.9)
+SAMPLINGS = Sampling(1.0), Sampling(0.8, 20, 0.9)
 TURNS: Mapping[int, Sequence[tuple[KnobName, float]]] = {1: [("tau_h", 0.6)], 2: [("d0", 1.0)], 3: [("tau_l", 0.3)]}
-LIMIT = 12
-
-
-@dataclass(frozen=True)
-class Case:
-    """A text of a pair under rules, decoded on the host and on a fake device."""
-
-    pair: str
-    method: str = "dynatree"
-    sampling: Sampling = GREEDY
-    by_module: bool = False
-    alone: bool = False
-    """Without a draft model, so that the host looks trees up in a prompt that repeats itself."""
-    turns: bool = False
-
-
-HEADED = name("llama", "flat")
+small = partial(Case, dtype="float32", seed=3, limit=12)
 CASES = [
-    *(Case(pair, method) for pair in ("neox", "llama", HEADED) for method in METHODS),
-    *(Case(pair, by_module=True) for pair in ("qwen3", "gpt2")),
-    *(Case(pair, sampling=each) for pair in ("neox", "llama", name("neox", "nested")) for each in SAMPLINGS),
-    *(Case(pair, method, alone=True, turns=True) for pair in ("neox", "llama") for method in METHODS),
-    *(Case("neox", sampling=each, alone=True) for each in SAMPLINGS),
-    Case("neox", turns=True),
-    Case(name("llama", "EAGLE-3.1"), turns=True),
+    *(small(pair, method) for pair in ("neox", "llama", name("llama", "flat")) for method in SMALL_METHODS),
+    *(small(pair, by_module=True) for pair in ("qwen3", "gpt2")),
+    *(small(pair, sampling=each) for pair in ("neox", "llama", name("neox", "nested")) for each in SAMPLINGS),
+    *(small(pair, sampling=each) for pair in ("wide-target", "wide-draft") for each in (GREEDY, *SAMPLINGS)),
+    *(small(pair, method, alone=True, turns=True) for pair in ("neox", "llama") for method in SMALL_METHODS),
+    *(small("neox", sampling=each, alone=True) for each in SAMPLINGS),
+    small(name("llama", "EAGLE-3.1"), turns=True),
 ]
 
 
 def rounds(devices: Devices, case: Case) -> Device:
     """Decodes a text on the host and on a fake device, requires equal rounds, and checks what each round asks for."""
-    engine = devices.models.engine(case.pair).sampled(3, Schedule(case.sampling))
+    engine = devices.models.engine(case.pair, case.dtype).sampled(case.seed, Schedule(case.sampling))
     engine = with_pair(engine, draft=None) if case.alone else engine
-    prompt, rules = devices.prompt(case.pair) * (3 if case.alone else 1), METHODS[case.method]
-    host = host_session(engine, prompt, LIMIT, rules)
-    host.prefill()
-    turned: tuple[Turn, ...] = ()
-    with fake_cuda() as device:
-        session = begun(on_fake_device(engine, by_module=case.by_module), prompt, LIMIT, rules)
-        number, finished = 0, False
-        while not finished:
-            turned += tuple(Turn(*turn) for turn in TURNS.get(number, ()) if case.turns)
-            expected = host.step(turned)
-            device.clear()
-            captured = len(device.graphs)
-            outcome = session.step(turned)
-            if tie(outcome.tree, expected.tree):
-                break
-            check(outcome, expected)
-            redrawn = bool(outcome.turned_before)
-            if len(device.graphs) == captured and not outcome.finished and number:
-                asked = device.counts()
-                assert asked["wait"] == 1 + redrawn
-                # A turned knob undoes a verification that is queued already, and the tree is drafted again.
-                assert asked["replay"] <= (1 if case.alone else 2) * (1 + redrawn)
-                assert asked["read"] == asked["wait for all"] == 0
-            number, finished = number + 1, bool(outcome.finished)
-        session.close()
-    assert number > 2
+    prompt, step, number = devices.prompt(case.pair) * (3 if case.alone else 1), GraphSession.step, count()
+
+    def watched(session: GraphSession, turns: tuple[Turn, ...]) -> Outcome:
+        device.clear()
+        captured = len(device.graphs)
+        outcome = step(session, turns)
+        if next(number) and len(device.graphs) == captured and not outcome.finished:
+            asked, redrawn = device.counts(), bool(outcome.turned_before)
+            assert asked["wait"] == 1 + redrawn
+            # A turned knob undoes a verification that is queued already, and the tree is drafted again.
+            assert asked["replay"] <= (1 if case.alone else 2) * (1 + redrawn)
+            assert asked["read"] == asked["wait for all"] == 0
+        return outcome
+
+    with fake_cuda() as device, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(GraphSession, "step", watched)
+        moved, turns = on_fake_device(engine, by_module=case.by_module), TURNS if case.turns else {}
+        found = match(moved, prompt, case.limit, SMALL_METHODS[case.rules], turns, host_engine=engine)
+    assert len(found) > 2
     return device
 
 
@@ -109,17 +91,19 @@ def test_rounds_are_those_of_the_host_and_each_waits_once(devices: Devices, case
     rounds(devices, case)
 
 
-@pytest.mark.parametrize("sampling", [GREEDY, *SAMPLINGS], ids=str)
-@pytest.mark.parametrize("pair", ["wide-target", "wide-draft"])
-def test_a_draft_of_another_width_is_fitted_to_the_target_there_too(
-    devices: Devices, pair: str, sampling: Sampling
-) -> None:
-    rounds(devices, Case(pair, sampling=sampling))
-
-
 def test_turned_knobs_draft_the_tree_again_without_another_capture(devices: Devices) -> None:
-    captured = len(rounds(devices, Case("neox")).graphs)
-    assert len(rounds(devices, Case("neox", turns=True)).graphs) <= captured + 2
+    captured = len(rounds(devices, small("neox")).graphs)
+    assert len(rounds(devices, small("neox", turns=True)).graphs) <= captured + 2
+
+
+@pytest.mark.parametrize("method", SMALL_METHODS)
+def test_no_round_makes_room_for_keys_and_values(devices: Devices, method: str) -> None:
+    engine, prompt = devices.models.engine("long"), [7 * place % 260 for place in range(1000)]
+    with fake_cuda() as device:
+        session = devices.begun(on_fake_device(engine), SMALL_METHODS[method], 20, prompt=prompt)
+        session.step(())
+        made = [each for graph in device.graphs for each in graph.launches if not each.name.endswith("_")]
+        assert max(launch.result_bytes for launch in made) < session._slot.target.store.nbytes / 2
 
 
 def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +113,7 @@ def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch
         assert engine.pair.target.dtype == torch.float32
         assert decoding_path(engine) == DecodingPath("cuda graphs", "native model")
         assert engine.pair.target.runs_without_module
-        session = engine.session([5, 6, 7, 8], LIMIT, KnobState(Linear(2)))
+        session = engine.session([5, 6, 7, 8], 12, KnobState(Linear(2)))
         assert isinstance(session, GraphSession)
         session.close()
     assert device.graphs
@@ -138,8 +122,8 @@ def test_the_embedded_head_is_loaded_into_graphs(monkeypatch: pytest.MonkeyPatch
 def test_auto_writes_the_text_of_plain_decoding(devices: Devices) -> None:
     engine = devices.models.engine("neox")
     with fake_cuda():
-        text = text_of(rounds_of(devices.begun(on_fake_device(engine), WIDE, LIMIT)))
-    assert text == text_of_host(engine, devices.prompt(), LIMIT)
+        text = text_of(rounds_of(devices.begun(on_fake_device(engine), WIDE, 12)))
+    assert text == text_of_host(engine, devices.prompt(), 12)
 
 
 @pytest.mark.parametrize(("error", "same"), [(2e-4, True), (0.01, False)])
@@ -149,7 +133,92 @@ def test_rounds_are_the_same_up_to_the_rounding_of_weights_in_another_layout(err
         check(found, expected)
 
 
-# The device itself
+# Work that a device cannot capture
+
+Work = Callable[[Tensor], object]
+WAITS: Sequence[Work] = (
+    lambda numbers: numbers[0].item(),
+    lambda numbers: int(numbers[0]),
+    lambda numbers: bool(numbers.any()),
+    lambda numbers: 2.0 in numbers,
+    lambda numbers: range(3)[numbers[0].long()],
+    lambda numbers: numbers.cpu(),
+    lambda numbers: numbers.nonzero(),
+    lambda numbers: torch.where(numbers > 0),
+    lambda numbers: numbers[numbers > 0],
+    lambda numbers: numbers.unique(),
+    lambda numbers: numbers + torch.tensor([1.0, 2.0], device=numbers.device),
+    lambda numbers: numbers[[0, 1]],
+    lambda numbers: numbers + numbers.new_tensor(3.0),
+)
+ALSO_OF_A_RECORD: Sequence[Work] = (
+    lambda numbers: numbers.tolist(),
+    lambda numbers: numbers.numpy(),
+    lambda numbers: torch.equal(numbers, numbers),
+    lambda numbers: numbers.masked_select(numbers > 0),
+    lambda numbers: numbers.repeat_interleave(numbers.long()),
+    lambda numbers: numbers.index_put_((numbers > 0,), numbers[:1]),
+    lambda numbers: numbers + torch.as_tensor(3.0),
+    lambda numbers: torch.asarray([1.0]) + numbers,
+)
+ALSO_OF_THE_DEVICE: Sequence[Work] = (
+    lambda _: torch.zeros(3).to("cuda"),
+    lambda _: torch.zeros(3),
+    lambda _: torch.cuda.Event().record(),
+    lambda _: torch.cuda.synchronize(),
+)
+MODES = pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+
+
+@MODES
+@pytest.mark.parametrize("work", [*WAITS, *ALSO_OF_A_RECORD])
+def test_numbers_that_go_to_the_host_or_come_from_it_are_not_recorded(work: Work, mode: Callable[[], Any]) -> None:
+    numbers = torch.ones(2)
+    with mode(), pytest.raises(NotCapturableError):
+        record(lambda: work(numbers))
+
+
+@MODES
+@pytest.mark.parametrize("work", [*WAITS, lambda numbers: torch.zeros(2).copy_(numbers)])
+def test_where_the_host_would_wait_work_is_refused(work: Work, mode: Callable[[], Any]) -> None:
+    with fake_cuda():
+        numbers = torch.ones(2, device=CUDA)
+        with mode(), pytest.raises(NotCapturableError):
+            refuse_waits(lambda: work(numbers), CUDA)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda numbers: numbers[numbers.long()],
+        lambda numbers: numbers.to(torch.float64).copy_(numbers),
+        lambda numbers: torch.where(numbers > 0, numbers, 0.0),
+        lambda numbers: numbers.masked_fill(numbers > 0, 2.0),
+        lambda numbers: torch.nn.functional.scaled_dot_product_attention(*[numbers.view(1, 1, 2, 1)] * 3),
+    ],
+)
+def test_all_else_is_done(work: Callable[[Tensor], Tensor]) -> None:
+    with fake_cuda():
+        found, numbers = torch.zeros(2, dtype=torch.float64, device=CUDA), torch.ones(2, device=CUDA)
+        with torch.inference_mode():
+            refuse_waits(lambda: found.copy_(work(numbers).flatten()), CUDA)
+            refuse_waits(lambda: torch.ones(2).sum().item(), CUDA)  # a number of the host's own
+        assert bool(found.any())
+
+
+@pytest.mark.parametrize("work", [*WAITS, *ALSO_OF_THE_DEVICE])
+def test_within_a_capture_nothing_may_read_wait_or_touch_the_host(work: Work) -> None:
+    with fake_cuda():
+        numbers = torch.ones(2, device="cuda")
+        with pytest.raises((CudaError, NotCapturableError)), captured():
+            work(numbers)
+
+
+# The device
+
+
+def captured(graph: torch.cuda.CUDAGraph | None = None) -> torch.cuda.graph:
+    return torch.cuda.graph(graph or torch.cuda.CUDAGraph())
 
 
 def test_operands_on_different_devices_are_refused() -> None:
@@ -166,41 +235,12 @@ def test_a_number_that_the_host_reads_is_logged(*, values: bool) -> None:
     assert device.counts() == {"read": 1}
 
 
-REFUSED: Mapping[str, Callable[[Tensor], object]] = {
-    "a read": lambda numbers: numbers.sum().item(),
-    "a mask": lambda numbers: numbers[numbers > 0],
-    "a copy to the host": lambda numbers: numbers.cpu(),
-    "an upload": lambda _: torch.zeros(3).to("cuda"),
-    "work on the host": lambda _: torch.zeros(3),
-    "an event": lambda _: torch.cuda.Event().record(),
-    "a wait": lambda _: torch.cuda.synchronize(),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_within_a_capture_nothing_may_read_wait_or_touch_the_host(name: str) -> None:
-    with fake_cuda():
-        numbers = torch.ones(3, device="cuda")
-        with pytest.raises(CudaError):
-            captured(lambda: REFUSED[name](numbers))
-
-
-def captured(work: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph
-
-
 def test_a_graph_replays_operators_and_no_python() -> None:
     with fake_cuda() as device:
-        total, called = torch.zeros((), device="cuda"), list[str]()
-
-        def work() -> None:
+        total, graph, called = torch.zeros((), device="cuda"), torch.cuda.CUDAGraph(), list[str]()
+        with captured(graph):
             called.append("work")
             total.add_(2)
-
-        graph = captured(work)
         assert float(total) == 0
         graph.replay()
         graph.replay()
@@ -215,3 +255,124 @@ def test_afterwards_torch_is_as_before() -> None:
     assert not torch.cuda.is_available()
     with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
         torch.zeros(3, device="cuda")
+
+
+def test_where_waits_are_errors_only_waits_for_events_are_none() -> None:
+    with fake_cuda():
+        numbers, event = torch.ones(3, device="cuda"), torch.cuda.Event()
+        with no_hidden_waits():
+            event.record()
+            event.synchronize()
+            on_host = torch.zeros(3, pin_memory=True)
+            on_host.copy_(numbers, non_blocking=True)
+            for read in (numbers.cpu, numbers.sum().item, lambda: numbers[numbers > 0], lambda: on_host.copy_(numbers)):
+                with pytest.raises(CudaError, match="wait"):
+                    read()
+        assert numbers.cpu().tolist() == on_host.tolist() == [1, 1, 1]
+
+
+def test_another_thread_reads_numbers_while_this_one_captures() -> None:
+    found: list[float] = []
+    with fake_cuda():
+        numbers, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
+        with captured(graph):
+            numbers.add_(1)
+            other = threading.Thread(target=lambda: found.append(torch.ones(8, device="cuda").sum().item()))
+            other.start()
+            other.join()
+            with pytest.raises(CudaError, match="within a capture"):
+                numbers.sum().item()
+        graph.replay()
+        assert numbers.cpu().tolist() == [2, 2, 2]
+    assert found == [8]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_halves_become_float32_within_a_softmax_as_on_cuda_also_in_a_replay(dtype: torch.dtype) -> None:
+    later = torch.tensor([0.5, -1.0, 3.0], dtype=dtype)
+    with fake_cuda():
+        logits, logarithms = torch.zeros(3, dtype=dtype, device="cuda"), torch.zeros(3, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with captured(graph):
+            logarithms.copy_(logits.log_softmax(-1, torch.float32))
+        logits.copy_(later)
+        graph.replay()
+        found = logarithms.cpu()
+    assert found.equal(later.float().log_softmax(-1))
+
+
+def test_a_seeded_generator_draws_the_numbers_of_the_cpu() -> None:
+    right = torch.rand(3, generator=torch.Generator().manual_seed(7))
+    with fake_cuda():
+        generator = torch.Generator(torch.device("cuda")).manual_seed(7)
+        assert torch.zeros(3, device="cuda").uniform_(generator=generator).cpu().equal(right)
+
+
+def test_a_module_that_is_moved_to_where_it_is_stays_as_it_is() -> None:
+    module = torch.nn.Linear(2, 3)
+    weights = module.weight.tolist()
+    with fake_cuda():
+        moved = module.to("cuda").to("cuda")
+        assert moved.weight.device.type == "cuda"
+        assert moved.weight.tolist() == weights
+
+
+def test_a_profile_counts_the_operators_of_replays_and_of_direct_launches_without_times() -> None:
+    with fake_cuda():
+        numbers, graph = torch.ones(3, device="cuda"), torch.cuda.CUDAGraph()
+        with captured(graph):
+            numbers.add_(1).mul_(2)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+            graph.replay()
+            numbers.neg_()
+        graph.replay()
+        averages: Any = profiler.key_averages()
+    assert {each.key: each.count for each in averages} == {"aten::add_": 1, "aten::mul_": 1, "aten::neg_": 1}
+    assert {(each.self_device_time_total, str(each.device_type)) for each in averages} == {(0, "DeviceType.CUDA")}
+
+
+# Records
+
+
+def test_a_record_repeats_operations_on_the_tensors_that_were_there_and_changes_nothing_before() -> None:
+    total, step = torch.zeros(3), torch.ones(3)
+    repeated = record(lambda: total.add_(step * 2)[1:].mul_(-1).neg_())
+    assert total.tolist() == [0, 0, 0]
+    step.fill_(5)
+    repeated()
+    repeated()
+    assert total.tolist() == [20, 20, 20]
+
+
+def test_what_is_chosen_by_indices_is_chosen_anew() -> None:
+    numbers, places, found = torch.arange(4), torch.tensor([0, 2]), torch.zeros(2, dtype=torch.int64)
+    repeated = record(lambda: found.copy_(numbers[places]))
+    places.add_(1)
+    repeated()
+    assert found.tolist() == [1, 3]
+
+
+def test_what_was_made_meanwhile_is_garbage_afterwards() -> None:
+    kept: list[Tensor] = []
+    number = torch.ones(2)
+    repeated = record(lambda: kept.append(number + 1))
+    repeated()
+    assert (kept[0] > 1e30).all()
+
+
+def test_memory_that_was_freed_is_noticed() -> None:
+    held = {"number": torch.ones(2)}
+    total = torch.zeros(2)
+    repeated = record(lambda: total.add_(held["number"][:1]))
+    repeated()
+    held["number"] = torch.ones(2)
+    gc.collect()
+    with pytest.raises(NotCapturableError, match="freed"):
+        repeated()
+
+
+def test_views_and_memory_that_is_not_filled_are_no_kernels() -> None:
+    numbers = torch.zeros(4, 4)
+    work = record(lambda: [numbers.view(2, 8)[1].t(), numbers.new_empty(3), numbers.unbind(), numbers.expand(2, 4, 4)])
+    assert work.launches == 0
+    assert record(lambda: [numbers.add_(1), numbers + 1, torch.cat((numbers, numbers))]).launches == 3

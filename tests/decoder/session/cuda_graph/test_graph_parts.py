@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from decoder.draft.model_drafter import best_children
 from decoder.forward.layer_kinds import Windows
 from decoder.forward.static.static_forward import visibility
-from decoder.knobs import KNOB_GAP
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
-from decoder.session.cuda_graph.device_state import DeviceState, drafted, verified
+from decoder.session.cuda_graph.device_state import DeviceState, verified
 from decoder.session.cuda_graph.draft import PART, WHOLE, DraftLayout, DraftPart, best_tokens, parts
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
@@ -34,7 +33,7 @@ from decoder.session.steering import KnobState
 from decoder.tree import TokenTree
 from decoder.tree_rules import Rules, tree_rule
 from decoder.verify.verifier import GreedyVerifier, accept
-from tests.decoder.session.cuda_graph.laid_out import VOCABULARY, laid_out, some_choices, some_tree
+from tests.decoder.session.cuda_graph.laid_out import CHAIN, VOCABULARY, laid_out, some_choices, some_tree
 
 CPU = torch.device("cpu")
 
@@ -67,29 +66,23 @@ def test_probabilities_that_are_rounded_up_still_find_room() -> None:
     assert shape(DynaTree(rho_stop=0.1 + 1e-9, d_max=6, branching=(3, 3, 3)).rule()).widths[-1] >= 10
 
 
-@pytest.mark.parametrize(
-    ("rules", "expected"),
-    [
-        (None, True),
-        (Linear(), True),
-        (Linear(32), True),
-        (Linear(33), False),
-        (Fixed(), True),
-        (Fixed(tau=0, depth=12, n_max=256), False),
-        (Fixed(tau=0, n_max=256), True),
-        (Fixed(tau=0, branching=4, n_max=300), False),
-        (DynaTree(), True),
-        (DynaTree(window=WINDOW), True),
-        (DynaTree(window=WINDOW + 1), False),
-        (DynaTree(rho_stop=0, rho_deep=0, tau=0), True),
-        (DynaTree(d_max=12, rho_stop=0, rho_deep=0, tau=0), False),
-        (Auto(), True),
-        (Auto(d_max=33), False),
-        (Auto(window=64), False),
-    ],
+FITTING: tuple[Rules | None, ...] = (
+    None,
+    *(Linear(), Linear(32)),
+    *(Fixed(), Fixed(tau=0, n_max=256)),
+    *(DynaTree(), DynaTree(window=WINDOW), DynaTree(rho_stop=0, rho_deep=0, tau=0), Auto()),
 )
-def test_rules_fit_where_their_tensors_stay_small(rules: Rules | None, expected: bool) -> None:  # noqa: FBT001 - a test parameter
-    assert fits(tree_rule(rules)) == expected
+TOO_LARGE = (
+    Linear(33),
+    *(Fixed(tau=0, depth=12, n_max=256), Fixed(tau=0, branching=4, n_max=300)),
+    *(DynaTree(window=WINDOW + 1), DynaTree(d_max=12, rho_stop=0, rho_deep=0, tau=0)),
+    *(Auto(d_max=33), Auto(window=64)),
+)
+
+
+def test_rules_fit_where_their_tensors_stay_small() -> None:
+    assert [rules for rules in FITTING if not fits(tree_rule(rules))] == []
+    assert [rules for rules in TOO_LARGE if fits(tree_rule(rules))] == []
 
 
 def test_buckets_and_ranges_of_slots_are_the_next_larger_ones() -> None:
@@ -203,17 +196,11 @@ class Fake:
         """A store whose row s contains the number s."""
         return torch.arange(capacity, dtype=torch.float64).view(1, 1, 1, -1, 1).repeat(2, 2, 3, 1, 2)
 
-    def rotation(self, store: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - no rotation is needed
+    def rotation(self, _: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         return positions
 
-    def computed(
-        self,
-        store: torch.Tensor,  # noqa: ARG002 - computes nothing
-        tokens: torch.Tensor,
-        rotation: torch.Tensor,
-        slots: torch.Tensor,
-        bias: torch.Tensor,
-    ) -> torch.Tensor:
+    def computed(self, *given: torch.Tensor) -> torch.Tensor:
+        _, tokens, rotation, slots, bias = given
         self.asked = [tokens.tolist(), rotation.tolist(), slots.tolist()]
         self.seen = bias == 0
         padded = self.choices + [0] * (len(tokens) - len(self.choices))
@@ -254,35 +241,22 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     assert fake.seen[:, : length - 1].all()
 
 
-def test_a_verification_takes_its_choices_from_the_verifier() -> None:
-    state = laid_out(TokenTree([3]), [1, 3])
-    target = Fake([5])
+def test_without_a_tree_a_verification_commits_the_verifier_s_choices_and_teaches_history_nothing() -> None:
+    state, target = laid_out(TokenTree([3]), [1, 3]), Fake([5])
     side = DraftPart(target, target.new_store(600), VOCABULARY, 500)
+    verify(side, None, state, 1, 0, 256, GreedyVerifier().choose)
     for choice in (4, 6):
         verify(side, None, state, 1, 0, 256, lambda logits, *_, choice=choice: torch.full((len(logits),), choice))
-    assert state.text[:4].tolist() == [1, 3, 4, 6]
+    assert state.text[:5].tolist() == [1, 3, 5, 4, 6]
     assert verified(state.report.numpy(), 1) == ([], 6)
+    assert int(state.rounds) == 0
+    assert float(state.rule.growth.tau_h) == DynaTree().tau_h
 
 
-@pytest.mark.parametrize("nodes", BUCKETS[:-2])
-def test_a_node_s_ancestors_are_those_above_it(nodes: int) -> None:
-    tree = some_tree(nodes, nodes)
+@pytest.mark.parametrize("tree", [*(some_tree(nodes, nodes) for nodes in BUCKETS[:-2]), CHAIN], ids=len)
+def test_a_node_s_ancestors_are_those_above_it(tree: TokenTree) -> None:
     found = ancestors(torch.tensor([0, *tree.parents[1:]]), max(tree.depths), torch.eye(MOST_NODES))
     assert (found.numpy() == tree.visible()).all()
-
-
-def test_a_chain_s_ancestors_are_all_before_it() -> None:
-    chain = TokenTree([0])
-    for node in range(DEEPEST):
-        chain.add(node, 1, -0.1)
-    found = ancestors(torch.tensor([0, *chain.parents[1:]]), DEEPEST, torch.eye(MOST_NODES))
-    assert (found.numpy() == chain.visible()).all()
-
-
-def test_a_report_without_a_tree_is_its_root_alone() -> None:
-    state = DeviceState(CPU, 600)
-    state.begin([1, 2], None)
-    assert len(drafted(state.report.numpy(), 2)) == 1
 
 
 # History
@@ -318,26 +292,6 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
         now = controller.rules
         assert isinstance(now, DynaTree)
         assert (float(state.rule.growth.d0), float(state.rule.growth.tau_h)) == (now.d0, now.tau_h)
-
-
-def test_a_round_without_a_tree_teaches_history_nothing() -> None:
-    state = laid_out(TokenTree([3]), [1, 3])
-    target = Fake([5])
-    verify(DraftPart(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, GreedyVerifier().choose)
-    assert state.text[:3].tolist() == [1, 3, 5]
-    assert int(state.rounds) == 0
-    assert float(state.rule.growth.tau_h) == DynaTree().tau_h
-
-
-def test_history_keeps_the_knobs_within_their_bounds() -> None:
-    rules = DynaTree(window=1, eta_d=50, eta_h=50)
-    state = DeviceState(CPU, 600)
-    state.begin([1, 2], rules.rule())
-    learn(state, 4, 4)
-    assert float(state.rule.growth.d0) == rules.d_max - 1
-    assert float(state.rule.growth.tau_h) == rules.tau_l + KNOB_GAP
-    learn(state, 0, 4)
-    assert (float(state.rule.growth.d0), float(state.rule.growth.tau_h)) == (1, 1)
 
 
 def test_what_was_tried_out_is_undone() -> None:

@@ -1,28 +1,58 @@
-"""Device sessions in a whole run: methods racing, events, figures, stops and turned knobs."""
+"""Device sessions in a whole run: methods racing, events, figures, stops and turned knobs; and rounds without a draft
+model: those of the host, whatever lookups find.
+"""
 
-from types import SimpleNamespace
-from typing import Any, cast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
-from decoder import RunConfig, Steering, decode, methods
+from decoder import RunConfig, Steering, decode
 from decoder.analysis.metrics import fold
-from decoder.draft.tree_size.cost_model import Costs
 from decoder.engine import Engine
 from decoder.events import Event, Knob, Round
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.run.decoding_path import DecodingPath, decoding_path
+from decoder.run.loading import make_engine
+from decoder.sampling.noise import GumbelNoise
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph.device_state import DeviceState
+from decoder.session.cuda_graph.lookup_session import LookupSession
 from decoder.session.cuda_graph.session import GraphSession
-from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.host import HostSession
-from decoder.session.steering import KnobState
+from decoder.session.protocol import Session
+from decoder.session.steering import KnobState, Turn
+from decoder.system.device import Outbox
 from decoder.tree_rules import Rules
-from tests.decoder.makers import METHODS, PROMPT, TinyModels, graph_slots, play
-from tests.decoder.session.cuda_graph.matching import Devices, opened_on_device, records
+from tests.decoder.makers import METHODS, PROMPT, TinyModels, graph_slots, play, with_pair
+from tests.decoder.session.cuda_graph.matching import (
+    GREEDY,
+    Devices,
+    Turns,
+    begun,
+    check,
+    match,
+    recorded,
+    records,
+    refused,
+    rounds_of,
+    text_of,
+    text_of_host,
+)
+from tests.fake_cuda.driver import fake_cuda
+from tests.fake_cuda.pairs import on_fake_device
 
 
-@pytest.mark.usefixtures("_on_the_device")
+def run_of(engine: Engine, names: Sequence[str], limit: int = 60, steering: Steering | None = None) -> Any:
+    return decode(engine, PROMPT, RunConfig(tuple(names), limit, dynatree=DynaTree()), steering or Steering())
+
+
 def test_all_methods_race_and_write_the_same_text(devices: Devices) -> None:
     loaded = devices.recorded()
     played, expected = play(loaded, RunConfig(METHODS, 24)), devices.generated(24)
@@ -32,7 +62,6 @@ def test_all_methods_race_and_write_the_same_text(devices: Devices) -> None:
     assert len(graph_slots(loaded)._free) == 6
 
 
-@pytest.mark.usefixtures("_on_the_device")
 def test_the_graphs_of_a_method_are_captured_before_its_first_round(
     devices: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -40,7 +69,7 @@ def test_the_graphs_of_a_method_are_captured_before_its_first_round(
     prepare = GraphSession.prepare
     monkeypatch.setattr(GraphSession, "prepare", lambda session: told.append(prepare(session)) or told[-1])  # type: ignore[func-returns-value]
     captured = dict[str, int]()
-    for event in decode(loaded, PROMPT, RunConfig(("dynatree", "ar"), 24, dynatree=DynaTree()), steering):
+    for event in run_of(loaded, ("dynatree", "ar"), 24, steering):
         if isinstance(event, Round):
             captured.setdefault(event.method, records(loaded))
             assert not steering.preparing
@@ -49,11 +78,8 @@ def test_the_graphs_of_a_method_are_captured_before_its_first_round(
     assert "CUDA graphs: 3 of 5 captured" in told
 
 
-@pytest.mark.usefixtures("_on_the_device")
 def test_figures_know_all_parts_of_a_round(devices: Devices) -> None:
-    pair = devices.plain(dtype="float32")
-    found = fold(decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 40, dynatree=DynaTree()))).figures()
-    for figures in found.values():
+    for figures in fold(run_of(devices.plain(dtype="float32"), ("dynatree", "ar"), 40)).figures().values():
         assert figures.draft_s is not None
         assert figures.verify_s
         assert figures.commit_s == 0
@@ -62,76 +88,143 @@ def test_figures_know_all_parts_of_a_round(devices: Devices) -> None:
         assert figures.target_forwards == figures.rounds
 
 
-@pytest.mark.usefixtures("_on_the_device")
-def test_a_run_that_is_stopped_gives_all_seats_back(devices: Devices) -> None:
-    pair = devices.plain(dtype="float32")
-    steering, events = Steering(), list[Event]()
-    for event in decode(pair, PROMPT, RunConfig(("dynatree", "ar", "linear"), 60, dynatree=DynaTree()), steering):
-        events.append(event)
-        steering.stopped = sum(isinstance(each, Round) for each in events) >= 4
+@pytest.mark.parametrize("stops", [True, False], ids=["is stopped", "nobody reads to its end"])
+def test_a_run_gives_all_seats_back_that(devices: Devices, *, stops: bool) -> None:
+    pair, steering, started = devices.plain(dtype="float32"), Steering(), list[str]()
+    run = run_of(pair, ("dynatree", "ar", "linear"), 60, steering)
+    for event in run:
+        started += [event.method] if isinstance(event, Round) else []
+        steering.stopped = stops and len(started) >= 4
+        if not stops and len(set(started)) == 3:
+            break
+    run.close()
     assert len(graph_slots(pair)._free) == 3
 
 
-@pytest.mark.usefixtures("_on_the_device")
-def test_a_run_that_nobody_reads_to_its_end_gives_all_seats_back(devices: Devices) -> None:
-    pair = devices.plain(dtype="float32")
-    run: Any = decode(pair, PROMPT, RunConfig(("dynatree", "ar"), 60, dynatree=DynaTree()))
-    started = set()
-    for event in run:
-        if isinstance(event, Round):
-            started.add(event.method)
-            if len(started) == 2:
-                break
-    run.close()
-    assert len(graph_slots(pair)._free) == 2
+def test_the_host_decodes_on_a_cpu_and_where_trees_are_too_large(devices: Devices) -> None:
+    for engine, rules in ((devices.models.engine("neox"), DynaTree()), (devices.plain(), DynaTree(d_max=40))):
+        assert isinstance(engine.session([1, 2], 8, KnobState(rules)), HostSession)
 
 
-@pytest.mark.parametrize(
-    ("device", "exact", "rules", "kind"),
-    [
-        ("cuda", False, None, "resident"),
-        ("cuda", False, DynaTree(), "resident"),
-        ("cuda", False, Auto(), "resident"),
-        ("cuda", True, DynaTree(), "tree"),
-        ("cuda", False, DynaTree(d_max=40), "tree"),
-        ("cpu", False, DynaTree(), "tree"),
-        ("cpu", False, None, "tree"),
-    ],
-)
-def test_cuda_pairs_are_decoded_on_the_device_unless_they_must_be_exact_or_trees_are_too_large(
-    monkeypatch: pytest.MonkeyPatch,
-    device: str,
-    exact: bool,  # noqa: FBT001 - a test parameter
-    rules: Rules | None,
-    kind: str,
-) -> None:
-    monkeypatch.setattr("decoder.session.cuda_graph.lookup_session.GraphSession", lambda *_: "resident")
-    monkeypatch.setattr("decoder.engine.with_drafter", lambda *_: (None, None))
-    monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "tree")
-    target = SimpleNamespace(device=torch.device(device))
-    pair: Any = SimpleNamespace(target=target, draft=target, vocabulary=7, head=None, looks_up=False, translation=None)
-    engine = Engine(pair, exact=exact, slots=GraphSlots() if device == "cuda" else None, costs={2: cast("Costs", None)})
-    opened: object = engine.session([1], 8, KnobState(rules) if rules else None)
-    assert opened == kind
-
-
-def test_on_a_cpu_the_registry_opens_the_host_s_session(tiny_models: TinyModels) -> None:
-    session = methods.METHODS["dynatree"].open(tiny_models.engine("neox"), [1, 2], RunConfig())
-    assert isinstance(session, HostSession)
-
-
-def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(
-    devices: Devices, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_knobs_that_are_turned_on_the_way_are_told_as_by_the_host(devices: Devices) -> None:
     config = RunConfig(("dynatree",), 40, dynatree=DynaTree(window=2, eta_d=2, target_acceptance=0.4))
     told: list[list[Event]] = []
-    for _ in range(2):
+    for engine in (devices.plain(), devices.models.engine("neox", "float64")):
         steering, events = Steering(), list[Event]()
-        for event in decode(devices.plain(), PROMPT, config, steering):
+        for event in decode(engine, PROMPT, config, steering):
             events.append(event)
             if isinstance(event, Round) and event.round == 3:
                 steering.turn("tau_h", 0.6)
         told.append([event for event in events if isinstance(event, Knob)])
-        monkeypatch.setattr(Engine, "session", opened_on_device)
     assert told[0] == told[1]
     assert len(told[0]) > 2
+
+
+# Lookups
+
+LIVELY = DynaTree(
+    d0=4, d_max=8, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=20
+)
+RULES = [Linear(8), Fixed(depth=3, branching=2, n_max=12), LIVELY, replace(LIVELY, selection="best")]
+SAMPLED = Sampling(temperature=0.7, top_k=20)
+TURNS: Turns = {2: [("d0", 6.0)], 3: [("tau_h", 0.5), ("n_max", 4)]}
+LIMIT = 30
+
+
+@pytest.fixture
+def alone(tiny_models: TinyModels) -> Engine:
+    """A target without a draft model, with rounds replayed from records."""
+    return recorded(with_pair(tiny_models.engine("neox"), draft=None))
+
+
+@pytest.fixture
+def looping(alone: Engine) -> list[int]:
+    """A prompt after which the target repeats itself."""
+    return [1, 2, 3, *text_of_host(alone, [1, 2, 3], 80)]
+
+
+def opened(engine: Engine, rules: Rules | None) -> Session:
+    return engine.session([1, 2, 3], LIMIT, KnobState(rules) if rules else None)
+
+
+@pytest.mark.parametrize("rules", RULES, ids=["linear", "fixed", "dynatree", "best"])
+def test_repeated_text_is_accepted_many_tokens_a_round_as_on_the_host(
+    alone: Engine, looping: list[int], rules: Rules
+) -> None:
+    rounds = match(alone, looping, LIMIT, rules)
+    assert max(len(outcome.accepted) for outcome in rounds) >= 3
+    assert [len(outcome.tree) for outcome in match(alone, [1, 2, 3], 4, rules)] == [1] * 4  # nothing is found
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_a_tree_grows_again_under_turned_knobs(alone: Engine, looping: list[int], sampling: Sampling) -> None:
+    match(alone.sampled(2, Schedule(sampling)), looping, LIMIT, LIVELY, TURNS)
+    rounds = match(alone.sampled(2, Schedule(sampling)), 4 * [5, 6, 7, 8, 6, 7], LIMIT, LIVELY)
+    assert sum(len(outcome.tree) > 1 for outcome in rounds) > 2
+
+
+def test_no_tree_is_deeper_than_the_context_has_room(alone: Engine, looping: list[int]) -> None:
+    rounds = match(with_pair(alone, context=len(looping) + 11), looping, 11, Linear(8))
+    assert min(outcome.room for outcome in rounds) < 8
+
+
+def test_a_tree_waits_until_the_copy_of_the_tree_before_has_ended(
+    alone: Engine, looping: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send: Callable[..., None] = Outbox.send
+    with fake_cuda() as device:
+        monkeypatch.setattr(Outbox, "send", lambda *given: device.log.append("tree") or send(*given))  # type: ignore[func-returns-value]
+        session = begun(on_fake_device(alone), looping, LIMIT, LIVELY)
+        for turn in range(4):
+            session.step((Turn("tau_h", 0.5 + turn / 10),))
+        session.close()
+    *between, _ = " ".join(device.log).split("tree")[1:]
+    assert len(between) > 4
+    assert all(re.search(r"replay.*wait|copy.*wait", requests) for requests in between)
+
+
+def test_rules_that_no_longer_fit_go_on_on_the_host(alone: Engine) -> None:
+    session, host = opened(alone, LIVELY), opened(replace(alone, slots=None), LIVELY)
+    for each in (session, host):
+        each.prefill()
+    check(*(each.step((Turn("d_max", 40),)) for each in (session, host)))
+    assert text_of(rounds_of(session)) == text_of(rounds_of(host))
+    assert len(graph_slots(alone)._free) == 1
+
+
+def test_costs_choose_the_sizes_of_looked_up_trees_on_the_host_alone(alone: Engine) -> None:
+    assert isinstance(opened(alone, Auto()), HostSession)
+    assert isinstance(opened(alone, LIVELY), LookupSession)
+    assert type(opened(alone, None)) is GraphSession
+
+
+def test_methods_that_take_turns_write_the_text_of_plain_decoding(alone: Engine) -> None:
+    names = ("ar", "linear", "dynatree", "fixed")
+    played = play(alone, RunConfig(names, LIMIT), 2 * "The tree grows and the tree ")
+    assert len({tuple(played.tokens(name)) for name in names}) == 1
+    assert len(graph_slots(alone)._free) == 4
+
+
+def test_the_host_reads_no_noise_from_the_device() -> None:
+    schedule = Schedule(SAMPLED)
+    noise = [GumbelNoise(3, schedule, 50, torch.device(device)).noise_of(7, [4, 9, 2]) for device in ("cpu", "meta")]
+    assert noise[1] == pytest.approx(noise[0], abs=1e-5)
+
+
+def test_a_pair_without_a_draft_model_is_tested_when_it_is_loaded(
+    alone: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test verifies trees that lookups have found."""
+    sizes, append_tree = set[int](), DeviceState.append_tree
+
+    def noted(state: DeviceState, nodes: int) -> None:
+        sizes.add(nodes)
+        append_tree(state, nodes)
+
+    monkeypatch.setattr(DeviceState, "append_tree", noted)
+    assert refused(alone) is None
+    assert sizes
+    with fake_cuda():
+        made = make_engine(on_fake_device(alone).pair, kernels=False)
+        assert graph_slots(made).refused is None
+        assert decoding_path(made) == DecodingPath("cuda graphs", "native model")

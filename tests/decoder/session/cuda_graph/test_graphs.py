@@ -1,8 +1,8 @@
 """On a GPU, graphs compute what plain calls compute and what the host computes, with one wait a round."""
 
 import threading
-from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import pytest
 import torch
@@ -12,105 +12,139 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.forward.near_tie import Judge
 from decoder.methods.dynatree import DynaTree
-from decoder.methods.linear import Linear
 from decoder.run.decoding_path import decoding_path
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph.session import GraphSession
 from decoder.session.cuda_graph.static_shapes import passes
 from decoder.session.protocol import Outcome
+from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules, tree_rule
 from tests import tiny
 from tests.decoder.makers import TinyModels, graph_slots, play, with_pair
-from tests.decoder.session.cuda_graph.matching import PROMPT, Devices, begun, compiled, match, rounds_of, text_of
+from tests.decoder.session.cuda_graph.matching import (
+    GREEDY,
+    PROMPT,
+    SMALL,
+    SMALL_METHODS,
+    WIDE,
+    Devices,
+    RandomSizes,
+    Turns,
+    begun,
+    compiled,
+    match,
+    rounds_of,
+    text_of,
+    text_of_host,
+)
 from tests.decoder.session.cuda_graph.on_gpu import gpu, no_hidden_waits, on_gpu
-from tests.decoder.session.cuda_graph.scripted_models import WIDE, RandomSizes
 from tests.fake_cuda.driver import FAKE_NAME
 
 pytestmark = [gpu, pytest.mark.gpu]
-SMALL = DynaTree(d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2)
-METHODS: dict[str, Rules | None] = {
-    "ar": None,
-    "linear": Linear(3),
-    "bfs": SMALL,
-    "best": replace(SMALL, selection="best", n_max=5),
-}
+HUGE_SEED = 2**64 - 3
+WARM, TOP_P, TOP_K = Sampling(0.6), Sampling(1.0, top_p=0.9), Sampling(1.0, top_k=5)
+EVERY_METHOD = pytest.mark.parametrize("method", SMALL_METHODS)
+SAMPLINGS = pytest.mark.parametrize("sampling", [GREEDY, WARM, TOP_P, TOP_K], ids=str)
 
 
 def played(
-    engine: Engine, prompt: Sequence[int], rules: Rules | None, limit: int = 60, sizes: PlanController | None = None
+    devices: Devices,
+    engine: Engine,
+    rules: Rules | None,
+    limit: int = 60,
+    sizes: PlanController | None = None,
+    family: str = "neox",
 ) -> list[Outcome]:
-    return rounds_of(begun(engine, prompt, limit, rules, sizes))
+    return rounds_of(begun(engine, devices.prompt(family), limit, rules, sizes))
 
 
-@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
-@pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "windows"])
-def test_graphs_give_the_rounds_of_plain_calls(devices: Devices, family: str, dtype: str, method: str) -> None:
-    found = []
+@pytest.mark.parametrize(
+    ("family", "method", "sampling"),
+    [
+        *product(("neox", "llama", "gpt2", "windows"), SMALL_METHODS, (GREEDY,)),
+        *product(("neox", "llama", "gpt2"), ("any size",), (GREEDY,)),
+        *product(("neox", "llama"), ("ar", "linear", "lively"), (WARM, TOP_P)),
+    ],
+    ids=str,
+)
+def test_graphs_give_the_rounds_of_plain_calls(
+    devices: Devices, family: str, dtype: str, method: str, sampling: Sampling
+) -> None:
+    found, any_size = [], method == "any size"
     for graphs in (True, False):
-        engine = on_gpu(devices.models, family, dtype, graphs=graphs)
-        rounds = played(engine, devices.prompt(family), METHODS[method])
+        engine = on_gpu(devices.models, family, dtype, graphs=graphs).sampled(1, Schedule(sampling))
+        rules, sizes = (WIDE, RandomSizes(7)) if any_size else (SMALL_METHODS[method], None)
+        rounds = played(devices, engine, rules, 100 if any_size else 60, sizes, family)
         found.append([(outcome.tree, outcome.committed, outcome.knobs) for outcome in rounds])
     assert found[0] == found[1]
+    assert not any_size or {len(tree) > 1 for tree, *_ in found[0]} == {False, True}
 
 
-@pytest.mark.parametrize("method", METHODS)
+@EVERY_METHOD
 @pytest.mark.parametrize("family", ["neox", "llama", "gpt2", "qwen3", *tiny.WINDOWED])
-def test_graphs_give_the_rounds_of_the_host(devices: Devices, family: str, method: str) -> None:
-    match(on_gpu(devices.models, family, "float64"), devices.prompt(family), 100, METHODS[method])
+def test_graphs_give_the_rounds_of_the_host_also_of_a_second_text_with_turned_knobs(
+    devices: Devices, family: str, method: str
+) -> None:
+    engine = on_gpu(devices.models, family, "float64")
+    turns: Turns = {2: [("tau_h", 0.7), ("rho_stop", 0.12)]}
+    for start in range(2):
+        match(engine, devices.prompt(family)[start:], 100, SMALL_METHODS[method], turns if start else {})
+    assert len(graph_slots(engine)._free) == 1
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float16"])
-@pytest.mark.parametrize("family", ["neox", "llama", "gpt2"])
-def test_graphs_of_chosen_sizes_give_the_rounds_of_plain_calls(devices: Devices, family: str, dtype: str) -> None:
-    found = []
-    for graphs in (True, False):
-        engine = on_gpu(devices.models, family, dtype, graphs=graphs)
-        rounds = played(engine, devices.prompt(family), WIDE, 100, RandomSizes(7))
-        found.append([(outcome.tree, outcome.committed) for outcome in rounds])
-    assert found[0] == found[1]
-    assert {len(tree) > 1 for tree, _ in found[0]} == {False, True}
+@SAMPLINGS
+@EVERY_METHOD
+def test_graphs_give_the_sampled_rounds_of_the_host_and_the_text_of_the_cpu(
+    devices: Devices, sampling: Sampling, method: str
+) -> None:
+    """The host's rounds on a GPU use a `GumbelNoise` on the device, too."""
+    prompt, rules = devices.prompt(), SMALL_METHODS[method]
+    for seed in (0, HUGE_SEED):
+        engine, on_cpu = (
+            each.sampled(seed, Schedule(sampling))
+            for each in (on_gpu(devices.models, "neox", "float64"), devices.models.engine("neox", "float64"))
+        )
+        found = text_of(match(engine, prompt, 100, rules))
+        assert isinstance(engine.session(prompt, 9, KnobState(rules) if rules else None), GraphSession)
+        text = text_of_host(on_cpu, prompt, 100)
+        assert text[: len(found)] == found
+        assert text_of_host(engine, prompt, 100) == text
 
 
 @pytest.mark.parametrize("family", ["neox", "llama-strange"])
 def test_rounds_that_choose_their_size_by_real_times_write_the_text(devices: Devices, family: str) -> None:
     engine = on_gpu(devices.models, family, "float64")
     for start in range(3):
-        plain, chosen = (text_of(played(engine, devices.prompt(family)[start:], rules, 100)) for rules in (None, WIDE))
+        prompt = devices.prompt(family)[start:]
+        plain, chosen = (text_of(rounds_of(begun(engine, prompt, 100, rules))) for rules in (None, WIDE))
         assert chosen == plain
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_second_text_and_a_turned_knob_use_the_same_graphs(devices: Devices, method: str) -> None:
-    engine = on_gpu(devices.models, "neox", "float64")
-    for start in range(3):
-        match(engine, devices.prompt()[start:], 60, METHODS[method], {2: [("tau_h", 0.7), ("rho_stop", 0.12)]})
-    assert len(graph_slots(engine)._free) == 1
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_round_waits_for_the_device_once_and_nowhere_else(devices: Devices, method: str) -> None:
-    engine = on_gpu(devices.models, "neox", "float32")
-    played(engine, devices.prompt(), METHODS[method])  # captures all graphs
-    session = devices.begun(engine, METHODS[method])
-    with no_hidden_waits():
-        rounds = rounds_of(session)
-    assert session.waits == len(rounds)
-
-
-@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.8, top_k=20)], ids=["greedy", "sampled"])
-@pytest.mark.parametrize("method", METHODS)
-def test_rounds_without_a_draft_model_are_those_of_the_host_and_wait_once(
-    devices: Devices, method: str, sampling: Sampling
+@SAMPLINGS
+@pytest.mark.parametrize("alone", [False, True])
+@EVERY_METHOD
+def test_a_round_waits_for_the_device_once_and_nowhere_else_even_where_settings_are_turned(
+    devices: Devices, method: str, sampling: Sampling, *, alone: bool
 ) -> None:
-    prompt = 3 * devices.prompt()
-    alone = with_pair(on_gpu(devices.models, "neox", "float64"), draft=None).sampled(1, Schedule(sampling))
-    match(alone, prompt, 60, METHODS[method])
-    rounds = len(played(alone, prompt, METHODS[method]))  # captures all graphs
-    session = begun(alone, prompt, 60, METHODS[method])
-    with no_hidden_waits():
-        rounds_of(session)
-    assert session.waits == rounds
+    """`alone`: without a draft model, in which case the rounds are compared with the host's too."""
+    engine, prompt = on_gpu(devices.models, "neox", "float64" if alone else "float32"), 3 * devices.prompt()
+    if alone:
+        engine = with_pair(engine, draft=None)
+        match(engine.sampled(1, Schedule(sampling)), prompt, 60, SMALL_METHODS[method])
+    for watched in (False, True):  # the first text captures all graphs
+        schedule = Schedule(sampling)
+        session = begun(engine.sampled(1, schedule), prompt, 60, SMALL_METHODS[method])
+        session.step(())
+        session.step(())
+        if not sampling.greedy:
+            schedule.turn(len(session.text) + 65, Sampling(1.0, top_k=4))
+        if watched:
+            with no_hidden_waits():
+                rounds = rounds_of(session)
+        else:
+            rounds = rounds_of(session)
+        assert session.waits == 2 + len(rounds)
 
 
 def test_a_hidden_wait_would_be_noticed() -> None:
@@ -122,8 +156,8 @@ def test_a_hidden_wait_would_be_noticed() -> None:
 def test_later_texts_take_no_more_memory(devices: Devices) -> None:
     engine, used = on_gpu(devices.models, "llama", "float32"), list[int]()
     for _ in range(2):
-        for rules in METHODS.values():
-            played(engine, devices.prompt("llama"), rules)
+        for rules in SMALL_METHODS.values():
+            played(devices, engine, rules, family="llama")
         used.append(torch.cuda.memory_allocated())
     assert used[1] <= used[0]
 
@@ -148,9 +182,9 @@ def test_graphs_are_captured_while_another_thread_uses_the_device(devices: Devic
     assert not failed
 
 
-@pytest.mark.parametrize("method", METHODS)
+@EVERY_METHOD
 def test_parts_of_a_round_take_no_longer_than_the_round(devices: Devices, method: str) -> None:
-    rounds = played(on_gpu(devices.models, "neox", "float32"), devices.prompt(), METHODS[method])
+    rounds = played(devices, on_gpu(devices.models, "neox", "float32"), SMALL_METHODS[method])
     assert all(outcome.verify_s and outcome.verify_s > 0 for outcome in rounds)
     parts = sum((outcome.draft_s or 0) + (outcome.verify_s or 0) for outcome in rounds)
     assert parts <= sum(outcome.round_s for outcome in rounds) * 1.001
@@ -165,12 +199,12 @@ def test_compiled_passes_are_captured_too(
     """Compiled forms are kept at any speed. In half precision they round differently, so only float64 is compared."""
     monkeypatch.setattr("decoder.session.cuda_graph.pass_comparison.PAYS", float("inf"))
     engine, lines = on_gpu(devices.models, family, dtype), list[str]()
-    compiled(engine, lines.append, passes(tree_rule(rules) for rules in METHODS.values()))
+    compiled(engine, lines.append, passes(tree_rule(rules) for rules in SMALL_METHODS.values()))
     kept = [line.split(":")[0] for line in lines if "x the time of uncompiled passes, so it is kept" in line]
     assert kept == ["compiled draft", "compiled target"]
     if dtype == "float64":
-        match(engine, devices.prompt(family), 60, METHODS["best"])
-    assert len(text_of(played(engine, devices.prompt(family), None))) == 60
+        match(engine, devices.prompt(family), 60, SMALL_METHODS["best"])
+    assert len(text_of(played(devices, engine, None, family=family))) == 60
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
@@ -191,9 +225,9 @@ def test_the_embedded_pair_is_held_once_and_decoded_by_graphs() -> None:
     before = torch.cuda.memory_allocated()
     engine = load_pair(device="cuda", dtype="float32")
     assert decoding_path(engine).name == "cuda graphs"
-    assert (engine.pair.target.hf.loaded, engine.pair.draft_model.hf.loaded) == (None, None)
-    models = (engine.pair.target.hf.skeleton, engine.pair.draft_model.hf.skeleton)
-    weights = sum(weight.nbytes for module in models for weight in module.parameters())
+    models = engine.pair.models.values()
+    assert [model.hf.loaded for model in models] == [None, None]
+    weights = sum(weight.nbytes for model in models for weight in model.hf.skeleton.parameters())
     (slot,) = graph_slots(engine)._free
     stores = slot.target.store.nbytes + slot.draft.store.nbytes
     assert torch.cuda.memory_allocated() - before < 1.3 * weights + stores + 2**27

@@ -1,13 +1,12 @@
 """Device rounds are tested before texts use them; if they fail, the host drives the rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import torch
 
-from decoder import RunConfig, methods
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.engine import Engine
 from decoder.forward.families.native import NativeModel
@@ -18,14 +17,14 @@ from decoder.run import loading
 from decoder.sampling.noise import DeviceSampling, GumbelNoise
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.sampling.truncation import DeviceTruncation
-from decoder.session.cuda_graph import device_state as state
-from decoder.session.cuda_graph import self_test as trial
-from decoder.session.cuda_graph import session
+from decoder.session.cuda_graph import self_test, session
+from decoder.session.cuda_graph.self_test import PROMPTS, SEED, Reference
 from decoder.session.cuda_graph.slots import GraphSlot, GraphSlots
 from decoder.session.host import HostSession
 from decoder.session.steering import KnobState
 from decoder.verify.verifier import CoupledDeviceVerifier, CoupledVerifier
 from tests.decoder.makers import TinyModels, graph_slots
+from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import recorded, records, refused, with_slots
 
 ROWS_OF_THE_FIXED_TREE = 8
@@ -53,10 +52,10 @@ def test_every_kind_of_round_is_tried_greedily_and_sampled_by_all_that_a_graph_c
         noise = GumbelNoise(seed, sampling, engine.vocabulary, engine.target.device)
         return HostSession(engine, prompt, limit, None, None, CoupledVerifier(noise))
 
-    monkeypatch.setattr(trial, "session_class", lambda *_: open_session)
+    monkeypatch.setattr(self_test, "session_class", lambda *_: open_session)
     assert refused(engine) is None
-    assert tried == [(rules, sampling) for sampling in (Sampling(), trial.SAMPLED) for rules in loading.TRIED]
-    assert trial.SAMPLED.truncates
+    assert tried == [(rules, sampling) for sampling in (Sampling(), self_test.SAMPLED) for rules in loading.TRIED]
+    assert self_test.SAMPLED.truncates
 
 
 def test_a_sampled_trial_captures_no_more_than_a_greedy_one_where_times_choose_no_size(
@@ -64,9 +63,9 @@ def test_a_sampled_trial_captures_no_more_than_a_greedy_one_where_times_choose_n
 ) -> None:
     fixed = [rules for rules in loading.TRIED if not isinstance(rules, Auto)]
     both, greedy = (recorded(engine) for _ in range(2))
-    assert trial.refusal(both.pair, graph_slots(both), fixed) is None
-    monkeypatch.setattr(trial, "SAMPLED", Sampling())
-    assert trial.refusal(greedy.pair, graph_slots(greedy), fixed) is None
+    assert self_test.refusal(both.pair, graph_slots(both), fixed) is None
+    monkeypatch.setattr(self_test, "SAMPLED", Sampling())
+    assert self_test.refusal(greedy.pair, graph_slots(greedy), fixed) is None
     assert records(both) <= 2 * records(greedy) <= 4 * len(fixed)
 
 
@@ -79,16 +78,43 @@ def test_what_sampled_trials_take_is_not_what_texts_begin_with(engine: Engine, m
     assert {True, False} == set(begun_with)
 
 
-def test_a_rule_whose_sampled_rounds_alone_are_wrong_is_noticed(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = CoupledDeviceVerifier.choose
+def another_text(right: Any) -> Any:
+    def wrong(report: Any, nodes: int) -> Any:
+        accepted, bonus = right(report, nodes)
+        return accepted, bonus + 1
 
-    def wrong(verifier: CoupledDeviceVerifier, logits: torch.Tensor, *given: Any) -> torch.Tensor:
-        return right(verifier, logits, *given) + (len(logits) == ROWS_OF_THE_FIXED_TREE)
+    return wrong
 
+
+MISTAKES: dict[str, tuple[object, str, Callable[[Any], Any]]] = {
+    "another text": (session, "verified", another_text),
+    "another noise": (
+        DeviceSampling,
+        "noise",
+        lambda right: lambda sampling, places, *rest: right(sampling, places + 1, *rest),
+    ),
+    "sampled rounds of one rule alone": (
+        CoupledDeviceVerifier,
+        "choose",
+        lambda right: lambda verifier, logits, *given: right(verifier, logits, *given)
+        + (len(logits) == ROWS_OF_THE_FIXED_TREE),
+    ),
+    "another truncation": (
+        DeviceTruncation,
+        "excluded",
+        lambda _: lambda _, logits: torch.zeros_like(logits, dtype=torch.bool),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch, mistake: str) -> None:
     assert Fixed(depth=2, branching=2) in loading.TRIED
-    monkeypatch.setattr(CoupledDeviceVerifier, "choose", wrong)
+    if mistake == "another truncation":
+        monkeypatch.setattr(self_test, "SAMPLED", Sampling(temperature=2.0, top_k=3))
+        assert refused(engine) is None
+    owner, name, wrong = MISTAKES[mistake]
+    monkeypatch.setattr(owner, name, wrong(getattr(owner, name)))
     assert "instead of" in (refused(engine) or "")
 
 
@@ -112,27 +138,13 @@ def test_a_draft_of_another_width_is_tested_on_the_ids_that_it_shares_with_the_t
     assert "the draft's logits differ by 1" in (refused(engine) or "")
 
 
-def test_another_text_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = state.verified
-
-    def wrong(report: Any, nodes: int) -> Any:
-        accepted, bonus = right(report, nodes)
-        return accepted, bonus + 1
-
-    monkeypatch.setattr(session, "verified", wrong)
-    assert "instead of" in (refused(engine) or "")
-
-
 def test_a_refused_device_leaves_the_rounds_to_the_host(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "prepare_rounds", lambda *_: "it does not")
+    monkeypatch.setattr(self_test, "prepare_rounds", lambda *_: "it does not")
     told: list[str] = []
     loading.try_rounds(engine, told.append)
     assert "the host" in told[-1]
     assert "it does not" in told[-1]
-    monkeypatch.setattr(engine.pair.target, "device", torch.device("cuda"))
-    monkeypatch.setattr("decoder.engine.HostSession", lambda *_: "the host's")
-    opened = methods.METHODS["ar"].open(engine, [1], RunConfig())
-    assert cast("object", opened) == "the host's"
+    assert isinstance(engine.session([1], 8, None), HostSession)
 
 
 def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
@@ -148,39 +160,108 @@ def test_a_model_that_reads_numbers_back_leaves_the_rounds_to_the_host(
     assert "copies numbers to the host" in (refused(replace(engine, slots=GraphSlots())) or "")
 
 
-# Sampled texts
+# Near ties
 
 
-def test_another_noise_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = DeviceSampling.noise
-    monkeypatch.setattr(DeviceSampling, "noise", lambda sampling, places, *rest: right(sampling, places + 1, *rest))
-    assert "instead of" in (refused(engine) or "")
+@pytest.mark.parametrize(
+    ("found", "tie"),
+    [((1, 5, 5), True), ((2, 0, 0), False), ((0, 1, 0), False), ((0, 0, 1), True), ((0, 0), False)],
+)
+def test_only_the_first_token_that_differs_is_judged_by_its_score(found: tuple[int, ...], *, tie: bool) -> None:
+    scores = torch.tensor([(4.0, 3.9, 3.0), (4.0, 3.0, 3.9), (4.0, 3.9, 3.0)])
+    assert Reference((1,), (0, 0, 0), scores, torch.zeros(0), Sampling()).tie(found, 0.06) is tie
 
 
-def test_another_truncation_than_the_host_s_is_noticed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial, "SAMPLED", Sampling(temperature=2.0, top_k=3))
-    assert refused(engine) is None
-    monkeypatch.setattr(DeviceTruncation, "excluded", lambda _, logits: torch.zeros_like(logits, dtype=torch.bool))
-    assert "instead of" in (refused(engine) or "")
+def noise() -> torch.Tensor:
+    """Noise of the position of the logits in row 2."""
+    return GumbelNoise(SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])[0]
 
 
 @pytest.mark.parametrize(("sampling", "tie"), [(Sampling(), False), (Sampling(1.0), True)], ids=["greedy", "sampled"])
 def test_a_near_tie_is_one_of_the_scores_under_the_noise_of_its_position(sampling: Sampling, *, tie: bool) -> None:
-    noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
     logits = torch.zeros(4, 4)
-    logits[2] = -noise[0] + torch.tensor([1e-4, 0.0, -5.0, -5.0])
-    reference = trial.Reference([1, 2, 3], [0, 1], logits, logits, sampling)
+    logits[2] = -noise() + torch.tensor([1e-4, 0.0, -5.0, -5.0])
+    reference = Reference([1, 2, 3], [0, 1], logits, logits, sampling)
     assert reference.tie([1, 1], error=1e-3) == tie
     assert not reference.tie([2, 1], error=1e-3)
 
 
 def test_a_token_that_truncation_may_drop_by_an_error_is_a_near_tie() -> None:
     """Its score is far above the other token's; only whether truncation keeps it is uncertain."""
-    noise = GumbelNoise(trial.SEED, Schedule(Sampling(1.0)), 4, torch.device("cpu")).scores(torch.zeros(1, 4), [3])
-    first = int(noise.argmax())
+    first = int(noise().argmax())
     second = (first + 1) % 4
     logits = torch.full((4, 4), -9.0)
     logits[2, first], logits[2, second] = 0.0, 1e-4
-    reference = trial.Reference([1, 2, 3], [second, 1], logits, logits, Sampling(1.0, top_k=1))
+    reference = Reference([1, 2, 3], [second, 1], logits, logits, Sampling(1.0, top_k=1))
     assert reference.tie([first, 1], error=1e-3)
     assert not reference.tie([first, 1], error=1e-5)
+
+
+@pytest.fixture
+def half(tiny_models: TinyModels) -> Engine:
+    return with_slots(tiny_models.engine("neox", "bfloat16"))
+
+
+def altered(patch: pytest.MonkeyPatch, change: Callable[[list[int], Any], list[int]]) -> list[object]:
+    """Patches the test so that `change` alters the device's texts of plain decoding; returns the list of prompts."""
+    right, prompts = self_test._text, list[object]()
+
+    def text(session: Any) -> Any:
+        found = list(right(session))
+        if type(session).__name__ != "GraphSession":
+            return found
+        prompts.append(tuple(session.text[:6]))
+        return change(found, prompts[-1])
+
+    patch.setattr(self_test, "_text", text)
+    patch.setattr(matching, "TRIED", (None,))
+    return prompts
+
+
+def test_a_near_tie_is_no_fault_and_another_prompt_is_tried(half: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, *others = (each for each in self_test.references(half.pair) if each.sampling.greedy)
+    assert right.prompt == PROMPTS[0]
+
+    def second(found: list[int], prompt: Any) -> list[int]:
+        """Replaces the third token of the text after the first prompt."""
+        return [*found[:2], found[2] + 1, *found[3:]] if prompt == PROMPTS[0] else found
+
+    monkeypatch.setattr(self_test, "_error", lambda *_: (0.01, 20.0))
+    prompts, token = altered(monkeypatch, second), right.text[2]
+    for distance, near in ((1e-3, True), (5.0, False)):
+        logits = right.target.clone()
+        logits[7, token + 1] = logits[7, token] - distance
+        refusal = refused(half, [replace(right, target=logits), *others])
+        assert (refusal is None) == near
+        assert near or "instead of" in (refusal or "")
+    assert prompts[:2] == list(PROMPTS[:2])
+
+
+def test_a_tie_is_as_near_as_the_logits_are_off(half: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: list[float] = []
+
+    def never(_: object, __: object, error: float) -> bool:
+        errors.append(error)
+        return False
+
+    monkeypatch.setattr(Reference, "tie", never)
+    altered(monkeypatch, lambda found, _: [found[0] + 1, *found[1:]])
+    right = self_test.references(half.pair)
+    assert "instead of" in (refused(half, right) or "")
+    logits = [each.target for each in right]
+    off, largest = self_test._error(half.pair, graph_slots(half), half.pair.target, right, logits)
+    assert errors == [max(off, largest * torch.finfo(torch.bfloat16).eps)]
+    assert errors[0] < 0.05 * largest
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_forms_whose_logits_are_far_off_are_refused_whatever_they_write(
+    half: Engine, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    right, form = NativeModel.computed, graph_slots(half).forward(half.pair.models[role])
+    monkeypatch.setattr(
+        NativeModel, "computed", lambda self, *given: right(self, *given) * (1.3 if self is form else 1)
+    )
+    assert (refused(half) or "").startswith(f"the {role}'s logits differ by ")
+    monkeypatch.setattr(NativeModel, "computed", lambda self, *given: right(self, *given) * torch.nan)
+    assert (refused(half) or "").startswith("the target's logits differ by nan")

@@ -1,8 +1,7 @@
-"""The kernel of norm, product and activation, run by Triton's interpreter and compiled for GPUs, beside the plain
-functions.
-"""
+"""The kernel of norm, product and activation, and passes of models whose layers use kernels, beside plain functions."""
 
-from functools import partial
+from collections.abc import Iterator
+from functools import partial, reduce
 
 import pytest
 import torch
@@ -11,10 +10,13 @@ from torch import Tensor
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.forward.families.model import Activation, LayerNorm, RmsNorm, gated_silu, normed
+from decoder.forward.families.native import NativeModel
 from decoder.forward.linear import Linear
 from decoder.forward.static.kernels import normed_product
+from decoder.forward.static.static_forward import visibility
+from decoder.session.cuda_graph.kernel_trial import layer_kernels
 from tests.decoder.family_models import made, static_of
-from tests.triton_tools import Figures, Launch, assert_within, interpreted, recorded
+from tests.triton_tools import interpreted, recorded
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -23,6 +25,10 @@ TOLERANCES = {torch.float32: 1e-5, torch.float16: 4e-3}
 product before the activation."""
 DTYPES = pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 GATED = Activation(gated_silu, gated_silu)
+Kind = type[LayerNorm | RmsNorm]
+KINDS = pytest.mark.parametrize(
+    ("kind", "activation"), [(RmsNorm, None), (RmsNorm, GATED), (LayerNorm, None)], ids=["plain", "gated", "LayerNorm"]
+)
 H200 = 132
 """Number of multiprocessors of an H200."""
 
@@ -32,7 +38,7 @@ def drawn(
     size: int,
     width: int,
     dtype: torch.dtype,
-    kind: type[LayerNorm | RmsNorm] = RmsNorm,
+    kind: Kind = RmsNorm,
     *,
     biased: bool = False,
     seed: int = 0,
@@ -59,15 +65,12 @@ def check(
     assert torch.equal(rows, before)
 
 
-@pytest.mark.parametrize("activation", [None, GATED], ids=["plain", "gated"])
+@KINDS
 @pytest.mark.parametrize(("width", "multiprocessors"), [(98, 1), (200, 4), (130, 6)])
 def test_many_columns_of_a_program_are_those_of_norm_product_and_activation(
-    width: int, multiprocessors: int, activation: Activation | None
+    width: int, multiprocessors: int, kind: Kind, activation: Activation | None
 ) -> None:
-    rows, norm, linear = drawn(50, 200, width, torch.float16, biased=True)
-    check(rows, norm, linear, activation, multiprocessors)
-    if activation is None:
-        check(rows, LayerNorm((200,), 1e-2), linear, None, multiprocessors)
+    check(*drawn(50, 200, width, torch.float16, kind, biased=True), activation, multiprocessors)
 
 
 @pytest.mark.parametrize(
@@ -91,22 +94,13 @@ def test_rows_are_read_at_most_once_for_each_byte_of_a_large_model_s_weights(
 
 
 @DTYPES
-@pytest.mark.parametrize("activation", [None, GATED], ids=["plain", "gated"])
+@KINDS
 @pytest.mark.parametrize("biased", [False, True], ids=["without biases", "biases"])
 @pytest.mark.parametrize(("count", "size", "width"), [(1, 32, 32), (3, 130, 50), (17, 64, 2), (64, 200, 98)])
 def test_columns_are_those_of_norm_product_and_activation(
-    count: int, size: int, width: int, dtype: torch.dtype, activation: Activation | None, *, biased: bool
+    count: int, size: int, width: int, dtype: torch.dtype, kind: Kind, activation: Activation | None, *, biased: bool
 ) -> None:
-    check(*drawn(count, size, width, dtype, biased=biased, seed=count), activation)
-
-
-@DTYPES
-@pytest.mark.parametrize("biased", [False, True], ids=["without biases", "biases"])
-@pytest.mark.parametrize(("count", "size", "width"), [(1, 32, 32), (3, 130, 50), (17, 64, 2), (64, 200, 98)])
-def test_a_layer_norm_subtracts_the_mean(
-    count: int, size: int, width: int, dtype: torch.dtype, *, biased: bool
-) -> None:
-    check(*drawn(count, size, width, dtype, LayerNorm, biased=biased, seed=count), None)
+    check(*drawn(count, size, width, dtype, kind, biased=biased, seed=count), activation)
 
 
 def test_a_row_of_zeros_gives_the_bias_alone() -> None:
@@ -155,41 +149,55 @@ def test_a_model_whose_products_the_kernel_cannot_compute_keeps_its_form(name: s
     assert normed_product.with_kernels(form) is form
 
 
-def launch(
-    count: int, width: int, dtype: torch.dtype, kind: type[LayerNorm | RmsNorm], activation: Activation | None
-) -> Launch:
-    """The launch of a product with `width` columns of weights."""
-    with recorded() as found:
-        normed_product.normed_product(H200, *drawn(count, 512, width, dtype, kind), activation)
-    (only,) = found
-    return only
+# Passes of whole models whose layers use kernels
+
+
+@torch.no_grad()
+def passes(form: NativeModel) -> Iterator[tuple[Tensor, Tensor]]:
+    """Logits and store after a text of 12 tokens, and after a tree of 5 nodes behind it."""
+    store = form.new_store(32)
+    above = torch.tensor([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 0, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]])
+    for first, seen, positions in (
+        (0, torch.ones((12, 12), dtype=torch.bool).tril(), torch.arange(12)),
+        (12, above > 0, 12 + torch.tensor([0, 1, 1, 2, 3])),
+    ):
+        places = first + torch.arange(len(positions))
+        bias = visibility(torch.tensor(first), seen, 24, store.dtype)
+        logits = form.computed(store, places * 7 % 90, form.rotation(store, positions), places, bias)
+        yield logits, store.clone()
+
+
+ATTENTION, PRODUCTS = ["attention"], ["norms and products"]
 
 
 @pytest.mark.parametrize(
-    ("capability", "count", "width", "dtype", "most"),
+    ("parts", "name", "dtype"),
     [
-        (80, 64, 17920, torch.bfloat16, Figures(registers=255, stack=0, shared=72 << 10)),
-        (90, 64, 17920, torch.bfloat16, Figures(registers=128, stack=0, shared=88 << 10)),
-        (90, 64, 6144, torch.bfloat16, Figures(registers=128, stack=0, shared=112 << 10)),
-        (90, 64, 3072, torch.bfloat16, Figures(registers=144, stack=0, shared=112 << 10)),
-        (90, 16, 3072, torch.bfloat16, Figures(registers=64, stack=0, shared=60 << 10)),
-        (90, 64, 3072, torch.float32, Figures(registers=168, stack=0, shared=48 << 10)),
-        (100, 64, 17920, torch.bfloat16, Figures(registers=168, stack=0, shared=100 << 10)),
+        (ATTENTION, "neox", torch.float16),
+        (ATTENTION, "neox, all rotated", torch.float32),
+        (ATTENTION, "neox, one after the other", torch.float32),
+        (ATTENTION, "neox, odd heads", torch.float32),
+        (ATTENTION, "llama", torch.float16),
+        (ATTENTION, "llama, one head for all", torch.float32),
+        (ATTENTION, "qwen2, windows in half of its layers", torch.float32),
+        (PRODUCTS, "neox", torch.float32),
+        (ATTENTION + PRODUCTS, "neox without biases, tied", torch.float16),
+        (PRODUCTS, "llama", torch.float16),
+        (PRODUCTS, "llama with biases and wide heads", torch.float32),
+        (ATTENTION + PRODUCTS, "llama", torch.float32),
+        (ATTENTION + PRODUCTS, "mistral, windows of 8", torch.float32),
     ],
     ids=str,
 )
-@pytest.mark.parametrize(
-    ("kind", "activation"),
-    [(LayerNorm, None), (RmsNorm, None), (RmsNorm, GATED)],
-    ids=["LayerNorm", "RmsNorm", "gated"],
-)
-def test_the_kernel_spills_no_register(
-    capability: int,
-    count: int,
-    width: int,
-    dtype: torch.dtype,
-    most: Figures,
-    kind: type[LayerNorm | RmsNorm],
-    activation: Activation | None,
+def test_text_and_tree_have_the_logits_and_the_store_of_the_plain_layers(
+    parts: list[str], name: str, dtype: torch.dtype
 ) -> None:
-    assert_within(launch(count, width, dtype, kind, activation).figures(capability), most, capability)
+    form = static_of(made(name, dtype))
+    other = reduce(lambda before, part: layer_kernels()[part](before), parts, form)
+    assert other is not form
+    with interpreted():
+        found = list(passes(other))
+    tolerance = 1e-4 if dtype is torch.float32 else 3e-2
+    for each in zip(found, passes(form), strict=True):
+        for own, right in zip(*each, strict=True):
+            torch.testing.assert_close(own, right, rtol=0, atol=tolerance * float(right.abs().max()))

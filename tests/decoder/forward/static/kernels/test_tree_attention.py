@@ -1,6 +1,5 @@
 """The attention kernels, run by Triton's interpreter and compiled for GPUs, beside the plain functions."""
 
-import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -17,7 +16,7 @@ from decoder.forward.static.kernels import tree_attention
 from decoder.forward.static.kernels.tree_attention import Division
 from decoder.forward.static.static_forward import visibility
 from decoder.system.device import Multiprocessors
-from tests.triton_tools import SHARED_LIMITS, Figures, Launch, assert_within, interpreted, recorded
+from tests.triton_tools import interpreted
 
 pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 
@@ -200,15 +199,11 @@ def test_parts_grow_with_the_text_until_the_device_is_full() -> None:
     assert [parts(16448, count) for count in (8, 16, 66, 264, 1000)] == [1, 1, 7, 32, 63]
 
 
-def test_a_number_of_the_bias_is_added_to_the_score() -> None:
-    inputs = drawn(Heads(2, 2, 16, 8), 40, 8, 9, torch.float32)
-    inputs.bias.add_(torch.randn(inputs.bias.shape, generator=torch.Generator().manual_seed(1)))
-    check(inputs)
-
-
-def test_minus_infinity_hides_a_slot() -> None:
+def test_a_number_of_the_bias_is_added_to_the_score_and_minus_infinity_hides_a_slot() -> None:
     inputs = drawn(Heads(2, 2, 16, 8), 40, 8, 9, torch.float32)
     check(replace(inputs, bias=inputs.bias.masked_fill(inputs.bias < 0, -torch.inf)))
+    inputs.bias.add_(torch.randn(inputs.bias.shape, generator=torch.Generator().manual_seed(1)))
+    check(inputs)
 
 
 @DTYPES
@@ -247,65 +242,3 @@ def test_a_prompt_s_rows_are_computed_by_the_plain_functions(
     layer_attention = tree_attention.TreeAttention(approximate, H200)
     layer_attention(product, inputs.inner, inputs.heads, inputs.given(inputs.store.clone()), 0)
     assert torch.equal(product[:, : right.shape[1]], right)
-
-
-def launches(heads: Heads, tokens: int, dtype: torch.dtype, generation: int = 9) -> tuple[Launch, Launch]:
-    """The two launches of a layer's attention on a GPU of this generation."""
-    inputs = drawn(heads, 256 - tokens, 0, tokens, dtype, inner=2048)
-    processors, given = Multiprocessors(132, generation), inputs.given(inputs.store)
-    with recorded() as found:
-        tree_attention.attend(inputs.product, inputs.inner, heads, given, 0, inputs.approximate, processors)
-    attention, merge = found
-    return attention, merge
-
-
-@pytest.mark.parametrize(
-    ("capability", "heads", "rows", "dtype", "most"),
-    [
-        (80, PYTHIA, 64, torch.float16, Figures(registers=255, stack=0, shared=72 << 10)),
-        (90, PYTHIA, 64, torch.float16, Figures(registers=255, stack=0, shared=88 << 10)),
-        (90, LLAMA, 64, torch.bfloat16, Figures(registers=255, stack=0, shared=88 << 10)),
-        (90, LLAMA, 8, torch.bfloat16, Figures(registers=255, stack=0, shared=52 << 10)),
-        (90, PYTHIA, 64, torch.float32, Figures(registers=168, stack=0, shared=40 << 10)),
-        (100, PYTHIA, 64, torch.float16, Figures(registers=255, stack=0, shared=92 << 10)),
-    ],
-    ids=str,
-)
-def test_no_large_tile_spills_a_register(
-    capability: int, heads: Heads, rows: int, dtype: torch.dtype, most: Figures
-) -> None:
-    attention, _ = launches(heads, rows, dtype, capability // 10)
-    assert_within(attention.figures(capability), most, capability)
-
-
-@pytest.mark.parametrize(("rows", "resident"), [(1, 4), (8, 4), (64, 2)])
-def test_a_multiprocessor_of_an_h100_has_room_for_several_programs(rows: int, resident: int) -> None:
-    attention, _ = launches(PYTHIA, rows, torch.float16)
-    figures, threads = attention.figures(90), 32 * attention.options["num_warps"]
-    # A multiprocessor has 65,536 registers and 228 KiB of shared memory, of which 1 KiB is reserved for each block.
-    assert (1 << 16) // (figures.registers * threads) >= resident
-    assert (228 << 10) // (figures.shared + 1024) >= resident
-
-
-def test_the_smallest_tile_in_float32_spills_at_most_two_registers() -> None:
-    # None by Triton 3.9; by Triton 3.6 two, where a thread has 64.
-    attention, _ = launches(PYTHIA, 8, torch.float32)
-    assert_within(attention.figures(90), Figures(registers=128, stack=8, shared=48 << 10), 90)
-
-
-@pytest.mark.parametrize("capability", SHARED_LIMITS)
-def test_the_kernels_of_a_single_row_need_little(capability: int) -> None:
-    attention, merge = launches(PYTHIA, 1, torch.float16, capability // 10)
-    assert_within(attention.figures(capability), Figures(128, 0, 41 << 10), capability)
-    assert_within(merge.figures(capability), Figures(40, 0, 4 << 10), capability)
-
-
-@pytest.mark.parametrize(("heads", "dtype"), [(PYTHIA, torch.float16), (LLAMA, torch.bfloat16)], ids=str)
-def test_only_the_biases_of_the_pass_s_own_slots_are_loaded_one_by_one(heads: Heads, dtype: torch.dtype) -> None:
-    attention, _ = launches(heads, 64, dtype)
-    tile, own_step, threads = (
-        *(attention.arguments[name] for name in ("tile", "own_step")),
-        32 * attention.options["num_warps"],
-    )
-    single = re.findall(r"ld\.global\S*\.[bu]16\b", attention.compiled(90).asm["ptx"])
-    assert len(single) == tile * own_step // threads

@@ -1,7 +1,11 @@
-"""The kernels see and accept what the plain functions do, and history learns the same bits."""
+"""The kernels see and accept what the plain functions do, and history learns the same bits; whole rounds with all
+kernels write the same trees and texts as rounds that the host drives.
+"""
 
 import random
-from dataclasses import fields
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 import torch
@@ -9,15 +13,22 @@ import torch
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.linear import Linear
+from decoder.sampling.settings import Sampling, Schedule
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
 from decoder.session.cuda_graph.draft import DraftPart
-from decoder.session.cuda_graph.kernel_trial import Table
+from decoder.session.cuda_graph.kernel_trial import Table, chosen_operators, kernels
 from decoder.session.cuda_graph.kernels import verify_tree
+from decoder.session.cuda_graph.operators import PLAIN
 from decoder.session.cuda_graph.static_shapes import BUCKETS, DEEPEST, bucket, levels
 from decoder.session.cuda_graph.verify import Moves, TreeRows
 from decoder.tree import TokenTree
-from tests.decoder.session.cuda_graph.laid_out import laid_out, some_choices, some_tree
+from decoder.tree_rules import Rules
+from tests.decoder.makers import PROMPT, TinyModels, graph_slots
+from tests.decoder.session.cuda_graph.laid_out import CHAIN, laid_out, some_choices, some_tree
+from tests.decoder.session.cuda_graph.matching import last, match, with_slots
+from tests.decoder.session.cuda_graph.stub_kernels import exactly
 
 pytestmark = pytest.mark.usefixtures("by_interpreter")
 SLOTS = 512
@@ -39,15 +50,17 @@ def check_rows(tree: TokenTree, length: int, dtype: torch.dtype = torch.float32)
         assert torch.equal(own, right), name
 
 
-def check_path(state: DeviceState, other: DeviceState, choices: list[int], nodes: int) -> Moves | None:
+def check_path(states: Sequence[DeviceState], choices: list[int], nodes: int) -> Moves | None:
     """Commits by kernel and by plain function; all of both states must be equal. Returns the moves."""
     deepest, target = levels(nodes, DEEPEST), side(torch.float32)
     padded = torch.tensor(choices + [3] * (nodes - len(choices)))
-    rows = [verify.tree_rows(target, each, nodes, deepest, SLOTS) for each in (state, other)]
-    found: Moves | None = verify_tree.accept_path(state, rows[0], padded, deepest)
-    right = verify.accept_path(other, rows[1], padded, deepest)
-    for own, plain in zip(state._tensors(), other._tensors(), strict=True):
+    moves: list[Moves | None] = [
+        accept(state, verify.tree_rows(target, state, nodes, deepest, SLOTS), padded, deepest)
+        for accept, state in zip((verify_tree.accept_path, verify.accept_path), states, strict=True)
+    ]
+    for own, plain in zip(*(state._tensors() for state in states), strict=True):
         assert torch.equal(own, plain)
+    found, right = moves
     assert (found is None) == (right is None)
     if found and right:
         assert torch.equal(found.target, right.target)
@@ -62,10 +75,7 @@ def test_each_row_sees_the_text_its_ancestors_and_itself(nodes: int, dtype: torc
 
 
 def test_a_chain_s_rows_see_all_rows_before_them() -> None:
-    chain = TokenTree([0])
-    for node in range(DEEPEST):
-        chain.add(node, 1, -0.1)
-    check_rows(chain, 1)
+    check_rows(CHAIN, 1)
 
 
 def test_places_of_several_blocks_are_seen_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,13 +88,12 @@ def test_the_same_paths_are_accepted_and_committed(nodes: int) -> None:
     for seed in range(4):
         tree = some_tree(seed, nodes)
         states = [laid_out(tree, [5] * seed + [tree.tokens[0]]) for _ in range(2)]
-        check_path(states[0], states[1], some_choices(tree, seed), bucket(len(tree)))
+        check_path(states, some_choices(tree, seed), bucket(len(tree)))
 
 
 def test_a_tree_of_the_largest_size_is_accepted_too() -> None:
     tree = some_tree(1, 200)
-    states = [laid_out(tree, [1, tree.tokens[0]]) for _ in range(2)]
-    moves = check_path(states[0], states[1], some_choices(tree, 5), BUCKETS[-1])
+    moves = check_path([laid_out(tree, [1, tree.tokens[0]]) for _ in range(2)], some_choices(tree, 5), BUCKETS[-1])
     assert moves
     assert len(moves.target) == DEEPEST
 
@@ -96,13 +105,43 @@ def test_history_learns_the_same_bits(window: int, *, history: bool) -> None:
     states = [laid_out(some_tree(0, 2), [1, 2], rules.rule()) for _ in range(2)]
     for number in range(window + 8):
         tree = some_tree(number, 12)
+        fresh = laid_out(tree, [1, tree.tokens[0]])
         for state in states:
-            fresh = laid_out(tree, [1, tree.tokens[0]])
             state.nodes.copy_(fresh.nodes)
             state.text.copy_(fresh.text)
             state.length.copy_(fresh.length)
         choices = some_choices(tree, number) if luck.random() < 0.8 else [0] * len(tree)
-        check_path(states[0], states[1], choices, bucket(len(tree)))
+        check_path(states, choices, bucket(len(tree)))
     assert int(states[0].rounds) == window + 8
     moved = float(states[0].rule.growth.d0) != rules.d0
     assert moved == history
+
+
+# Whole rounds
+
+SMALL = DynaTree(d_max=3, d0=2, branching=(2, 2, 3), window=1)
+RULES: dict[str, Rules | None] = {
+    "ar": None,
+    "linear": Linear(3),
+    "bfs": SMALL,
+    "best": replace(SMALL, selection="best", n_max=5),
+}
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(1.0), Sampling(1.0, 20, 0.9)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rules", RULES)
+def test_every_round_is_that_of_the_host(tiny_models: TinyModels, rules: str, dtype: str, sampling: Sampling) -> None:
+    pair = tiny_models.pair("neox")
+    engine = with_slots(tiny_models.loaded(pair, dtype)).sampled(3, Schedule(sampling))
+    every: dict[str, Any] = {**kernels()}
+    graph_slots(engine).operators = replace(PLAIN, **every)
+    rounds = match(engine, tiny_models.prompt_tokens(pair, PROMPT), 8, RULES[rules])
+    assert sum(len(outcome.committed) for outcome in rounds) == 8
+
+
+def test_the_trial_finds_the_kernels_results_equal(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("decoder.session.cuda_graph.kernel_trial.relative_time", lambda *_: exactly(0.5))
+    engine = with_slots(tiny_models.engine("neox"))
+    found = last(chosen_operators(engine.pair, graph_slots(engine), [Linear(2), RULES["best"]]))
+    assert found.kernels == tuple(kernels())

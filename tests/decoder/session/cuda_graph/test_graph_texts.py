@@ -1,0 +1,288 @@
+"""Texts of device rounds: those of plain decoding whatever sizes are chosen, sampled as on the host also where settings
+are turned, and with heads and attention windows, some of which the host alone decodes.
+
+`test_graph_rounds.py` compares sampled rounds one by one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+
+import pytest
+
+from decoder import RunConfig, Steering, decode
+from decoder.draft.tree_size.plan import TreePlan, ranks
+from decoder.draft.tree_size.plan_controller import PlanController
+from decoder.engine import Engine
+from decoder.events import Round
+from decoder.heads.eagle3 import UNTAPPED
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.run.decoding_path import decoding_path
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.session.cuda_graph.self_test import prepare_rounds
+from decoder.session.cuda_graph.session import GraphSession
+from decoder.session.cuda_graph.slots import GraphSlots
+from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT, Shape
+from decoder.session.host import HostSession
+from decoder.session.protocol import Outcome
+from decoder.session.steering import KnobState, Turn
+from decoder.tree_rules import Rules
+from decoder.verify.verifier import CoupledDeviceVerifier, GreedyVerifier, device_verifier
+from tests.decoder.any_family import built, config_of, engine_of
+from tests.decoder.makers import Played, graph_slots, host_session
+from tests.decoder.session.cuda_graph.matching import (
+    GREEDY,
+    LIVELY,
+    METHODS,
+    PROMPT,
+    WIDE,
+    Devices,
+    RandomSizes,
+    begun,
+    match,
+    prepared,
+    records,
+    refused,
+    rounds_of,
+    text_of,
+    text_of_host,
+)
+from tests.eagle3_checkpoints import name
+
+GREEDY_VERIFIER = GreedyVerifier()
+WHOLE, TRUNCATED = CoupledDeviceVerifier(truncates=False), CoupledDeviceVerifier(truncates=True)
+
+
+@pytest.mark.parametrize(
+    ("seed", "sampling"), [(2, GREEDY), (0, Sampling(0.6)), (1, Sampling(1.0, top_p=0.9))], ids=str
+)
+def test_all_methods_write_one_text_whatever_sizes_are_chosen(devices: Devices, sampling: Sampling, seed: int) -> None:
+    engine = devices.kept().sampled(seed, Schedule(sampling))
+    texts = {name: text_of(rounds_of(devices.begun(engine, rules, 48))) for name, rules in METHODS.items()}
+    rounds = {
+        "any size": rounds_of(devices.begun(engine, WIDE, 48, RandomSizes(seed))),
+        "auto": rounds_of(devices.begun(engine, Auto(), 48)),
+    }
+    assert {len(outcome.tree) > 1 for outcome in rounds["any size"]} == {False, True}
+    assert any(len(outcome.tree) > 1 for outcome in rounds["auto"])  # a kindred draft is used
+    texts |= {name: text_of(found) for name, found in rounds.items()}
+    texts["host"] = text_of_host(engine, devices.prompt(), 48)
+    assert len(set(map(tuple, texts.values()))) == 1
+    if sampling.greedy:
+        assert texts["ar"] == devices.generated(48)
+    else:
+        other = engine.sampled(seed + 1, Schedule(sampling))
+        assert text_of(rounds_of(devices.begun(other, None, 48))) != texts["ar"]
+
+
+def test_modules_of_unlike_models_write_the_text_whatever_sizes_are_chosen(devices: Devices) -> None:
+    engine, pair = devices.recorded("llama-strange", by_module=True), "llama-strange"
+    rounds = rounds_of(begun(engine, devices.prompt(pair), 48, WIDE, RandomSizes(1)))
+    assert text_of(rounds) == devices.generated(48, pair)
+    assert {len(outcome.tree) > 1 for outcome in rounds} == {False, True}
+
+
+# Rounds that choose their sizes
+
+
+def played(
+    devices: Devices, engine: Engine, limit: int, sizes: PlanController | None = None, turns: Sequence[Turn] = ()
+) -> list[Outcome]:
+    session, found = devices.begun(engine, WIDE, limit, sizes), list[Outcome]()
+    while not found or not found[-1].finished:
+        found.append(session.step(tuple(turns) if len(found) > 3 else ()))
+    assert session.waits == len(found) or turns
+    return found
+
+
+def best_of(plan: TreePlan) -> DynaTree:
+    """Rules with the bounds of `WIDE` that keep as many of the most probable nodes as a plan."""
+    given = {each.name: getattr(WIDE, each.name) for each in fields(WIDE) if each.name != "lookup"}
+    sizes = {"d_max": plan.depth, "d0": plan.depth - 1, "n_max": plan.nodes - 1}
+    return DynaTree(**given | sizes, selection="best")
+
+
+def check_tree(outcome: Outcome, engine: Engine, text: Sequence[int], plan: TreePlan) -> None:
+    """The round's tree is the host's after this text by the rules of the plan."""
+    host = host_session(engine, text, 9, best_of(plan))
+    host.prefill()
+    found, expected = outcome.tree, host.step(()).tree
+    assert (found.tokens, found.parents) == (expected.tokens, expected.parents)
+    assert found.logprobs == pytest.approx(expected.logprobs, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_tree_is_that_of_the_host_whatever_the_draft_had_missed(devices: Devices, seed: int) -> None:
+    controller, loaded, text = RandomSizes(seed, plain=0.7, depths=(2, 3, 4)), devices.recorded(), devices.prompt()
+    rounds = played(devices, loaded, 100, controller)
+    for number, (outcome, plan) in enumerate(zip(rounds, controller.chosen, strict=False)):
+        assert (len(outcome.tree) > 1) == (plan is not None)
+        if plan:
+            rested = number > 1 and controller.chosen[number - 1] is None
+            assert outcome.draft_forwards == plan.depth + rested
+            check_tree(outcome, loaded, text, plan)
+        text = [*text, *outcome.committed]
+
+
+def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(devices: Devices) -> None:
+    controller = RandomSizes(5)
+    rounds = played(devices, devices.plain(), 100, controller)
+    expected = [
+        (plan, ranks(outcome.tree.path_logprobs, outcome.accepted))
+        for plan, outcome in zip(controller.chosen, rounds, strict=False)
+        if plan
+    ]
+    assert any(found for _, found in expected)
+    assert len(expected) - 2 <= len(controller.learnt) <= len(expected)
+    assert controller.learnt == expected[: len(controller.learnt)]
+
+
+@pytest.mark.parametrize(
+    ("pair", "rests"),
+    [("long", (13, 14, 61, 62, 63, *range(251, 256), 300)), (name("neox", "flat"), (3, 28, 30, 32, 40))],
+    ids=["model", "head"],
+)
+def test_after_rounds_without_a_draft_a_head_has_read_all_tokens(
+    devices: Devices, pair: str, rests: Sequence[int]
+) -> None:
+    loaded, prompt = devices.kept(pair), devices.prompt()
+    for rest in rests:
+        controller = RandomSizes.scripted([*[TreePlan(4, 32)] * 3, *[None] * rest, *[TreePlan(3, 8)] * 40])
+        rounds = rounds_of(begun(loaded, prompt, rest + 20, WIDE, controller))
+        before, after = rounds[: 3 + rest], rounds[3 + rest]
+        assert pair == "long" or len(before[2].committed) > 3
+        check_tree(after, loaded, [*prompt, *text_of(before)], TreePlan(3, 8))
+        assert len(after.tree) > 1
+
+
+def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(devices: Devices) -> None:
+    one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
+    rounds = played(devices, devices.recorded(), 40, RandomSizes.scripted([*[None] * 8, *[TreePlan(3, 16)] * 80]), one)
+    drafted = [outcome.tree for outcome in rounds if len(outcome.tree) > 1]
+    assert all(tree.parents == [-1, 0, 1, 2] for tree in drafted)
+
+
+# Settings turned during decoding
+
+
+TURNS: dict[str, tuple[str, Sampling, Mapping[int, Sequence[Sampling]]]] = {
+    "on and off": ("lively", GREEDY, {1: [Sampling(0.6)], 12: [GREEDY]}),
+    "off and on": ("ar", Sampling(0.6), {1: [GREEDY], 12: [Sampling(0.6)]}),
+    "twice at once": ("best", Sampling(0.6), {0: [Sampling(2.0), Sampling(1.0, top_p=0.8)], 2: [Sampling(0.3)]}),
+    "truncated later": ("lively", Sampling(1.0), {0: [Sampling(1.0, top_k=3)], 9: [Sampling(1.5)]}),
+}
+
+
+@pytest.mark.parametrize("turns", TURNS)
+def test_settings_are_turned_at_the_same_token_as_on_the_host_and_the_text_stays_on_the_device(
+    devices: Devices, monkeypatch: pytest.MonkeyPatch, turns: str
+) -> None:
+    monkeypatch.setattr(GraphSession, "_hand_over", None)
+    method, before, sampled = TURNS[turns]
+    engine = devices.kept().sampled(3, Schedule(before))
+    text = text_of(match(engine, devices.prompt(), 110, METHODS[method], sampled=sampled))
+    plain = text_of(rounds_of(devices.begun(engine.sampled(3, Schedule(before)), None, 110)))
+    assert text[:60] == plain[:60]
+    assert text != plain
+
+
+def test_the_temperature_is_turned_up_and_down_in_a_race_whose_methods_write_one_text(devices: Devices) -> None:
+    names, steering, events = ("dynatree", "ar", "linear", "alg1"), Steering(), []
+    for event in decode(devices.recorded(), PROMPT, RunConfig(names, 120, seed=4), steering):
+        events.append(event)
+        if isinstance(event, Round) and event.method == "ar" and event.round in (2, 40):
+            steering.turn("temperature", 0.6 if event.round == 2 else 0.0)
+    texts = {name: Played(events).tokens(name) for name in names}
+    assert texts == dict.fromkeys(names, texts["ar"])
+    greedy = devices.generated(120)
+    assert texts["ar"] != greedy
+    assert texts["ar"][:60] == greedy[:60]
+
+
+# Captured graphs
+
+
+@pytest.mark.parametrize("rules", [None, Linear(), Fixed(tau=0.0, n_max=6)], ids=["ar", "linear", "fixed"])
+def test_other_seeds_and_settings_are_decoded_by_what_was_captured_for_the_first(
+    devices: Devices, rules: Rules | None
+) -> None:
+    engine, prompt = devices.recorded(), devices.prompt()
+    match(engine.sampled(0, Schedule(Sampling(0.6, top_p=0.9))), prompt, 90, rules)
+    before, sampled = records(engine), {2: [Sampling(0.3, top_p=0.5)]}
+    match(engine.sampled(9, Schedule(Sampling(1.0, top_k=7))), prompt, 90, rules, sampled=sampled)
+    assert records(engine) == before
+
+
+def test_only_what_sampling_asks_for_is_captured(devices: Devices) -> None:
+    engine = devices.recorded()
+    for sampling in (GREEDY, Sampling(0.6), Sampling(0.6, top_p=0.9)):
+        match(engine.sampled(0, Schedule(sampling)), devices.prompt(), 20, Linear(3))
+    (slot,) = graph_slots(engine)._free
+    drafts = [key[-1] for key in slot._captured if isinstance(key[0], Shape)]
+    assert drafts == [GREEDY_VERIFIER, WHOLE, TRUNCATED]
+
+
+def test_graphs_of_settings_that_were_turned_off_are_not_captured_ahead(devices: Devices) -> None:
+    engine = devices.recorded("long").sampled(0, Schedule(Sampling(0.6)))
+    session = begun(engine, [1] * 200, 150, Linear(2))
+    session.step(())
+    engine.sampling.turn(len(session.text) - 1, GREEDY)
+    session.step(())
+    session.step(())
+    while session.prepare():
+        pass
+    ahead = [key for key in session._slot._captured if key[1] not in (256, 256 + 64)]
+    assert {key[-1] for key in ahead} == {GREEDY_VERIFIER}
+
+
+def test_a_verifier_is_as_plain_as_the_settings_in_force_allow() -> None:
+    schedule = Schedule(GREEDY)
+    for position, sampling in ((10, Sampling(0.6)), (20, Sampling(0.6, top_k=4)), (30, Sampling(0.6)), (40, GREEDY)):
+        schedule.turn(position, sampling)
+    found = [device_verifier(schedule, position) for position in (0, 15, 29, 30, 39, 40, 99)]
+    assert found == [*[TRUNCATED] * 3, WHOLE, WHOLE, GREEDY_VERIFIER, GREEDY_VERIFIER]
+    assert len({hash(each) for each in found}) == 3
+
+
+# Heads and windows
+
+
+@pytest.mark.parametrize(("family", "dtype"), [("neox", "bfloat16"), ("llama", "float64")])
+def test_the_self_test_trusts_rounds_with_a_head(devices: Devices, family: str, dtype: str) -> None:
+    """Afterwards, the host can drive rounds that fit no tensors with the same form of the target."""
+    engine = devices.plain(name(family, "nested"), dtype)
+    engine = replace(engine, pair=replace(engine.pair, target=engine.pair.target.inexact()))
+    assert prepared(engine) is None
+    assert engine.pair.target.runs_without_module
+    session = engine.session(devices.prompt(), 4, KnobState(LIVELY))
+    assert isinstance(session, GraphSession)
+    session.close()
+    if dtype == "float64":
+        match(engine, devices.prompt(), 16, LIVELY)
+
+
+def test_a_target_that_runs_as_a_module_is_driven_by_the_host(devices: Devices) -> None:
+    engine = devices.plain(name("gpt2", "flat"), "float32")
+    engine = replace(engine, pair=replace(engine.pair, target=engine.pair.target.inexact()))
+    slots = graph_slots(engine)
+    slots.refused = prepared(engine)
+    assert slots.refused == UNTAPPED
+    assert isinstance(engine.session(devices.prompt(), 4, KnobState(LIVELY)), HostSession)
+
+
+def test_heads_without_a_static_form_are_driven_by_the_host(devices: Devices) -> None:
+    engine = devices.recorded(name("llama", "P-EAGLE"))
+    assert isinstance(engine.session(devices.prompt(), 4, KnobState(Auto())), HostSession)
+    assert decoding_path(engine).name == "host"
+
+
+def test_texts_of_windows_are_tried_before_rounds_are_trusted(devices: Devices) -> None:
+    assert refused(devices.plain("windows", "float32")) is None
+
+
+@pytest.mark.parametrize(("family", "reason"), [("mistral", SHORT), ("gemma3_text", SHORT), ("llama4_text", CHUNKED)])
+def test_the_host_drives_rounds_of_models_with_other_windows(family: str, reason: str) -> None:
+    module = built(config_of(family))
+    assert prepare_rounds(engine_of(module, module).pair, GraphSlots(graphs=False), [None]) == reason
