@@ -14,7 +14,7 @@ from decoder.session.cuda_graph.slots import BEYOND, read
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests import tiny
 from tests.decoder.family_models import static_of
-from tests.eagle3_checkpoints import target
+from tests.head_files import target
 
 LAYERS = (0, 2, 7)
 TEXT, DRAFTED = [5, 99, 7, 250, 12], [41, 60, 41, 7]
