@@ -26,7 +26,7 @@ from torch import Tensor
 from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled import model as team
-from decoder.forward.compiled.library import Library, Pass, best_tokens, chosen_tokens, library
+from decoder.forward.compiled.library import PassLibrary, PassStruct, best_tokens, chosen_tokens, library
 from decoder.forward.compiled.model import CompiledModel, Helper, Team, leave_cpu
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.families.native import NativeModel
@@ -284,7 +284,7 @@ def test_a_helper_leaves_the_callers_cpu_before_it_helps(
     limit = time.monotonic() + 10
     while not helper.asleep and time.monotonic() < limit:
         time.sleep(0.001)
-    helper.wake(Pass(), caller)
+    helper.wake(PassStruct(), caller)
     assert functions.helped.wait(10)
     assert moved == left
 
@@ -346,7 +346,7 @@ NUMBERS = st.one_of(st.sampled_from([-math.inf, -2.0, 0.0, 1.0, 1.0]), st.floats
 OFFSETS = st.one_of(st.sampled_from([-96.0, 0.0, 1.0]), st.floats(-4, 40, width=32))
 
 
-def built() -> Library:
+def built() -> PassLibrary:
     found = library()
     assert found is not None
     return found

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from decoder.forward.language_model import LanguageModel
-from decoder.heads.dflash import Block, BlockHead
+from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.eagle3 import Head, StaticHead, static_head
 from decoder.heads.timed import timed
 from decoder.models.heads import head_shape, load_head
@@ -59,14 +59,14 @@ def causal(count: int) -> Any:
     return np.tri(count, dtype=np.bool_)
 
 
-def first_block(head: BlockHead, seen: Tensor, anchor: int = 7) -> Block:
+def first_block(head: BlockHead, seen: Tensor, anchor: int = 7) -> DraftBlock:
     """The block after a text with these states."""
     cache = head.new_cache(4)  # too small for the text: it grows
     head.read(cache, seen)
     return head.blocks(cache, [anchor])[0]
 
 
-def after(head: BlockHead, block: Block, path: list[int]) -> Tensor:
+def after(head: BlockHead, block: DraftBlock, path: list[int]) -> Tensor:
     """Logits after a path, computed token by token as in a tree."""
     memory = block.memory
     for row, token in zip(block.rows, path, strict=False):

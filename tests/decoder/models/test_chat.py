@@ -9,14 +9,18 @@ from decoder import RunConfig, decode, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.events import Run
-from decoder.prompts.prompt import AnyPrompt, Prompt, Turn
+from decoder.prompts.prompt import AnyPrompt, ChatMessage, Prompt
 from decoder.run.fitting import unfit
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels
 
 PROMPT = "The tree grows"
 CHAT = RunConfig(METHODS, 12, chat=True)
-CONVERSATION = Prompt("And then?", (Turn("system", "Be brief."), Turn("user", "Tell."), Turn("assistant", "Once")), "x")
+CONVERSATION = Prompt(
+    "And then?",
+    (ChatMessage("system", "Be brief."), ChatMessage("user", "Tell."), ChatMessage("assistant", "Once")),
+    "x",
+)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
-from decoder.tensor_parallel.target import PEAK, LeaderCache, Pass, follow
+from decoder.tensor_parallel.target import PEAK, LeaderCache, PassCommand, follow
 from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.makers import Played, TinyModels, play
@@ -53,7 +53,7 @@ def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_ke
     found = led(tiny_models, family)
     race, whole = raced(found, run), tiny_models.play(family, "float32", PROMPT, run)
     assert {method: race.tokens(method) for method in SPREAD} == {method: whole.tokens(method) for method in SPREAD}
-    assert found.compared.passes == sum(isinstance(message, Pass) for message in found.channel.messages) > 40
+    assert found.compared.passes == sum(isinstance(message, PassCommand) for message in found.channel.messages) > 40
 
 
 @pytest.mark.parametrize("family", ["gemma4_text", "mistral"])
