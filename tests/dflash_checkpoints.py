@@ -1,24 +1,26 @@
-"""Tiny random DFlash heads in the published layouts, with targets whose tokens they sometimes guess.
+"""Tiny random DFlash heads in the published layouts."""
 
-As in `tests.eagle3_checkpoints`, the target nearly always chooses one of a few favourite tokens.
-"""
-
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import save_file
-from torch import Tensor
+from tests import tiny
+from tests.head_files import (
+    FAVOURITES,
+    HEAD_WIDTH,
+    HEADS,
+    INNER,
+    LAYER,
+    LAYERS,
+    SHARED,
+    WIDTH,
+    Heads,
+    Weights,
+    drawn,
+    saved_head,
+)
 
-from tests import eagle3_checkpoints, tiny
-from tests.eagle3_checkpoints import FAVOURITES, WIDTH
-
-HEADS, SHARED, HEAD_WIDTH, INNER = 4, 2, 8, 40
-"""Number of attention heads, number of key-value heads, width of a head, and width of the MLP."""
 RANK, TAPS, GROUP = 6, 2, 8
 MASK = 270
 """Token id of mask tokens, which no text contains."""
@@ -28,10 +30,7 @@ BLOCK = 5
 
 @dataclass(frozen=True)
 class Layout:
-    """Publisher and parts of a head."""
-
     publisher: str = "z-lab"
-    """z-lab, speculators or DeepSpec."""
     kind: str = "DFlashDraftModel"
     """Name of the architecture in a flat layout; `speculators_model_type` in the layout of speculators."""
     layer_types: tuple[str, ...] = ("full_attention", "full_attention")
@@ -39,7 +38,6 @@ class Layout:
     target_layers: tuple[int, ...] | None = (1, 4, 6)
     """Target layers as the configuration lists them: by outputs or by inputs; None: not listed."""
     markov: str | None = None
-    """Kind of the Markov head; None: no Markov head."""
     second: bool = False
     """Whether the head has DFlash2's convolutions and selector."""
     swiglu: bool = False
@@ -48,7 +46,6 @@ class Layout:
     embeds: bool = False
     biased: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the head's configuration."""
 
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -84,11 +81,7 @@ LAYOUTS: Mapping[str, Layout] = {
 
 
 def save_head(folder: Path, layout: Layout) -> Path:
-    """Writes configuration and random weights of a head."""
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(configuration(layout)))
-    save_file(weights(layout), folder / "model.safetensors", metadata={"format": "pt"})
-    return folder
+    return saved_head(folder, configuration(layout), weights(layout))
 
 
 def states(layout: Layout) -> int:
@@ -98,26 +91,13 @@ def states(layout: Layout) -> int:
 
 def configuration(layout: Layout) -> dict[str, Any]:
     """config.json as published, including fields that the engine ignores."""
-    layer = {
-        "model_type": "qwen3",
-        "vocab_size": tiny.VOCABULARY,
-        "hidden_size": WIDTH,
-        "num_hidden_layers": len(layout.layer_types),
-        "num_attention_heads": HEADS,
-        "num_key_value_heads": SHARED,
-        "head_dim": HEAD_WIDTH,
-        "intermediate_size": INNER,
-        "hidden_act": "silu",
-        "rms_norm_eps": 1e-5,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
-        "max_position_embeddings": 2048,
-        "attention_bias": layout.biased,
-        "attention_dropout": 0.0,
-        "layer_types": list(layout.layer_types),
+    layer = LAYER | {
+        "model_type": "qwen3", "hidden_size": WIDTH, "num_hidden_layers": len(layout.layer_types),
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0}, "attention_bias": layout.biased,
+        "attention_dropout": 0.0, "layer_types": list(layout.layer_types),
         "sliding_window": layout.window if SLIDING in layout.layer_types else None,
-        "use_sliding_window": SLIDING in layout.layer_types,
-        "tie_word_embeddings": False,
-    }
+        "use_sliding_window": SLIDING in layout.layer_types, "tie_word_embeddings": False,
+    }  # fmt: skip
     own: dict[str, Any] = {"mask_token_id": MASK, **layout.extras}
     if layout.second:
         own |= {"conv_kernel_size": TAPS, "conv_group_size": GROUP, "selector_rank": RANK, "selector_top_k": 7}
@@ -136,52 +116,22 @@ def configuration(layout: Layout) -> dict[str, Any]:
             **own,
         }
     listed = {} if layout.target_layers is None else {"target_layer_ids": layout.target_layers}
-    flat = {"architectures": [layout.kind], "auto_map": {"AutoModel": "dflash.Code"}, **layer}
+    flat = {"architectures": [layout.kind], "auto_map": {"AutoModel": "dflash.Code"}, "block_size": BLOCK, **layer}
     if layout.publisher == "DeepSpec":
-        return {**flat, "block_size": BLOCK, "num_anchors": 512, "markov_rank": 0, **listed, **own}
-    causal = {key: own.pop(key) for key in ("is_causal",) if key in own}
-    correction = {"treeflash_config": {"candidate_tokens": 16, "ar_approximation": "swiglu"}} if layout.swiglu else {}
-    return {
-        **flat,
-        **causal,
-        **correction,
-        "num_target_layers": eagle3_checkpoints.LAYERS,
-        "block_size": BLOCK,
-        "dflash_config": {**listed, **own},
-    }
+        return {**flat, "num_anchors": 512, "markov_rank": 0, **listed, **own}
+    if "is_causal" in own:
+        flat["is_causal"] = own.pop("is_causal")
+    if layout.swiglu:
+        flat["treeflash_config"] = {"candidate_tokens": 16, "ar_approximation": "swiglu"}
+    return {**flat, "num_target_layers": LAYERS, "dflash_config": {**listed, **own}}
 
 
-def weights(layout: Layout, seed: int = 5) -> dict[str, Tensor]:
+def weights(layout: Layout) -> Weights:
     """All tensors of a checkpoint, by their published names."""
     body = "model." if layout.swiglu else ""
-    shapes: dict[str, tuple[int, ...]] = {
-        f"{body}fc.weight": (WIDTH, states(layout) * WIDTH),
-        f"{body}hidden_norm.weight": (WIDTH,),
-        f"{body}norm.weight": (WIDTH,),
-    }
-    for number in range(len(layout.layer_types)):
-        layer = _layer_shapes(layout)
-        shapes |= {f"{body}layers.{number}.{name}": shape for name, shape in layer.items()}
-    guessed = len(FAVOURITES) if layout.maps_tokens else tiny.VOCABULARY
-    if layout.embeds:
-        shapes["embed_tokens.weight"] = (tiny.VOCABULARY, WIDTH)
-    if layout.maps_tokens or layout.publisher == "DeepSpec":
-        shapes["lm_head.weight"] = (guessed, WIDTH)
-    shapes |= _correction_shapes(layout, guessed)
-    generator = torch.Generator().manual_seed(seed)
-    found = {name: _random(name, shape, generator) for name, shape in shapes.items()}
-    if layout.maps_tokens:
-        found["d2t"] = torch.tensor([token - index for index, token in enumerate(FAVOURITES)])
-        found["t2d"] = torch.tensor([token in FAVOURITES for token in range(tiny.VOCABULARY)])
-    if "lm_head.weight" in found and not layout.maps_tokens:
-        others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
-        found["lm_head.weight"][others] *= 0.05
-    return found
-
-
-def _layer_shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
     queries, keys = HEADS * HEAD_WIDTH, SHARED * HEAD_WIDTH
-    shapes: dict[str, tuple[int, ...]] = {
+    guessed = len(FAVOURITES) if layout.maps_tokens else tiny.VOCABULARY
+    layer: dict[str, tuple[int, ...]] = {
         "input_layernorm.weight": (WIDTH,),
         "post_attention_layernorm.weight": (WIDTH,),
         "self_attn.q_norm.weight": (HEAD_WIDTH,),
@@ -195,15 +145,27 @@ def _layer_shapes(layout: Layout) -> dict[str, tuple[int, ...]]:
         "mlp.down_proj.weight": (WIDTH, INNER),
     }
     if layout.biased:
-        shapes |= {
-            f"self_attn.{part}_proj.bias": (rows,)
-            for part, rows in zip("qkvo", (queries, keys, keys, WIDTH), strict=True)
-        }
+        sizes = zip("qkvo", (queries, keys, keys, WIDTH), strict=True)
+        layer |= {f"self_attn.{part}_proj.bias": (rows,) for part, rows in sizes}
     if layout.second:
         for part in ("attention_conv", "mlp_conv"):
-            shapes[f"{part}.base_kernel"] = (2, TAPS, WIDTH)
-            shapes[f"{part}.kernel_projection.weight"] = (2 * TAPS * WIDTH // GROUP, WIDTH)
-    return shapes
+            layer[f"{part}.base_kernel"] = (2, TAPS, WIDTH)
+            layer[f"{part}.kernel_projection.weight"] = (2 * TAPS * WIDTH // GROUP, WIDTH)
+    shapes: dict[str, tuple[int, ...]] = {
+        f"{body}fc.weight": (WIDTH, states(layout) * WIDTH),
+        f"{body}hidden_norm.weight": (WIDTH,),
+        f"{body}norm.weight": (WIDTH,),
+        **{f"{body}layers.{at}.{key}": size for at in range(len(layout.layer_types)) for key, size in layer.items()},
+    }
+    if layout.embeds:
+        shapes["embed_tokens.weight"] = (tiny.VOCABULARY, WIDTH)
+    if layout.maps_tokens or layout.publisher == "DeepSpec":
+        shapes["lm_head.weight"] = (guessed, WIDTH)
+    found = drawn(shapes | _correction_shapes(layout, guessed), maps_tokens=layout.maps_tokens)
+    if "lm_head.weight" in found and not layout.maps_tokens:
+        others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
+        found["lm_head.weight"][others] *= 0.05
+    return found
 
 
 def _correction_shapes(layout: Layout, guessed: int) -> dict[str, tuple[int, ...]]:
@@ -215,21 +177,16 @@ def _correction_shapes(layout: Layout, guessed: int) -> dict[str, tuple[int, ...
             "confidence_head.proj.weight": (1, WIDTH + RANK),
             "confidence_head.proj.bias": (1,),
         }
-    if layout.markov == "gated":
-        shapes |= {
-            "markov_head.gate_proj.weight": (RANK, WIDTH + RANK),
-            "markov_head.gate_proj.bias": (RANK,),
-        }
-    if layout.markov == "rnn":
-        shapes |= {
-            "markov_head.joint_proj.weight": (3 * RANK, 2 * RANK + WIDTH),
-            "markov_head.joint_proj.bias": (3 * RANK,),
-        }
+    if layout.markov in ("gated", "rnn"):
+        gated = layout.markov == "gated"
+        part, rows, given = ("gate_proj", RANK, RANK) if gated else ("joint_proj", 3 * RANK, 2 * RANK)
+        shapes |= {f"markov_head.{part}.weight": (rows, given + WIDTH), f"markov_head.{part}.bias": (rows,)}
     if layout.second:
         shapes |= {
-            f"candidate_selector.{part}_codebook": (tiny.VOCABULARY, RANK) for part in ("predecessor", "successor")
+            "candidate_selector.predecessor_codebook": (tiny.VOCABULARY, RANK),
+            "candidate_selector.successor_codebook": (tiny.VOCABULARY, RANK),
+            "candidate_selector.hidden_projection.weight": (RANK, WIDTH),
         }
-        shapes["candidate_selector.hidden_projection.weight"] = (RANK, WIDTH)
     if layout.swiglu:
         shapes |= {
             "ar_approximation.ug.weight": (2 * INNER, 2 * WIDTH),
@@ -240,23 +197,5 @@ def _correction_shapes(layout: Layout, guessed: int) -> dict[str, tuple[int, ...
     return shapes
 
 
-def _random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    drawn = torch.randn(shape, generator=generator)
-    return 1 + 0.2 * drawn if name.endswith(("norm.weight", "base_kernel")) else 0.35 * drawn
-
-
-def pair(family: str, layout: str, home: Path) -> tiny.TinyPair:
-    """A target and a head for it, saved in `home`."""
-    made = tiny.save(home / "target", eagle3_checkpoints.target(family), tiny.train_tokenizer())
-    return tiny.TinyPair(made, save_head(home / "head", LAYOUTS[layout]))
-
-
-def name(family: str, layout: str) -> str:
-    """Name of a pair in `TinyModels`."""
-    return f"dflash {family} {layout}"
-
-
-PAIRS: dict[str, Callable[[Path], tiny.TinyPair]] = {
-    name(family, layout): partial(pair, family, layout) for family in tiny.FAMILIES for layout in LAYOUTS
-}
-"""A pair of every layout with every family of targets, by name."""
+DFLASH = Heads("dflash", LAYOUTS, save_head)
+name, pair, PAIRS = DFLASH.name, DFLASH.pair, DFLASH.pairs()

@@ -1,55 +1,32 @@
 """Slow and plain reference of a DFlash head, written from the published layouts and the publishers' training code.
 
-It computes in numpy and float64, one attention head at a time, without a cache or a tree: each block is computed from
-the whole text. The target's states are read by hooks on a plain module. No code is shared with the engine.
+Like that of EAGLE-3 heads; each block is computed from the whole text.
 """
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors.numpy import load_file
 
 from tests import reference
-from tests.eagle3_reference import states_of
+from tests.eagle3_reference import NEVER, Network, Rows, sigmoid, silu, states_of
 from tests.sampled_reference import SampledOracle
 
-Rows: TypeAlias = NDArray[np.float64]
-NEVER = -1e4
 
-
-def sigmoid(rows: Rows) -> Rows:
-    found: Rows = 1 / (1 + np.exp(-rows))
-    return found
-
-
-def silu(rows: Rows) -> Rows:
-    return rows * sigmoid(rows)
-
-
-class Checkpoint:
-    """Configuration and weights in a folder, in any layout."""
-
+class Checkpoint(Network):
     def __init__(self, folder: Path, target: Any) -> None:
-        self.config = json.loads((folder / "config.json").read_text())
-        self.layer = self.config.get("transformer_layer_config", self.config)
+        super().__init__(folder)
         self.flash = {**self.config, **self.config.get("dflash_config", {})}
-        read = load_file(folder / "model.safetensors")
-        self.weights = {name.removeprefix("model."): rows.astype(np.float64) for name, rows in read.items()}
         self.nested = "speculators_model_type" in self.config
         self.second = "candidate_selector.hidden_projection.weight" in self.weights
         kind = self.config.get("speculators_model_type") or self.config["architectures"][0]
-        by_default = kind in ("dspark", "Qwen3DSparkModel")
-        self.from_anchor = self.config.get("sample_from_anchor", by_default)
+        self.from_anchor = self.config.get("sample_from_anchor", kind in ("dspark", "Qwen3DSparkModel"))
         self.block = self.flash["block_size"]
         embedded, output = target.get_input_embeddings().weight, target.get_output_embeddings().weight
         self.embedding = self.weights.get("embed_tokens.weight", embedded.detach().double().numpy())
         self.output = self.weights.get("lm_head.weight", output.detach().double().numpy())
-        self.words = self.layer["vocab_size"]
 
     def layers(self, count: int) -> list[int]:
         """Numbers of the layers whose inputs the head reads, for a target of `count` layers."""
@@ -59,38 +36,24 @@ class Checkpoint:
         usual = [round(1 + place * (count - 4) / (own - 1)) for place in range(own)]
         return [layer + 1 for layer in self.flash.get("target_layer_ids", usual)]
 
-    @property
-    def guesses(self) -> int:
-        return int(self.block - (not self.from_anchor))
-
-    def norm(self, rows: Rows, name: str, eps: float | None = None) -> Rows:
-        scale = np.sqrt((rows**2).mean(-1, keepdims=True) + (eps or self.layer["rms_norm_eps"]))
-        found: Rows = rows / scale * self.weights[f"{name}.weight"]
-        return found
-
-    def times(self, rows: Rows, name: str) -> Rows:
-        found: Rows = rows @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0)
-        return found
-
     def rows(self, anchor: int, states: list[Rows]) -> Rows:
         """Outputs of the last layer for the block after a text whose target states are given, shape (block, width)."""
         context = self.norm(self.times(np.concatenate(states, -1), "fc"), "hidden_norm")
         tokens = [anchor] + [self.flash["mask_token_id"]] * (self.block - 1)
         rows: Rows = self.embedding[tokens] * self.flash.get("input_embedding_scale", 1.0)
+        start, block = len(context), range(self.block)
         for number in range(self.layer["num_hidden_layers"]):
             at = f"layers.{number}"
+            seen = [[self.sees(number, start, start + row, key) for key in range(start + self.block)] for row in block]
             rows = rows + self.around(
                 self.norm(rows, f"{at}.input_layernorm"),
                 f"{at}.attention_conv",
-                lambda given, number=number: self.attention(given, context, number),
+                lambda given, at=at, seen=seen: self.attention(given, context, f"{at}.self_attn", np.array(seen)),
             )
             rows = rows + self.around(
                 self.norm(rows, f"{at}.post_attention_layernorm"),
                 f"{at}.mlp_conv",
-                lambda given, at=at: self.times(
-                    silu(self.times(given, f"{at}.mlp.gate_proj")) * self.times(given, f"{at}.mlp.up_proj"),
-                    f"{at}.mlp.down_proj",
-                ),
+                lambda given, at=at: self.mlp(given, f"{at}.mlp"),
             )
         return rows
 
@@ -115,31 +78,6 @@ class Checkpoint:
                     found[row, column] += kernel * rows[row - tap, column]
         return found
 
-    def attention(self, rows: Rows, context: Rows, number: int) -> Rows:
-        at, heads, kept = (
-            f"layers.{number}.self_attn",
-            self.layer["num_attention_heads"],
-            self.layer["num_key_value_heads"],
-        )
-        start, block = len(context), len(rows)
-        queries = self.times(rows, f"{at}.q_proj")
-        keys, values = (self.times(np.concatenate([context, rows]), f"{at}.{part}_proj") for part in "kv")
-        width, found = queries.shape[1] // heads, []
-        seen = np.array(
-            [[self.sees(number, start, start + row, key) for key in range(start + block)] for row in range(block)]
-        )
-        for head in range(heads):
-            shared = head * kept // heads
-            query = self.placed(
-                queries[:, head * width : (head + 1) * width], f"{at}.q_norm", range(start, start + block)
-            )
-            key = self.placed(keys[:, shared * width : (shared + 1) * width], f"{at}.k_norm", range(start + block))
-            scores = np.where(seen, query @ key.T / np.sqrt(width), -np.inf)
-            chances = np.exp(scores - scores.max(-1, keepdims=True))
-            chances /= chances.sum(-1, keepdims=True)
-            found.append(chances @ values[:, shared * width : (shared + 1) * width])
-        return self.times(np.concatenate(found, -1), f"{at}.o_proj")
-
     def sees(self, number: int, start: int, row: int, key: int) -> bool:
         """Whether a row of the block that begins at `start` attends to a key; all three are text positions."""
         sliding = self.layer["layer_types"][number] == "sliding_attention"
@@ -154,13 +92,6 @@ class Checkpoint:
         causal = next((given for given in named if given is not None), sliding)
         return (not causal or key <= row) and (not sliding or abs(row - key) < window)
 
-    def placed(self, rows: Rows, norm: str, positions: range) -> Rows:
-        rows = self.norm(rows, norm)
-        half = rows.shape[1] // 2
-        angles = np.outer(positions, self.layer["rope_parameters"]["rope_theta"] ** -(np.arange(half) / half))
-        turned = (rows[:, :half] + 1j * rows[:, half:]) * np.exp(1j * angles)
-        return np.concatenate([turned.real, turned.imag], -1)
-
     def own_logits(self, hidden: Rows) -> Rows:
         logits = hidden @ self.output.T * self.flash.get("output_multiplier", 1.0)
         cap = self.flash.get("final_logit_softcapping")
@@ -169,15 +100,8 @@ class Checkpoint:
 
     def logits(self, rows: Rows, path: list[int]) -> Rows:
         """Logits over the target's vocabulary after a path from the anchor; `rows` are the block's rows."""
-        hidden = self.norm(rows, "norm")
-        place = len(path) - self.from_anchor
-        own = self.corrected(rows, hidden, place, path)
-        if not (self.nested and len(own) < self.words):
-            return own
-        found = np.full(self.words, NEVER)
-        for index, offset in enumerate(self.weights["d2t"]):
-            found[index + int(offset)] = own[index]
-        return found
+        hidden, place = self.norm(rows, "norm"), len(path) - self.from_anchor
+        return self.over_target_ids(self.corrected(rows, hidden, place, path))
 
     def corrected(self, rows: Rows, hidden: Rows, place: int, path: list[int]) -> Rows:
         """Logits of one row over the head's own vocabulary, corrected for the path before it."""
@@ -185,15 +109,11 @@ class Checkpoint:
         if "markov_head.markov_w1.weight" in self.weights:
             return base + self.markov(hidden, place, path)
         if self.second:
-            selector = {
-                part: self.weights[f"candidate_selector.{part}_codebook"] for part in ("predecessor", "successor")
-            }
-            given = selector["predecessor"][path[-1]] * self.times(
-                hidden[place], "candidate_selector.hidden_projection"
-            )
+            before = self.weights["candidate_selector.predecessor_codebook"][path[-1]]
+            given = before * self.times(hidden[place], "candidate_selector.hidden_projection")
             best = np.argsort(-base)[: self.flash["selector_top_k"]]
             found = np.full(len(base), NEVER)
-            found[best] = base[best] + selector["successor"][best] @ given
+            found[best] = base[best] + self.weights["candidate_selector.successor_codebook"][best] @ given
             return found
         if "ar_approximation.d.weight" in self.weights:
             before = self.norm(self.embedding[path[-1]], "ar_approximation.norm", 1e-6)

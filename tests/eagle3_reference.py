@@ -1,6 +1,6 @@
-"""Slow and plain reference of an EAGLE-3 or P-EAGLE head, written only from the papers and the published layouts.
+"""Slow and plain references of drafting heads, written only from the papers and the published layouts.
 
-It computes in numpy and float64, one attention head at a time, without a KV cache or a tree: each new text is computed
+They compute in numpy and float64, one attention head at a time, without a KV cache or a tree: each new text is computed
 from its beginning, and results are kept by text. The target's states are read by hooks on a plain module. No code is
 shared with the engine.
 """
@@ -23,6 +23,15 @@ Rows: TypeAlias = NDArray[np.float64]
 NEVER = -1e4
 
 
+def sigmoid(rows: Rows) -> Rows:
+    found: Rows = 1 / (1 + np.exp(-rows))
+    return found
+
+
+def silu(rows: Rows) -> Rows:
+    return rows * sigmoid(rows)
+
+
 @cache
 def turns(count: int, half: int, theta: float) -> NDArray[np.complex128]:
     """Rotary embedding of each position and pair of components as complex factors, shape (count, half)."""
@@ -30,28 +39,68 @@ def turns(count: int, half: int, theta: float) -> NDArray[np.complex128]:
     return found
 
 
-class Checkpoint:
-    """Configuration and weights in a folder, in either layout."""
+class Network:
+    """Configuration and weights of a head of any kind in a folder, and what all kinds compute alike."""
 
     def __init__(self, folder: Path) -> None:
-        config = json.loads((folder / "config.json").read_text())
-        self.layer = config.get("transformer_layer_config", config)
-        self.config = config
-        read = load_file(folder / "model.safetensors")
-        own = {name.replace("midlayer.", "layers.0."): tensor for name, tensor in read.items()}
-        self.weights = {name: own[name] if name == "d2t" else own[name].astype(np.float64) for name in own}
+        self.config = json.loads((folder / "config.json").read_text())
+        self.layer = self.config.get("transformer_layer_config", self.config)
+        self.theta = self.layer.get("rope_theta") or self.layer["rope_parameters"]["rope_theta"]
+        self.weights = {
+            name.removeprefix("model.").replace("midlayer.", "layers.0."): rows.astype(np.float64)
+            for name, rows in load_file(folder / "model.safetensors").items()
+        }
 
-    def flag(self, name: str) -> bool:
-        return bool(self.config.get(name, False))
-
-    def norm(self, rows: Rows, name: str) -> Rows:
-        scale = np.sqrt((rows**2).mean(-1, keepdims=True) + self.layer["rms_norm_eps"])
+    def norm(self, rows: Rows, name: str, eps: float | None = None) -> Rows:
+        scale = np.sqrt((rows**2).mean(-1, keepdims=True) + (eps or self.layer["rms_norm_eps"]))
         found: Rows = rows / scale * self.weights[f"{name}.weight"]
         return found
 
     def times(self, rows: Rows, name: str) -> Rows:
-        found: Rows = rows @ self.weights[f"{name}.weight"].T
+        found: Rows = rows @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0)
         return found
+
+    def mlp(self, rows: Rows, at: str) -> Rows:
+        gated = silu(self.times(rows, f"{at}.gate_proj")) * self.times(rows, f"{at}.up_proj")
+        return self.times(gated, f"{at}.down_proj")
+
+    def attention(self, rows: Rows, before: Rows, at: str, seen: NDArray[np.bool_]) -> Rows:
+        """Output of attention to the rows before, and to the rows themselves, as far as they are seen."""
+        heads, kept = self.layer["num_attention_heads"], self.layer["num_key_value_heads"]
+        queries = self.times(rows, f"{at}.q_proj")
+        keys, values = (self.times(np.concatenate([before, rows]), f"{at}.{part}_proj") for part in "kv")
+        width, found = queries.shape[1] // heads, []
+        for head in range(heads):
+            shared = head * kept // heads
+            query = self.placed(queries[:, head * width : (head + 1) * width], f"{at}.q_norm", len(before))
+            key = self.placed(keys[:, shared * width : (shared + 1) * width], f"{at}.k_norm", 0)
+            scores = np.where(seen, query @ key.T / np.sqrt(width), -np.inf)
+            chances = np.exp(scores - scores.max(-1, keepdims=True))
+            value = values[:, shared * width : (shared + 1) * width]
+            found.append(chances @ value / chances.sum(-1, keepdims=True))
+        return self.times(np.concatenate(found, -1), f"{at}.o_proj")
+
+    def placed(self, rows: Rows, norm: str, first: int) -> Rows:
+        """Rotated rows of one attention head; the first of them is at the position `first`."""
+        if self.layer.get("model_type") == "qwen3":
+            rows = self.norm(rows, norm)
+        half = rows.shape[1] // 2
+        turned = (rows[:, :half] + 1j * rows[:, half:]) * turns(first + len(rows), half, self.theta)[first:]
+        return np.concatenate([turned.real, turned.imag], -1)
+
+    def over_target_ids(self, own: Rows) -> Rows:
+        """Logits over the target's vocabulary from those over the head's own."""
+        if "d2t" not in self.weights:
+            return own
+        found = np.full((*own.shape[:-1], self.layer["vocab_size"]), NEVER)
+        for index, offset in enumerate(self.weights["d2t"]):
+            found[..., index + int(offset)] = own[..., index]
+        return found
+
+
+class Checkpoint(Network):
+    def flag(self, name: str) -> bool:
+        return bool(self.config.get(name, False))
 
     def fused(self, states: list[Rows]) -> Rows:
         if self.flag("fc_norm"):
@@ -66,39 +115,12 @@ class Checkpoint:
         normed = self.norm(hidden, "layers.0.hidden_norm")
         residual = normed if self.flag("norm_before_residual") else hidden
         given = np.concatenate([self.norm(embedded, "layers.0.input_layernorm"), normed], -1)
-        residual = self.after_layer("layers.0", residual, given)
-        for number in range(1, self.layer["num_hidden_layers"]):
-            name = f"layers.{number}"
-            residual = self.after_layer(name, residual, self.norm(residual, f"{name}.input_layernorm"))
+        for number in range(self.layer["num_hidden_layers"]):
+            at = f"layers.{number}"
+            given = given if number == 0 else self.norm(residual, f"{at}.input_layernorm")
+            residual = residual + self.attention(given, given[:0], f"{at}.self_attn", np.tri(len(given)) > 0)
+            residual = residual + self.mlp(self.norm(residual, f"{at}.post_attention_layernorm"), f"{at}.mlp")
         return residual
-
-    def after_layer(self, name: str, residual: Rows, given: Rows) -> Rows:
-        residual = residual + self.times(self.attention(name, given), f"{name}.self_attn.o_proj")
-        inner = self.norm(residual, f"{name}.post_attention_layernorm")
-        gate = self.times(inner, f"{name}.mlp.gate_proj")
-        up = self.times(inner, f"{name}.mlp.up_proj")
-        return residual + self.times(gate / (1 + np.exp(-gate)) * up, f"{name}.mlp.down_proj")
-
-    def attention(self, name: str, given: Rows) -> Rows:
-        heads, kept = self.layer["num_attention_heads"], self.layer["num_key_value_heads"]
-        queries, keys, values = (self.times(given, f"{name}.self_attn.{part}_proj") for part in "qkv")
-        width, found = queries.shape[1] // heads, []
-        for head in range(heads):
-            shared = head * kept // heads
-            query = self.placed(queries[:, head * width : (head + 1) * width], f"{name}.self_attn.q")
-            key = self.placed(keys[:, shared * width : (shared + 1) * width], f"{name}.self_attn.k")
-            value = values[:, shared * width : (shared + 1) * width]
-            scores = np.where(np.tri(len(given)) > 0, query @ key.T / np.sqrt(width), -np.inf)
-            weights = np.exp(scores - scores.max(-1, keepdims=True))
-            found.append(weights @ value / weights.sum(-1, keepdims=True))
-        return np.concatenate(found, -1)
-
-    def placed(self, rows: Rows, name: str) -> Rows:
-        if self.layer.get("model_type") == "qwen3":
-            rows = self.norm(rows, f"{name}_norm")
-        half = rows.shape[1] // 2
-        turned = (rows[:, :half] + 1j * rows[:, half:]) * turns(len(rows), half, self.layer["rope_theta"])
-        return np.concatenate([turned.real, turned.imag], -1)
 
     @property
     def mask_token(self) -> int | None:
@@ -111,13 +133,7 @@ class Checkpoint:
 
     def logits(self, outputs: Rows) -> Rows:
         """Logits over the target's vocabulary, shape (rows, vocabulary)."""
-        own = self.times(self.norm(outputs, "norm"), "lm_head")
-        if "d2t" not in self.weights:
-            return own
-        found = np.full((len(own), self.layer["vocab_size"]), NEVER)
-        for index, offset in enumerate(self.weights["d2t"]):
-            found[:, index + offset] = own[:, index]
-        return found
+        return self.over_target_ids(self.times(self.norm(outputs, "norm"), "lm_head"))
 
 
 @dataclass

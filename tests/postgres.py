@@ -20,47 +20,15 @@ OTHER_USERS = ("postgres", "nobody")
 
 @dataclass(frozen=True)
 class Server:
-    """Programs, folder and user of a server."""
-
     binaries: Path
     folder: Path
     user: str
 
-    @property
-    def url(self) -> str:
-        """URL of the default database."""
-        return self._url("postgres")
-
     def new_database(self, name: str) -> str:
-        """Creates an empty database and returns its URL."""
-        self._run("createdb", "-h", str(self.folder), "-U", self.user, name)
-        return self._url(name)
+        self.run("createdb", "-h", str(self.folder), "-U", self.user, name)
+        return f"postgresql+psycopg://{self.user}@/{name}?host={self.folder}"
 
-    def start(self) -> None:
-        """Starts the server on its socket only, without a network port."""
-        self._control("start", "-w", "-l", str(self.folder / "log"), "-o", f"-k {self.folder} -h ''")
-
-    def stop(self) -> None:
-        self._control("stop", "-m", "immediate")
-
-    def make(self) -> None:
-        self._run("initdb", "-D", self._data, "-U", self.user, "-A", "trust", "--no-sync")
-
-    @property
-    def running(self) -> bool:
-        return (self.folder / "data" / "postmaster.pid").exists()
-
-    def _control(self, action: str, *how: str) -> None:
-        self._run("pg_ctl", action, "-D", self._data, *how)
-
-    def _url(self, database: str) -> str:
-        return f"postgresql+psycopg://{self.user}@/{database}?host={self.folder}"
-
-    @property
-    def _data(self) -> str:
-        return str(self.folder / "data")
-
-    def _run(self, program: str, *arguments: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
         subprocess.run(
             [str(self.binaries / program), *arguments],
             check=True,
@@ -82,26 +50,20 @@ def binaries() -> Path | None:
 
 @contextmanager
 def served() -> Iterator[Server]:
-    """A running server with an empty database."""
     where = binaries()
     assert where is not None
     # Not in pytest's temporary folder: other users cannot enter it, and the path of a socket must be short.
-    folder = Path(tempfile.mkdtemp(prefix="pg-"))
-    server = Server(where, folder, _user())
+    folder, user = Path(tempfile.mkdtemp(prefix="pg-")), getpass.getuser()
     if os.geteuid() == 0:
-        shutil.chown(folder, server.user)
+        user = next(name for name in OTHER_USERS if name in {entry.pw_name for entry in pwd.getpwall()})
+        shutil.chown(folder, user)
+    server, data = Server(where, folder, user), str(folder / "data")
     try:
-        server.make()
-        server.start()
+        server.run("initdb", "-D", data, "-U", user, "-A", "trust", "--no-sync")
+        # On its socket only, without a network port.
+        server.run("pg_ctl", "start", "-D", data, "-w", "-l", str(folder / "log"), "-o", f"-k {folder} -h ''")
         yield server
     finally:
-        if server.running:
-            server.stop()
+        if Path(data, "postmaster.pid").exists():
+            server.run("pg_ctl", "stop", "-D", data, "-m", "immediate")
         shutil.rmtree(folder)
-
-
-def _user() -> str:
-    if os.geteuid() != 0:
-        return getpass.getuser()
-    there = {entry.pw_name for entry in pwd.getpwall()}
-    return next(name for name in OTHER_USERS if name in there)

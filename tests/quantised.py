@@ -1,6 +1,5 @@
 """Quantises the weights of a saved tiny model by hand, in the layouts of checkpoints on the Hugging Face hub."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from tests.head_files import reconfigure
 
 BLOCK = 16
 """Number of rows, and of columns, of a block of FP8 numbers that share a scale."""
@@ -125,7 +126,6 @@ def _quantised(method: str, name: str, weight: Tensor) -> dict[str, Tensor]:
 
 
 def quantise(folder: Path, method: str) -> Path:
-    """Quantises the weights in a folder, in place."""
     weights = load_file(folder / "model.safetensors")
     stored = {key: part for name, weight in weights.items() for key, part in _quantised(method, name, weight).items()}
     save_file(stored, folder / "model.safetensors", {"format": "pt"})
@@ -135,5 +135,4 @@ def quantise(folder: Path, method: str) -> Path:
 
 def describe(folder: Path, settings: Mapping[str, Any] | None) -> None:
     """Writes `quantization_config` into a folder's config.json; None: the model is not quantised."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"quantization_config": settings}))
+    reconfigure(folder, {"quantization_config": settings})

@@ -46,7 +46,6 @@ class Oracle:
 
     @property
     def width(self) -> int:
-        """Number of the target's ids."""
         return int(self.target.config.vocab_size)
 
     def target_scores(self, text: Path) -> list[float]:
@@ -81,8 +80,6 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Knobs:
-    """Values of the knobs in a round."""
-
     tau_h: float
     tau_l: float
     d0: float
@@ -90,8 +87,6 @@ class Knobs:
 
 @dataclass(frozen=True)
 class Step:
-    """Expected result of one round."""
-
     position: int
     tokens: list[int]
     parents: list[int]
@@ -165,12 +160,10 @@ def fixed_rules(config: Fixed, margin: Margin) -> Rules:
 
 
 def linear_rules(config: Linear) -> Rules:
-    """Rules of a chain."""
     return Rules(config.k, lambda _node, _logp: True, lambda _: 1, config.k)
 
 
 def none_rules() -> Rules:
-    """Rules without drafting."""
     return Rules(0, lambda _node, _logp: False, lambda _: 0, 0)
 
 
@@ -290,7 +283,6 @@ def simulate(
     max_new_tokens: int,
     turns: Turns | None = None,
 ) -> list[Step]:
-    """All rounds of a run."""
     text = tuple(prompt)
     history = History(config) if isinstance(config, DynaTree) else None
     steps: list[Step] = []

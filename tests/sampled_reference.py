@@ -34,7 +34,6 @@ def uniform(seed: int, position: int, token: int) -> float:
 
 
 def gumbel(seed: int, position: int, token: int) -> float:
-    """Gumbel noise of one token at one position."""
     return -math.log(-math.log(uniform(seed, position, token)))
 
 

@@ -1,4 +1,5 @@
-"""Imports form no cycles between files or between the parts of a folder, and the engine never imports the screen.
+"""Imports form no cycles between files or between the parts of a folder, the engine never imports the screen, and the
+names that `decoder` publishes are documented; a name inside that says it all needs no docstring.
 
 Every import counts: also imports in functions, imports only for type checkers, and modules that a string names. The
 implicit import of a package's `__init__` before its modules does not count.
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
+
+import decoder
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("decoder", "dynatui")
@@ -216,3 +219,24 @@ def test_an_import_that_points_one_way_is_no_circle(tmp_path: Path) -> None:
     assert imports["house/a.py"] == {"house/b.py"}
     assert not circle(imports)
     assert not circle(imports, "house")
+
+
+def test_every_published_name_and_public_method_of_it_is_documented() -> None:
+    published = {name: getattr(decoder, name) for name in decoder.__all__}
+    methods = {
+        f"{name}.{key}": value
+        for name, one in published.items()
+        if isinstance(one, type)
+        for key, value in vars(one).items()
+        if not key.startswith("_") and callable(value)
+    }
+    assert [name for name, one in (published | methods).items() if not one.__doc__] == []
+
+
+def test_every_module_that_the_docstring_of_a_folder_names_is_in_it() -> None:
+    missing = []
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("__init__.py")):
+        told = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        named = [path.with_name(name) for name in re.findall(r"`(\w+)`", told)]
+        missing += [one for one in named if not (one.with_suffix(".py").is_file() or one.is_dir())]
+    assert missing == []

@@ -43,24 +43,7 @@ SENTENCES = (
 OTHER_SENTENCES = ("Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich.", "0123456789 {}[]()<>;:=+-*/")
 
 
-def _neox(**changes: Any) -> GPTNeoXConfig:
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    return GPTNeoXConfig(**_common(shape | changes))
-
-
-def _llama(**changes: Any) -> LlamaConfig:
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    return LlamaConfig(**_common(shape | {"num_key_value_heads": 2} | changes))
-
-
-def _qwen3(**changes: Any) -> Qwen3Config:
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    return Qwen3Config(**_common(shape | {"num_key_value_heads": 2, "head_dim": 16} | changes))
-
-
-def _gpt2(**changes: Any) -> GPT2Config:
-    shape = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": CONTEXT}
-    return GPT2Config(**_common(shape | changes))
+SHAPE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
 
 def _common(shape: dict[str, Any]) -> dict[str, Any]:
@@ -69,21 +52,29 @@ def _common(shape: dict[str, Any]) -> dict[str, Any]:
     return {"vocab_size": VOCABULARY, "tie_word_embeddings": False} | bare | lengths | shape
 
 
-FAMILIES: dict[str, Callable[..., Any]] = {"neox": _neox, "llama": _llama, "qwen3": _qwen3, "gpt2": _gpt2}
+def _family(config: Any, **shape: Any) -> Callable[..., Any]:
+    return lambda **changes: config(**_common(shape | changes))
+
+
+FAMILIES: dict[str, Callable[..., Any]] = {
+    "neox": _family(GPTNeoXConfig, **SHAPE),
+    "llama": _family(LlamaConfig, **SHAPE, num_key_value_heads=2),
+    "qwen3": _family(Qwen3Config, **SHAPE, num_key_value_heads=2, head_dim=16),
+    "gpt2": _family(GPT2Config, n_embd=32, n_layer=2, n_head=4, n_positions=CONTEXT),
+}
 """Functions that make the configuration of a tiny target, by family."""
 
+_SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 _SMALLER = {
-    "neox": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2},
-    "llama": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1},
-    "qwen3": {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1},
+    "neox": _SMALL,
+    "llama": _SMALL | {"num_key_value_heads": 1},
+    "qwen3": _SMALL | {"num_key_value_heads": 1},
     "gpt2": {"n_embd": 16, "n_layer": 1, "n_head": 2},
 }
 
 
 @dataclass(frozen=True)
 class TinyPair:
-    """Folders of a saved target and draft."""
-
     target: Path
     draft: Path
 
@@ -100,11 +91,9 @@ def train_tokenizer(sentences: Sequence[str] = SENTENCES, *, begin: bool = False
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=270,
-        special_tokens=["<|begin|>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
+        vocab_size=270, special_tokens=["<|begin|>"], initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(sentences, trainer)
     if begin:
@@ -137,7 +126,6 @@ def kin(model: Any, seed: int, *, noise: float = 0.04) -> Any:
 
 
 def save_pair(home: Path, target: Any, draft: Any, *, begin: bool = False) -> TinyPair:
-    """Saves both models with the same tokenizer."""
     pair = TinyPair(home / "target", home / "draft")
     for model, path in ((target, pair.target), (draft, pair.draft)):
         save(path, model, train_tokenizer(begin=begin))
@@ -145,7 +133,6 @@ def save_pair(home: Path, target: Any, draft: Any, *, begin: bool = False) -> Ti
 
 
 def save(path: Path, model: Any, tokenizer: PreTrainedTokenizerFast) -> Path:
-    """Saves one model with its tokenizer."""
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
     return path
@@ -165,7 +152,7 @@ def strange_pair(family: str, home: Path) -> TinyPair:
 
 def twin_pair(home: Path) -> TinyPair:
     """A pair for which every odd id scores exactly as the even id below it."""
-    target = build(_neox(), seed=1)
+    target = build(FAMILIES["neox"](), seed=1)
     draft = kin(target, seed=2)
     with torch.no_grad():
         for model in (target, draft):
@@ -176,14 +163,13 @@ def twin_pair(home: Path) -> TinyPair:
 
 def long_pair(home: Path) -> TinyPair:
     """A pair with room for a prompt that is read in several parts."""
-    target = build(_neox(max_position_embeddings=1200), seed=1)
+    target = build(FAMILIES["neox"](max_position_embeddings=1200), seed=1)
     return save_pair(home, target, kin(target, seed=2))
 
 
 def windowed_pair(family: Any, home: Path, **windows: Any) -> TinyPair:
     """A kindred pair with attention windows in all or some of its layers."""
-    shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-    shape |= {"num_key_value_heads": 2, "sliding_window": WINDOW}
+    shape = SHAPE | {"num_key_value_heads": 2, "sliding_window": WINDOW}
     target = build(family(**_common(shape | windows)), seed=1)
     return save_pair(home, target, kin(target, seed=2))
 
@@ -208,8 +194,8 @@ def spread_pair(family: str, home: Path) -> TinyPair:
 def padded_pair(home: Path, *, target_width: int, draft_width: int) -> TinyPair:
     """A pair whose logits differ in width; the ids above the common ones are the target's and draft's favourites."""
     narrow = min(target_width, draft_width)
-    target = build(_neox(vocab_size=target_width), seed=1)
-    draft = build(_neox(vocab_size=draft_width), seed=1)
+    target = build(FAMILIES["neox"](vocab_size=target_width), seed=1)
+    draft = build(FAMILIES["neox"](vocab_size=draft_width), seed=1)
     with torch.no_grad():
         for mine, theirs in zip(draft.parameters(), target.parameters(), strict=True):
             mine[:narrow].copy_(theirs[:narrow]) if mine.shape != theirs.shape else mine.copy_(theirs)
@@ -248,8 +234,7 @@ SPECIAL: dict[str, Callable[[Path], TinyPair]] = {
 
 
 def strangers_tongue(home: Path) -> TinyPair:
-    """A pair whose tokenizers differ."""
-    target = build(_neox(), seed=1)
+    target = build(FAMILIES["neox"](), seed=1)
     pair = save_pair(home, target, kin(target, seed=2))
     shutil.rmtree(pair.draft)
     save(pair.draft, target, train_tokenizer(OTHER_SENTENCES))
@@ -269,7 +254,7 @@ def unfit_pair(kind: str, home: Path) -> TinyPair:
     """A usable draft with a target that the engine cannot decode."""
     pair = TinyPair(home / "target", home / "draft")
     save(pair.target, UNFIT[kind](), train_tokenizer())
-    save(pair.draft, build(_neox(), seed=1), train_tokenizer())
+    save(pair.draft, build(FAMILIES["neox"](), seed=1), train_tokenizer())
     return pair
 
 

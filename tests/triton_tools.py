@@ -99,7 +99,6 @@ class Figures:
     """What one thread or block of a compiled kernel needs."""
 
     registers: int
-    """Registers of a thread."""
     stack: int
     """Bytes of a thread's local memory; it holds spilled registers."""
     shared: int
@@ -108,13 +107,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel."""
-
     kernel: Any
     arguments: Mapping[str, Any]
     """All arguments by name."""
     options: Mapping[str, Any]
-    """The compiler's options."""
 
     @property
     def name(self) -> str:
@@ -140,7 +136,6 @@ class Launch:
         return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(self.options))
 
     def figures(self, capability: int) -> Figures:
-        """What the compiled kernel needs."""
         made = self.compiled(capability)
         with TemporaryDirectory() as folder:
             binary = Path(folder, "kernel.cubin")

@@ -114,10 +114,11 @@ def built(config: Any, seed: int = 1) -> Any:
 
 
 @torch.inference_mode()
-def greedy(module: Any, prompt: Sequence[int], count: int) -> list[int]:
+def greedy(module: Any, prompt: Sequence[int], count: int, eos: Sequence[int] = ()) -> list[int]:
     """Continuation of a prompt by transformers' plain greedy search."""
-    ids = torch.tensor([prompt])
-    text = module.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=count)
+    ids, ends = torch.tensor([prompt]), list(eos) or None
+    settings = GenerationConfig(do_sample=False, max_new_tokens=count, eos_token_id=ends, pad_token_id=0)
+    text = module.generate(input_ids=ids, attention_mask=torch.ones_like(ids), generation_config=settings)
     found: list[int] = text[0, len(prompt) :].tolist()
     return found
 
@@ -152,7 +153,6 @@ def decoded(engine: Engine, prompt: Sequence[int], run: RunConfig) -> tuple[list
 
 @contextmanager
 def counted(modules: Mapping[str, torch.nn.Module]) -> Iterator[Counter[str]]:
-    """Number of calls of each module so far, by name."""
     counts = Counter[str]()
     handles = [
         each.register_forward_pre_hook(lambda *_, name=name: counts.update([name])) for name, each in modules.items()
@@ -165,5 +165,4 @@ def counted(modules: Mapping[str, torch.nn.Module]) -> Iterator[Counter[str]]:
 
 
 def whole_and_layers(module: Any) -> dict[str, torch.nn.Module]:
-    """The module and its layers, by name."""
     return {"whole": module} | {f"layer {number}": layer for number, layer in enumerate(module.base_model.layers)}

@@ -27,8 +27,6 @@ _EMBEDDING = re.compile(r"(model|gpt_neox|transformer)\.(embed_tokens|embed_in|w
 
 @dataclass(frozen=True)
 class Changed:
-    """A forward form whose logits are changed."""
-
     form: Forward
     change: Change
 
@@ -49,12 +47,10 @@ class Changed:
 
 
 def with_target_logits(engine: Engine, change: Change) -> Engine:
-    """The engine with changed logits of its target."""
     return with_pair(engine, target=engine.pair.target.with_forward(Changed(engine.pair.target.runs_by, change)))
 
 
 def with_draft_logits(engine: Engine, change: Change) -> Engine:
-    """The engine with changed logits of its draft."""
     return with_pair(
         engine, draft=engine.pair.draft_model.with_forward(Changed(engine.pair.draft_model.runs_by, change))
     )

@@ -13,8 +13,6 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Burst(Rules):
-    """Number of tokens guessed at once."""
-
     width: int = 3
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("burst_width", "W", "guesses at once", "whole", lambda _: (1.0, float(HIGHEST_BRANCHING)),

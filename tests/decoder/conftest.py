@@ -29,13 +29,11 @@ def _costs_measured_briefly() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> TinyModels:
-    """The tiny models of the test session."""
     return TinyModels(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture
 def by_interpreter() -> Iterator[None]:
-    """Kernels run in Triton's interpreter."""
     from tests.triton_tools import interpreted  # noqa: PLC0415 - needs triton, which exists for Linux only
 
     with without_gradients(), interpreted():

@@ -25,7 +25,6 @@ def _numbered(words: tuple[str, ...]) -> dict[str, int]:
 
 
 def _spelt(text: str) -> list[str]:
-    """GPT-2's letters for the bytes of a text."""
     ((spelt, _),) = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
     return list(spelt)
 
@@ -116,11 +115,9 @@ class SlowTokenizer(PreTrainedTokenizer):
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens without added ones."""
         return len(self._ids)
 
     def get_vocab(self) -> dict[str, int]:
-        """All tokens and their ids."""
         return {**self._ids, **self.added_tokens_encoder}
 
     def _tokenize(self, text: str, **_: Any) -> list[str]:
@@ -138,7 +135,6 @@ class SlowTokenizer(PreTrainedTokenizer):
         return WORDS[index] if index < len(WORDS) else UNKNOWN
 
     def convert_tokens_to_string(self, tokens: list[str]) -> str:
-        """The text of these tokens."""
         code = b"".join(
             bytes.fromhex(token[3:5]) if token.startswith("<0x") else token.replace(SPACE, " ").encode()
             for token in tokens

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from decoder.forward.protocol import Forward
+from decoder.tree import visibility
 from tests.decoder.any_family import CONTEXT, PROMPT
+from tests.decoder.random_trees import path
 
 PARENTS = (-1, 0, 0, 1, 1, 2, 5, 3)
 """Parent of each node."""
@@ -16,13 +18,8 @@ SPLIT = 9
 """Number of prompt tokens read first; the rest is read in a second pass."""
 
 
-def path_of(node: int) -> list[int]:
-    """Nodes from the root to `node`."""
-    return [] if node < 0 else [*path_of(PARENTS[node]), node]
-
-
-PATHS = [path_of(node) for node in range(len(PARENTS))]
-VISIBLE = np.array([[other in path for other in range(len(PARENTS))] for path in PATHS])
+PATHS = [path(PARENTS, node) for node in range(len(PARENTS))]
+VISIBLE = visibility(PATHS, len(PARENTS))
 FORK = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]], dtype=np.bool_)
 """Mask of a root, two children, and a child of the first."""
 FORKED, PLACES = [5, 6, 7, 8], [len(PROMPT) + depth for depth in (0, 1, 1, 2)]
@@ -56,9 +53,9 @@ def largest_difference(
             visible = VISIBLE[level.start : level.stop, : level.stop]
             parts.append(form.forward(cache, [tokens[node] for node in level], places, visible))
         logits = torch.cat(parts)
-        for path in (path for node, path in enumerate(PATHS) if node not in PARENTS):
-            right = plain(module, text + [tokens[node] for node in path])[len(text) :]
-            worst = max(worst, float((logits[path] - right).abs().max() / right.abs().max()))
+        for nodes in (PATHS[node] for node in range(len(PARENTS)) if node not in PARENTS):
+            right = plain(module, text + [tokens[node] for node in nodes])[len(text) :]
+            worst = max(worst, float((logits[nodes] - right).abs().max() / right.abs().max()))
         cache.keep([cache.length + node for node in kept])
         text += [tokens[node] for node in kept]
     return worst

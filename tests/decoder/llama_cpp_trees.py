@@ -10,6 +10,8 @@ from torch import Tensor
 
 from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, LlamaPass
 from decoder.forward.llama_cpp.forward import LlamaForward
+from decoder.tree import visibility
+from tests.decoder.random_trees import path
 
 LENGTH = 5
 """Number of text tokens before a random tree."""
@@ -42,12 +44,5 @@ def plain(forward: LlamaForward, tokens: Sequence[int]) -> Tensor:
 
 def tree(parents: Sequence[int]) -> tuple[NDArray[np.bool_], list[int]]:
     """Mask and depths of a tree whose root is node 0."""
-    visible, depths = np.eye(len(parents), dtype=np.bool_), [0] * len(parents)
-    for node, parent in enumerate(parents[1:], 1):
-        visible[node] |= visible[parent]
-        depths[node] = depths[parent] + 1
-    return visible, depths
-
-
-def path_to(node: int, parents: Sequence[int]) -> list[int]:
-    return [*path_to(parents[node], parents), node] if node >= 0 else []
+    paths = [path(parents, node) for node in range(len(parents))]
+    return visibility(paths, len(parents)), [len(nodes) - 1 for nodes in paths]

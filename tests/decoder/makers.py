@@ -17,6 +17,7 @@ from decoder.session.steering import KnobState
 from decoder.tree_rules import Rules
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 from tests.decoder import mtp_checkpoints
+from tests.decoder.any_family import greedy
 from tests.reference import Oracle
 
 T = TypeVar("T")
@@ -31,8 +32,6 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.
 
 @dataclass(frozen=True)
 class Played:
-    """Events of one run."""
-
     events: list[Event]
 
     def rounds(self, method: str) -> list[Round]:
@@ -65,14 +64,14 @@ def texts_of(engine: Engine, config: RunConfig, prompt: str) -> tuple[Run, Summa
 
 
 class TinyModels:
-    """Tiny models by name and dtype."""
-
     def __init__(self, home: Path) -> None:
         self.home = home
         self._made: dict[tuple[Any, ...], Any] = {}
 
-    def pair(self, name: str) -> tiny.TinyPair:
-        """A saved pair; the name is a family, a family with "-strange", or a special pair."""
+    def pair(self, name: str | tiny.TinyPair) -> tiny.TinyPair:
+        """A saved pair; the name is a family, a family with "-strange", or a special pair. A pair stays itself."""
+        if isinstance(name, tiny.TinyPair):
+            return name
         return self._once(("pair", name), lambda: self._make(name, self.home / name))
 
     def ending(self, name: str, **settings: Any) -> tiny.TinyPair:
@@ -80,52 +79,45 @@ class TinyModels:
         key = ("ending", name, str(settings))
         return self._once(key, lambda: self.pair(name).with_generation(self.fresh(), **settings))
 
-    def loaded(self, pair: tiny.TinyPair, dtype: str) -> Engine:
-        """The pair as loaded by the engine."""
+    def engine(self, pair: str | tiny.TinyPair, dtype: str = "float32") -> Engine:
+        saved = self.pair(pair)
         return self._once(
-            ("loaded", pair, dtype),
-            lambda: load_pair(str(pair.target), str(pair.draft), device="cpu", dtype=dtype, report=lambda *_: None),
+            ("loaded", saved, dtype),
+            lambda: load_pair(str(saved.target), str(saved.draft), device="cpu", dtype=dtype, report=lambda *_: None),
         )
 
-    def engine(self, name: str, dtype: str = "float32") -> Engine:
-        """The pair of this name as loaded by the engine."""
-        return self.loaded(self.pair(name), dtype)
+    loaded = engine
 
-    def play(self, pair: tiny.TinyPair, dtype: str, prompt: str, config: RunConfig) -> Played:
+    def play(self, pair: str | tiny.TinyPair, dtype: str, prompt: str, config: RunConfig) -> Played:
         """A run of the engine without knob changes; cached."""
-        return self._once(
-            ("play", pair, dtype, prompt, config),
-            lambda: Played(list(decode(self.loaded(pair, dtype), prompt, config))),
-        )
+        made = ("play", self.pair(pair), dtype, prompt, config)
+        return self._once(made, lambda: Played(list(decode(self.engine(pair, dtype), prompt, config))))
 
     def plain(self, path: Path, dtype: str) -> Any:
         """The plain module without generation settings."""
         return self._once(("plain", path, dtype), lambda: self._plain(path, dtype))
 
-    def oracle(self, pair: tiny.TinyPair, dtype: str, eos: frozenset[int] = frozenset()) -> Oracle:
-        """The reference oracle of the pair."""
-        return self._once(
-            ("oracle", pair, dtype, eos),
-            lambda: Oracle(self.plain(pair.target, dtype), self.plain(pair.draft, dtype), tiny.CONTEXT, eos),
-        )
+    def oracle(self, pair: str | tiny.TinyPair, dtype: str, eos: frozenset[int] = frozenset()) -> Oracle:
+        saved = self.pair(pair)
+        target, draft = (self.plain(path, dtype) for path in (saved.target, saved.draft))
+        return self._once(("oracle", saved, dtype, eos), lambda: Oracle(target, draft, tiny.CONTEXT, eos))
 
-    def prompt_tokens(self, pair: tiny.TinyPair, prompt: str) -> list[int]:
+    def prompt_tokens(self, pair: str | tiny.TinyPair, prompt: str) -> list[int]:
         """Token ids of the prompt, as the tokenizer encodes it by default."""
-        tokenizer = self._once(("tokenizer", pair.target), lambda: AutoTokenizer.from_pretrained(pair.target))
+        target = self.pair(pair).target
+        tokenizer = self._once(("tokenizer", target), lambda: AutoTokenizer.from_pretrained(target))
         ids: list[int] = tokenizer(prompt).input_ids
         return ids
 
-    def generate(self, pair: tiny.TinyPair, dtype: str, prompt: str, count: int, eos: Sequence[int] = ()) -> list[int]:
+    def generate(
+        self, pair: str | tiny.TinyPair, dtype: str, prompt: str, count: int, eos: Sequence[int] = ()
+    ) -> list[int]:
         """Continuation of the prompt by transformers' plain greedy search."""
-        return list(
-            self._once(
-                ("generate", pair.target, dtype, prompt, count, tuple(eos)),
-                lambda: self._generate(pair, dtype, self.prompt_tokens(pair, prompt), count, list(eos)),
-            )
-        )
+        path, ids = self.pair(pair).target, self.prompt_tokens(pair, prompt)
+        made = ("generate", path, dtype, prompt, count, tuple(eos))
+        return list(self._once(made, lambda: greedy(self.plain(path, dtype), ids, count, eos)))
 
     def fresh(self) -> Path:
-        """A new directory."""
         path = self.home / f"made-{len(self._made)}"
         path.mkdir()
         return path
@@ -150,22 +142,8 @@ class TinyModels:
         model.generation_config = GenerationConfig()
         return model.eval()
 
-    def _generate(self, pair: tiny.TinyPair, dtype: str, prompt: list[int], count: int, eos: list[int]) -> list[int]:
-        model = self.plain(pair.target, dtype)
-        settings = GenerationConfig(
-            do_sample=False,
-            max_new_tokens=count,
-            eos_token_id=eos or None,
-            pad_token_id=0,
-        )
-        ids = torch.tensor([prompt])
-        out = model.generate(ids, attention_mask=torch.ones_like(ids), generation_config=settings)
-        tokens: list[int] = out[0, len(prompt) :].tolist()
-        return tokens
-
 
 def play(engine: Engine, config: RunConfig, prompt: str = PROMPT) -> Played:
-    """A run without user actions."""
     return Played(list(decode(engine, prompt, config)))
 
 
@@ -192,6 +170,5 @@ def with_pair(engine: Engine, **changes: Any) -> Engine:
 
 
 def graph_slots(engine: Engine) -> GraphSlots:
-    """The slots in which the engine decodes texts on a device."""
     assert engine.slots is not None
     return engine.slots

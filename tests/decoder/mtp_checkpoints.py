@@ -1,8 +1,7 @@
 """Tiny random targets whose checkpoints have an MTP layer, in the published layouts.
 
 A module is built with one layer more than the target has; its last layer is saved as the MTP layer, under the published
-names. The target nearly always chooses one of a few favourite tokens. The MTP layer guesses among the same tokens,
-since it shares the target's output head.
+names. The MTP layer guesses among the target's favourite tokens too, since it shares the target's output head.
 """
 
 import json
@@ -12,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
-from torch import Tensor
 from transformers import AutoConfig
 
 from tests import tiny
 from tests.decoder.any_family import EXPERTS, LATENT, SHAPE, built
 from tests.decoder.recurrent_families import DELTA
+from tests.head_files import Weights, reconfigure, rewrite, with_favourites
 
 WIDTH: int = SHAPE["hidden_size"]
 CONTEXT = 320
-FAVOURITES = (7, 41, 99, 150, 250)
-"""Tokens among which the targets nearly always choose."""
 SHARED = {"shared_expert_intermediate_size": 16, "mlp_only_layers": []}
 HYBRID = {"layer_types": ["linear_attention", "full_attention", "full_attention"]}
 FAMILIES: Mapping[str, dict[str, Any]] = {
@@ -58,44 +54,18 @@ def around(family: str) -> dict[str, tuple[int, ...]]:
 
 
 def save_target(family: str, home: Path) -> Path:
-    """Saves a target of two layers, with its MTP layer."""
-    config = AutoConfig.for_model(
-        family, **SHAPE | {"vocab_size": tiny.VOCABULARY, "max_position_embeddings": CONTEXT} | FAMILIES[family]
-    )
-    module = built(config)
-    others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
-    with torch.no_grad():
-        module.get_output_embeddings().weight[others] *= 0.05
+    shape = SHAPE | {"vocab_size": tiny.VOCABULARY, "max_position_embeddings": CONTEXT} | FAMILIES[family]
+    module = with_favourites(built(AutoConfig.for_model(family, **shape)))
     folder = tiny.save(home, module, tiny.train_tokenizer())
-    reconfigure(folder, num_hidden_layers=2, **_shorter(folder))
-    rewrite(folder, lambda weights: _named(family, weights) | _drawn(family))
+    config = json.loads((folder / "config.json").read_text())
+    listed = {field: config[field][:2] for field in ("layer_types", "mlp_layer_types") if config.get(field)}
+    reconfigure(folder, {"num_hidden_layers": 2} | listed)
+    own = PREFIX if family in AS_LAYER else "mtp.layers.0."
+    rewrite(folder, lambda weights: {key.replace(PREFIX, own): each for key, each in weights.items()} | _drawn(family))
     return folder
 
 
-def reconfigure(folder: Path, **changes: Any) -> None:
-    """Changes fields of config.json in a folder."""
-    path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def rewrite(folder: Path, change: Callable[[dict[str, Tensor]], dict[str, Tensor]]) -> None:
-    """Replaces the weights in a folder by the result of `change`."""
-    path = folder / "model.safetensors"
-    save_file(change(load_file(path)), path, metadata={"format": "pt"})
-
-
-def _shorter(folder: Path) -> dict[str, Any]:
-    """Fields of the configuration that list a value for each layer, without the last layer's value."""
-    config = json.loads((folder / "config.json").read_text())
-    return {field: config[field][:2] for field in ("layer_types", "mlp_layer_types") if config.get(field)}
-
-
-def _named(family: str, weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    own = PREFIX if family in AS_LAYER else "mtp.layers.0."
-    return {key.replace(PREFIX, own): weight for key, weight in weights.items()}
-
-
-def _drawn(family: str) -> dict[str, Tensor]:
+def _drawn(family: str) -> Weights:
     generator = torch.Generator().manual_seed(5)
     drawn = {key: torch.randn(size, generator=generator) for key, size in around(family).items()}
     return {key: 0.25 * weight if weight.dim() > 1 else 1 + 0.2 * weight for key, weight in drawn.items()}

@@ -22,7 +22,6 @@ FAMILIES = (*USUAL, *FURTHER, *BY_TRIAL)
 
 
 def target_of(family: str) -> Any:
-    """A tiny module of the family."""
     if family in BY_TRIAL:
         settings = {**SHAPE, **BY_TRIAL[family]}
         return built(

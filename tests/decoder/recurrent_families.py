@@ -65,12 +65,10 @@ FAMILIES = {**USUAL, **FURTHER}
 
 
 def config_of(family: str, **changes: Any) -> Any:
-    """A configuration of the family."""
     return AutoConfig.for_model(family, **SHAPE | FAMILIES[family] | changes)
 
 
 def target_of(family: str, **changes: Any) -> Any:
-    """A tiny module of the family."""
     module = built(config_of(family, **changes))
     inner, embedding = DULL.get(family, (1.0, 1.0))
     first, last = module.get_input_embeddings().weight, module.get_output_embeddings().weight

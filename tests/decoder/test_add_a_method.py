@@ -61,7 +61,7 @@ def played(tiny_models: TinyModels) -> Played:
     """A race in which the knob of burst is turned after three rounds."""
     steering, events = Steering(), list[Event]()
     config = RunConfig(("burst", "ar"), 24, burst=Burst(2))
-    for event in decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, config, steering):
+    for event in decode(tiny_models.engine("neox"), PROMPT, config, steering):
         events.append(event)
         if isinstance(event, Round) and (event.method, event.round) == ("burst", 2):
             steering.turn("burst_width", 5)
@@ -85,7 +85,7 @@ def test_the_method_is_one_file_of_less_than_forty_lines() -> None:
 
 
 def test_it_writes_what_greedy_decoding_writes(tiny_models: TinyModels, played: Played) -> None:
-    expected = tiny_models.generate(tiny_models.pair("neox"), "float32", PROMPT, 24)
+    expected = tiny_models.generate("neox", "float32", PROMPT, 24)
     assert played.tokens("burst") == played.tokens("ar") == expected
     assert played.figures("burst").identical_to_ar
     assert {event.limited_by for event in played.rounds("burst")[:3]} == {"burst_width"}
@@ -97,18 +97,11 @@ def test_its_knob_is_turned_while_it_decodes_and_the_turn_is_an_event(played: Pl
     assert [len(event.tokens) - 1 for event in played.rounds("burst")][:5] == [2, 2, 2, 5, 5]
 
 
-def test_a_recording_of_it_is_read_back(played: Played, tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with Recorder(path) as recorder:
-        for event in played.events:
-            recorder.write(event)
-    assert read_events(path) == played.events
-
-
-def test_the_recording_is_shown_where_the_method_is_not_known(played: Played, tmp_path: Path) -> None:
+def test_a_recording_of_it_is_read_back_and_shown_where_the_method_is_not_known(played: Played, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with Recorder(path, played.events):
         pass
+    assert read_events(path) == played.events
     del METHODS["burst"]
     try:
         page = drawer.drawer(Scene(state(list(read_events(path)))), 100, 8)
@@ -195,6 +188,4 @@ def test_a_turn_of_what_is_no_knob_ends_the_run_with_the_names_of_all(tiny_model
     steering = Steering()
     steering.turn("burst_with", 2)
     with pytest.raises(ConfigError, match=f"no knob is called burst_with; choose from {', '.join(all_knobs())}"):
-        list(
-            decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), PROMPT, RunConfig(("burst",), 4), steering)
-        )
+        list(decode(tiny_models.engine("neox"), PROMPT, RunConfig(("burst",), 4), steering))

@@ -48,12 +48,6 @@ def test_texts_that_part_are_counted_by_themselves(first: list[int], left: list[
     assert (one.distinct, other.distinct, again.distinct) == tuple(share(first + x)[0] for x in (left, right, left))
 
 
-def test_a_text_that_loops_has_few_distinct_runs() -> None:
-    log = TokenLog().plus([1, 2] * 8)
-    assert (log.distinct, log.runs) == (2, 9)
-    assert TokenLog().plus(range(7)).runs == 0
-
-
 def test_a_long_text_costs_no_more_per_token_than_a_short_one() -> None:
     log, began = TokenLog(), time.process_time()
     for token in range(50_000):

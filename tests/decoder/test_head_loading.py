@@ -1,22 +1,23 @@
-"""Pairs with a drafting head of any kind are loaded, decode and are shown like others; what needs a whole draft is
-refused.
+"""Pairs with a drafting head of any kind are loaded, decode, and are recorded and shown like others; what needs a whole
+draft is refused.
 """
 
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
-from decoder import RunConfig, decode, load_pair
+from decoder import DynaTree, RunConfig, decode, load_pair
+from decoder.draft.head_passes import Eagle3Passes
+from decoder.draft.model_drafter import ModelDrafter
 from decoder.engine import Engine
 from decoder.errors import ConfigError, ModelError, PairError
 from decoder.events import Run
-from decoder.heads.eagle3 import Head
 from decoder.methods import METHODS
 from decoder.methods.delayed import Delayed
 from decoder.models.heads import is_model_free
@@ -30,12 +31,16 @@ from dynatui.session import Models
 from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests.decoder import mtp_checkpoints as mtp
-from tests.decoder.makers import Played, TinyModels
+from tests.decoder.makers import TinyModels, host_session, play, with_pair
 from tests.dynatui.cli import doctor_case
-from tests.head_files import reconfigure
+from tests.head_files import reconfigure, refused
 
+PROMPT = "A small model guesses; "
 WHOLE = ("hf", "alg1", "delayed", "streaming")
 """Methods that need a whole model as draft."""
+BUSHY = DynaTree(branching=(2, 3, 4), rho_stop=0, rho_deep=0, tau=0, d0=4, d_max=5, n_max=60)
+FLAT, NESTED = eagle3.name("llama", "flat"), eagle3.name("llama", "nested")
+Refused = Callable[[list[str]], str]
 
 
 @dataclass(frozen=True)
@@ -44,9 +49,14 @@ class Kind:
     draft: str
     reason: str
 
+    def models(self, models: TinyModels) -> tuple[str, str]:
+        """Names of target and draft, as a user gives them."""
+        saved = models.pair(self.pair)
+        return str(saved.target), "mtp" if self.draft == "mtp" else str(saved.draft)
+
 
 KINDS = {
-    "EAGLE-3": Kind(eagle3.name("llama", "flat"), "head", "target: native CPU kernels; draft: EAGLE-3 head"),
+    "EAGLE-3": Kind(FLAT, "head", "target: native CPU kernels; draft: EAGLE-3 head"),
     "DFlash": Kind(dflash.name("llama", "z-lab"), "head", "target: native CPU kernels; draft: DFlash head"),
     "MTP": Kind(mtp.name("glm4_moe"), "mtp", "target: Hugging Face module; draft: MTP layer"),
 }
@@ -65,12 +75,21 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 @pytest.fixture
 def engine(tiny_models: TinyModels, kind: Kind) -> Engine:
-    return tiny_models.loaded(tiny_models.pair(kind.pair), "float32")
+    return tiny_models.engine(kind.pair)
 
 
-def models_of(tiny_models: TinyModels, kind: Kind) -> tuple[str, str]:
-    saved = tiny_models.pair(kind.pair)
-    return str(saved.target), "mtp" if kind.draft == "mtp" else str(saved.draft)
+@pytest.fixture
+def told(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """A function that gives a command, and returns the only line of the output, which tells that it is refused."""
+
+    def run(arguments: list[str]) -> str:
+        assert main(arguments) == 2
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.count("\n") == 1
+        return output.err
+
+    return run
 
 
 def test_a_head_stands_in_the_draft_s_place(engine: Engine, kind: Kind) -> None:
@@ -85,35 +104,34 @@ def test_a_head_stands_in_the_draft_s_place(engine: Engine, kind: Kind) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", [eagle3.name("llama", "nested"), dflash.name("neox", "DFlash2")])
+@pytest.mark.parametrize("name", [NESTED, dflash.name("neox", "DFlash2")])
 def test_a_head_has_a_dtype_of_its_own(tiny_models: TinyModels, name: str, dtype: str) -> None:
     saved = tiny_models.pair(name)
     engine = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32", draft_dtype=dtype)
     assert (engine.pair.dtype, engine.pair.draft_dtype) == ("float32", dtype)
-    played = Played(list(decode(engine, "The tree grows", RunConfig(("ar", "dynatree"), 40))))
+    played = play(engine, RunConfig(("ar", "dynatree"), 40))
     assert played.tokens("dynatree") == played.tokens("ar")
 
 
 def test_methods_that_need_a_whole_draft_are_refused_by_name_and_no_others(engine: Engine) -> None:
     assert {method for method in METHODS if METHODS[method].needs_model} == set(WHOLE)
     for method in WHOLE:
-        with pytest.raises(ConfigError, match=f"^{method} cannot run without a draft model") as refusal:
+        with refused(ConfigError, f"{method} cannot run without a draft model"):
             next(decode(engine, "The tree", RunConfig(("ar", method), 4, temperature=0.5)))
-        assert "\n" not in str(refusal.value)
     others = tuple(method for method in METHODS if method not in WHOLE)
-    played = Played(list(decode(engine, "The tree grows", RunConfig(others, 12))))
+    played = play(engine, RunConfig(others, 12))
     assert {tuple(played.tokens(method)) for method in others} == {tuple(played.tokens("ar"))}
 
 
 def test_all_other_methods_are_measured_where_none_is_named(tiny_models: TinyModels, kind: Kind) -> None:
-    _, draft = models_of(tiny_models, kind)
+    _, draft = kind.models(tiny_models)
     assert is_model_free(draft)
     methods = bench._with_draft(tuple(bench_options.all_methods().split(",")), draft)
     assert set(METHODS) - set(methods) == set(WHOLE)
 
 
 def test_a_selector_needs_a_whole_draft(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair(KINDS["EAGLE-3"].pair), "float32")
+    engine = tiny_models.engine(FLAT)
     with pytest.raises(ConfigError, match="a whole model is needed as draft"):
         fingerprint(engine.pair)
     with pytest.raises(ConfigError, match="delayed cannot run without"):
@@ -121,18 +139,64 @@ def test_a_selector_needs_a_whole_draft(tiny_models: TinyModels) -> None:
 
 
 def test_what_levels_cost_is_measured_beside_the_pass(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair(dflash.name("llama", "DeepSpec")), "float32")
+    engine = tiny_models.engine(dflash.name("llama", "DeepSpec"))
     costs = engine.costs_of(engine.pair.context // 2)
     assert 0 < costs.draft.seconds(1) / costs.plain.seconds(1) < cost_ratio(engine)
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """The only line of the output, which a refused command writes to stderr."""
-    assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.count("\n") == 1
-    return told.err
+@pytest.mark.parametrize("pair", [FLAT, KINDS["DFlash"].pair])
+def test_rounds_without_a_tree_leave_nothing_out(tiny_models: TinyModels, pair: str) -> None:
+    """In the last rounds, the context has no room for a tree level."""
+    prompt, texts = tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT), []
+    for rules in (BUSHY, None):
+        session = host_session(with_pair(tiny_models.engine(pair), context=len(prompt) + 6), prompt, 6, rules)
+        session.prefill()
+        while not session.step(()).finished:
+            pass
+        texts.append(session.text)
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("pair", [FLAT, *map(mtp.name, mtp.FAMILIES)])
+def test_no_cache_row_of_a_tree_is_kept(tiny_models: TinyModels, pair: str) -> None:
+    prompt = tiny_models.prompt_tokens(tiny_models.pair(pair), PROMPT)
+    session = host_session(tiny_models.engine(pair), prompt, 40, BUSHY)
+    session.prefill()
+    for _ in range(4):
+        session.step(())
+        assert isinstance(session.proposer, ModelDrafter)
+        passes = session.proposer.passes
+        assert isinstance(passes, Eagle3Passes)
+        assert passes.cache.used == passes.cache.length
+        assert passes.behind(session.text) == sum(len(rows) for rows in passes.unread)
+
+
+# Command lines
+
+
+@pytest.mark.parametrize(
+    ("pair", "draft"),
+    [
+        (eagle3.name("neox", "nested"), "head"),
+        (dflash.name("qwen3", "speculators, DSpark"), "head"),
+        (mtp.name("qwen3_5_text"), "mtp"),
+    ],
+)
+def test_the_command_line_decodes_with_a_head(
+    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path, pair: str, draft: str
+) -> None:
+    (target, draft), kept = Kind(pair, draft, "").models(tiny_models), tmp_path / "run.jsonl"
+    models = ["--target", target, "--draft", draft, "--device", "cpu", "--dtype", "float32"]
+    asked = ["--prompt", "The tree grows", "--max-new-tokens", "24", "--headless", "--record", str(kept)]
+    assert main([*models, *asked, "--methods", "ar,linear,fixed,bestfirst,dynatree,auto"]) == 0
+    summary = json.loads(kept.read_text().splitlines()[-1])
+    assert all(figures["identical_to_ar"] in (True, None) for figures in summary["methods"].values())
+    assert summary["methods"]["fixed"]["drafted"] > 0
+    capsys.readouterr()
+    assert main(["replay", str(kept), "--headless"]) == 0
+    capsys.readouterr()
+    assert main([*models, *asked[:-2], "--methods", "ar,hf"]) == 2
+    assert "hf cannot run without a draft model" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize("name", ["EAGLE-3", "MTP"])
@@ -150,81 +214,12 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ],
 )
 def test_what_needs_a_whole_draft_is_refused_in_one_line_before_anything_is_loaded(
-    tiny_models: TinyModels, name: str, arguments: str, line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tiny_models: TinyModels, told: Refused, name: str, arguments: str, line: str, tmp_path: Path
 ) -> None:
-    target, draft = models_of(tiny_models, KINDS[name])
+    target, draft = KINDS[name].models(tiny_models)
     given = [word.replace("OUT", str(tmp_path / "out")) for word in arguments.split()]
-    told = refused([*given, "--target", target, "--draft", draft, "--device", "cpu"], capsys)
-    assert told.startswith(f"dynatui: {line.replace('DRAFT', KINDS[name].draft)}")
-
-
-@pytest.mark.parametrize(
-    ("change", "line"),
-    [
-        ({"vocab_size": 300}, "was made for a vocabulary of 300 tokens, but the vocabulary of target has 288"),
-        ({"hidden_size": 48}, "was made for hidden rows of width 48, but those of target have width 32"),
-    ],
-)
-def test_a_head_of_another_target_is_refused_before_that_is_loaded(
-    tiny_models: TinyModels, tmp_path: Path, change: Mapping[str, int], line: str
-) -> None:
-    saved, said, other = tiny_models.pair(eagle3.name("llama", "nested")), list[str](), tmp_path / "head"
-    shutil.copytree(saved.draft, other)
-    fields = json.loads((other / "config.json").read_text())
-    fields["transformer_layer_config"] |= change
-    (other / "config.json").write_text(json.dumps(fields))
-    with pytest.raises(PairError, match=line):
-        load_pair(str(saved.target), str(other), device="cpu", report=said.append)
-    if "vocab_size" in change:
-        head = dflash.save_head(tmp_path / "dflash", dflash.LAYOUTS["z-lab"])
-        reconfigure(head, dict(change))
-        with pytest.raises(PairError, match=line):
-            load_pair(str(saved.target), str(head), device="cpu", report=said.append)
-    assert not said
-
-
-def test_a_head_and_a_target_that_do_not_fit_are_refused_in_one_line(tiny_models: TinyModels) -> None:
-    head = tiny_models.pair(eagle3.name("llama", "flat")).draft
-    with pytest.raises(PairError, match="counted from 0") as refusal:
-        load_pair(str(tiny_models.pair("llama").target), str(head), device="cpu", dtype="float32")
-    assert "\n" not in str(refusal.value)
-
-
-def test_a_head_is_no_target(tiny_models: TinyModels) -> None:
-    saved = tiny_models.pair(eagle3.name("llama", "nested"))
-    with pytest.raises(ModelError) as refusal:
-        load_pair(str(saved.draft), str(saved.target), device="cpu", dtype="float32")
-    assert "\n" not in str(refusal.value)
-
-
-def test_a_target_of_a_wider_head_matrix_is_read_with_its_own_embedding(tiny_models: TinyModels) -> None:
-    name = "nested, of another width"
-    head = tiny_models.loaded(tiny_models.pair(eagle3.name("llama", name)), "float32").pair.head
-    assert isinstance(head, Head)
-    assert head.embed_tokens.weight.shape == (288, eagle3.LAYOUTS[name].width)
-    assert head.tokens is not None
-    assert head.tokens.dtype is torch.int64
-    assert len(head.tokens) == len(eagle3.FAVOURITES)
-
-
-def test_the_command_line_refuses_a_broken_head_in_one_line(
-    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    saved, broken = tiny_models.pair(eagle3.name("neox", "nested")), tmp_path / "broken"
-    shutil.copytree(saved.draft, broken)
-    (broken / "model.safetensors").unlink()
-    strange = dflash.save_head(tmp_path / "strange", dflash.LAYOUTS["z-lab"])
-    reconfigure(strange, {"attention_sink_bias": True})
-    for target, head, told in (
-        (saved.target, broken, "pickled"),
-        (tiny_models.pair("llama").target, strange, "attention_sink_bias is True"),
-    ):
-        models = ["--target", str(target), "--draft", str(head), "--device", "cpu", "--dtype", "float32"]
-        assert main([*models, "--prompt", "a b", "--headless"]) == 3
-        assert told in capsys.readouterr().err.splitlines()[-1]
-
-
-# The MTP layer of a target
+    said = told([*given, "--target", target, "--draft", draft, "--device", "cpu"])
+    assert said.startswith(f"dynatui: {line.replace('DRAFT', KINDS[name].draft)}")
 
 
 @pytest.mark.parametrize(
@@ -234,19 +229,64 @@ def test_the_command_line_refuses_a_broken_head_in_one_line(
         ("--draft mtp", "a draft model needs its target"),
     ],
 )
-def test_a_target_without_a_layer_is_refused_in_one_line(
-    tiny_models: TinyModels, arguments: str, line: str, capsys: pytest.CaptureFixture[str]
+def test_a_target_without_an_mtp_layer_is_refused_in_one_line(
+    tiny_models: TinyModels, told: Refused, arguments: str, line: str
 ) -> None:
-    llama = str(tiny_models.pair("llama").target)
-    given = ["--headless", "--prompt", "a", *arguments.replace("LLAMA", llama).split(), "--device", "cpu"]
-    assert refused(given, capsys).startswith(f"dynatui: {line}")
+    given = arguments.replace("LLAMA", str(tiny_models.pair("llama").target)).split()
+    assert told(["--headless", "--prompt", "a", *given, "--device", "cpu"]).startswith(f"dynatui: {line}")
+
+
+def test_a_broken_head_is_refused_in_one_line(
+    tiny_models: TinyModels, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    saved, broken = tiny_models.pair(eagle3.name("neox", "nested")), tmp_path / "broken"
+    shutil.copytree(saved.draft, broken)
+    (broken / "model.safetensors").unlink()
+    strange = dflash.save_head(tmp_path / "strange", dflash.LAYOUTS["z-lab"])
+    reconfigure(strange, {"attention_sink_bias": True})
+    for target, head, line in (
+        (saved.target, broken, "pickled"),
+        (tiny_models.pair("llama").target, strange, "attention_sink_bias is True"),
+    ):
+        models = ["--target", str(target), "--draft", str(head), "--device", "cpu", "--dtype", "float32"]
+        assert main([*models, "--prompt", "a b", "--headless"]) == 3
+        assert line in capsys.readouterr().err.splitlines()[-1]
+
+
+# Pairs that do not fit
+
+
+@pytest.mark.parametrize("layout", ["nested", "z-lab"])
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"vocab_size": 300}, "was made for a vocabulary of 300 tokens, but the vocabulary of target has 288"),
+        ({"hidden_size": 48}, "was made for hidden rows of width 48, but those of target have width 32"),
+    ],
+)
+def test_a_head_of_another_target_is_refused_before_that_is_loaded(
+    tiny_models: TinyModels, tmp_path: Path, layout: str, change: dict[str, Any], line: str
+) -> None:
+    kind: Any = eagle3 if layout == "nested" else dflash
+    head = kind.save_head(tmp_path / "head", kind.LAYOUTS[layout])
+    layer = kind.configuration(kind.LAYOUTS[layout]).get("transformer_layer_config")
+    reconfigure(head, {"transformer_layer_config": layer | change} if layer else change)
+    with refused(PairError, line):
+        target = str(tiny_models.pair(NESTED).target)
+        load_pair(target, str(head), device="cpu", report=lambda _: pytest.fail("it is loaded"))
+
+
+def test_a_head_is_no_target(tiny_models: TinyModels) -> None:
+    saved = tiny_models.pair(NESTED)
+    with refused(ModelError):
+        load_pair(str(saved.draft), str(saved.target), device="cpu", dtype="float32")
 
 
 def told_by_doctor(probe: str, target: Path) -> str:
     return doctor_case.said(doctor_case.found(probe, models=Models(str(target), "mtp")))
 
 
-def test_the_doctor_finds_the_layer(tiny_models: TinyModels) -> None:
+def test_the_doctor_finds_an_mtp_layer(tiny_models: TinyModels) -> None:
     target = tiny_models.pair(mtp.name("qwen3_next")).target
     told = told_by_doctor("models", target)
     assert "ok: draft mtp: the target's checkpoint has an MTP layer: mtp.fc.weight and other weights" in told

@@ -9,16 +9,18 @@ from typing import Any
 
 import pytest
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, load_pair
 from decoder.analysis.what_if import GridCell, what_if
-from decoder.engine import Engine
 from decoder.events import LENGTH, Round
 from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.tree import depths
+from dynatui.prompts import load
+from tests.decoder.makers import play
 
 TUNED = PRESETS["tuned"]
 FEWER, MORE = {"tau_h": 0.3, "tau_l": 0.05}, {"tau_h": 0.99, "tau_l": 0.9}
-PROMPTS = Path(__file__).parents[2] / "dynatui" / "prompts"
+Rounds = list[list[Round]]
+"""The rounds of each prompt."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,7 @@ class Texts:
     tokens: int
 
 
-OURS = Texts(tuple(path.read_text(encoding="utf-8").rstrip("\n") for path in sorted(PROMPTS.glob("*.txt"))), 32)
-OURS_BRIEFLY = replace(OURS, tokens=16)
+OURS = Texts(tuple(load.embedded()), 32)
 
 
 def books() -> Texts:
@@ -42,67 +43,52 @@ def books() -> Texts:
     return Texts(tuple(text.read_text(encoding="utf-8")[:1000] for text in texts[:4]), 16)
 
 
-both = pytest.mark.parametrize(
-    "texts", [pytest.param(lambda: OURS_BRIEFLY, id="ours"), pytest.param(books, id="books", marks=pytest.mark.shared)]
-)
+@pytest.fixture(params=["ours", pytest.param("books", marks=pytest.mark.shared)])
+def texts(request: pytest.FixtureRequest) -> Texts:
+    return books() if request.param == "books" else replace(OURS, tokens=16)
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return load_pair(dtype="float32", device="cpu")
-
-
-@pytest.fixture(scope="module")
-def played(engine: Engine) -> Callable[..., list[list[Round]]]:
+def played() -> Callable[..., Rounds]:
     """A function that decodes each prompt under `tuned` with some knobs changed and returns the rounds; cached."""
-    known: dict[tuple[Texts, DynaTree], list[list[Round]]] = {}
+    engine, known = load_pair(dtype="float32", device="cpu"), dict[tuple[Texts, DynaTree], Rounds]()
 
-    def play(texts: Texts, **turned: Any) -> list[list[Round]]:
+    def decoded(texts: Texts, **turned: Any) -> Rounds:
         rules = replace(TUNED, **turned)
         if (texts, rules) not in known:
             config = RunConfig(("dynatree",), texts.tokens, dynatree=rules)
-            known[texts, rules] = [
-                [event for event in decode(engine, prompt, config) if isinstance(event, Round)]
-                for prompt in texts.prompts
-            ]
+            known[texts, rules] = [play(engine, config, prompt).rounds("dynatree") for prompt in texts.prompts]
         return known[texts, rules]
 
-    return play
+    return decoded
 
 
-def depth(rounds: list[list[Round]]) -> float:
+def depth(rounds: Rounds) -> float:
     return fmean(max(depths(event.parents)) for prompt in rounds for event in prompt)
 
 
-def nodes(rounds: list[list[Round]]) -> float:
+def nodes(rounds: Rounds) -> float:
     return fmean(len(event.tokens) - 1 for prompt in rounds for event in prompt)
 
 
-@both
-def test_a_greater_base_depth_deepens_trees(
-    played: Callable[..., list[list[Round]]], texts: Callable[[], Texts]
-) -> None:
-    found = {d0: depth(played(texts(), d0=float(d0))) for d0 in (1, 2, 3, 5)}
+def test_a_greater_base_depth_deepens_trees(played: Callable[..., Rounds], texts: Texts) -> None:
+    found = {d0: depth(played(texts, d0=float(d0))) for d0 in (1, 2, 3, 5)}
     assert found[1] < found[2] < found[3] < found[5]
     assert found[5] - found[1] >= 0.7
 
 
-@both
-def test_greater_thresholds_widen_trees(played: Callable[..., list[list[Round]]], texts: Callable[[], Texts]) -> None:
-    assert nodes(played(texts(), **MORE)) >= 1.2 * nodes(played(texts(), **FEWER))
+def test_greater_thresholds_widen_trees(played: Callable[..., Rounds], texts: Texts) -> None:
+    assert nodes(played(texts, **MORE)) >= 1.2 * nodes(played(texts, **FEWER))
 
 
-@pytest.mark.parametrize("turned", [{"tau_h": 0.21}, {"tau_l": 0.1}, {"d0": 1.0}])
-def test_each_knob_shrinks_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
-    assert nodes(played(OURS, **turned)) < nodes(played(OURS))
+@pytest.mark.parametrize(("name", "low", "high"), [("tau_h", 0.21, 0.99), ("tau_l", 0.1, 0.29), ("d0", 1.0, 7.0)])
+def test_each_knob_shrinks_and_grows_trees_by_itself(
+    played: Callable[..., Rounds], name: str, low: float, high: float
+) -> None:
+    assert nodes(played(OURS, **{name: low})) < nodes(played(OURS)) < nodes(played(OURS, **{name: high}))
 
 
-@pytest.mark.parametrize("turned", [{"tau_h": 0.99}, {"tau_l": 0.29}, {"d0": 7.0}])
-def test_each_knob_grows_trees_by_itself(played: Callable[..., list[list[Round]]], turned: dict[str, float]) -> None:
-    assert nodes(played(OURS, **turned)) > nodes(played(OURS))
-
-
-def test_every_round_says_what_limited_it(played: Callable[..., list[list[Round]]]) -> None:
+def test_every_round_says_what_limited_it(played: Callable[..., Rounds]) -> None:
     limits = [event.limited_by for prompt in played(OURS) for event in prompt]
     assert {"d0", "rho_stop"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max", LENGTH}
 
@@ -111,7 +97,7 @@ def figures(cells: Iterable[GridCell]) -> set[tuple[float, float]]:
     return {(round(cell.tokens, 3), round(cell.drafted, 3)) for cell in cells}
 
 
-def test_what_if_says_other_things_of_other_knobs(played: Callable[..., list[list[Round]]]) -> None:
+def test_what_if_says_other_things_of_other_knobs(played: Callable[..., Rounds]) -> None:
     """For the current knobs, what-if counts are exact; two columns are equal if no text had a tree of that depth."""
     depths_told, thresholds = [], []
     for rounds in played(OURS):

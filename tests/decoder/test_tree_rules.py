@@ -61,44 +61,31 @@ def children(rules: Rules, confidence: float) -> int:
 @pytest.mark.parametrize("rules", EVERY, ids=str)
 def test_the_rule_of_every_method_is_what_the_method_says(rules: Rules) -> None:
     growth = rules.rule().growth
-    for depth in range(14):
-        for chance in (0.0, 0.04, 0.05, 0.1, 0.3, 0.5, 0.9, 1.0):
-            assert (chance >= least_probability(growth, depth)) == grows(rules, depth, chance)
-            assert breadth(growth, chance) == children(rules, chance)
+    least = [least_probability(growth, depth) for depth in range(14)]
+    assert least == sorted(least), "a deeper node needs no smaller probability to grow"
+    for chance in (0.0, 0.04, 0.05, 0.1, 0.3, 0.5, 0.9, 1.0):
+        assert [chance >= each for each in least] == [grows(rules, depth, chance) for depth in range(14)]
+        assert breadth(growth, chance) == children(rules, chance)
 
 
 @pytest.mark.parametrize("rules", EVERY, ids=str)
-def test_arrays_and_tensors_say_what_plain_numbers_say(rules: Rules) -> None:
+def test_arrays_tensors_and_logarithms_say_what_plain_numbers_say(rules: Rules) -> None:
+    """Of logarithms, nothing impossible grows."""
     device = DeviceRule(CPU)
     device.turn(rules.rule())
-    growth = rules.rule().growth
-    depths, chances = range(14), [0.0, 0.05, 0.3, 0.4, 0.5, 0.9, 1.0]
-    least = [least_probability(growth, depth) for depth in depths]
-    wide = [breadth(growth, chance) for chance in chances]
-    assert least_probability(growth, np.array(depths), np).tolist() == least
-    assert breadth(growth, np.array(chances), np).tolist() == wide
-    assert least_probability(device.growth, torch.arange(14, dtype=torch.float64), XP).tolist() == least
-    assert breadth(device.growth, torch.tensor(chances, dtype=torch.float64), XP).tolist() == wide
-
-
-@pytest.mark.parametrize("rules", EVERY, ids=str)
-def test_the_rule_says_the_same_of_logarithms_and_nothing_impossible_grows(rules: Rules) -> None:
-    device = DeviceRule(CPU)
-    device.turn(rules.rule())
-    growth = rules.rule().growth
-    logs, depths = device.logarithmic(), torch.arange(14, dtype=torch.float64)
-    least = least_probability(logs, depths, XP)
-    for chance in (0.01, 0.05, 0.1, 0.3, 0.4, 0.5, 0.9, 1.0):
-        log = torch.tensor([chance], dtype=torch.float64).log()
-        assert (log >= least).tolist() == [chance >= least_probability(growth, depth) for depth in range(14)]
-        assert float(breadth(logs, log, XP)) == breadth(growth, chance)
-    assert not (torch.tensor(-math.inf) >= least).any()
-
-
-@pytest.mark.parametrize("rules", EVERY, ids=str)
-def test_a_deeper_node_needs_no_smaller_probability_to_grow(rules: Rules) -> None:
-    least = [least_probability(rules.rule().growth, depth) for depth in range(14)]
-    assert least == sorted(least)
+    growth, logs = rules.rule().growth, device.logarithmic()
+    depths, chances = torch.arange(14, dtype=torch.float64), [0.01, 0.05, 0.1, 0.3, 0.4, 0.5, 0.9, 1.0]
+    least = [least_probability(growth, depth) for depth in range(14)]
+    each, with_zero = torch.tensor(chances, dtype=torch.float64), [0.0, *chances]
+    wide = [breadth(growth, chance) for chance in with_zero]
+    assert least_probability(growth, np.arange(14), np).tolist() == least
+    assert breadth(growth, np.array(with_zero), np).tolist() == wide
+    assert least_probability(device.growth, depths, XP).tolist() == least
+    assert breadth(device.growth, torch.tensor(with_zero, dtype=torch.float64), XP).tolist() == wide
+    least_log = least_probability(logs, depths, XP)
+    assert (each.log()[:, None] >= least_log).tolist() == [[chance >= one for one in least] for chance in chances]
+    assert [float(breadth(logs, chance.log()[None], XP)) for chance in each] == wide[1:]
+    assert not (torch.tensor(-math.inf) >= least_log).any()
 
 
 @given(st.floats(1, 7), st.floats(0, 1), st.sampled_from([0.1, 1.0, 50.0]))

@@ -41,7 +41,6 @@ def attended(queries: Tensor, keys: Tensor, values: Tensor, frequencies: Tensor,
 
 
 def neox_layer(layer: Any, rows: Tensor, attend: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
-    """One layer of GPT-NeoX with parallel residual."""
     heads = layer.attention.config.num_attention_heads
     product = layer.attention.query_key_value(layer.input_layernorm(rows)).view(len(rows), heads, 3, -1)
     found = layer.attention.dense(attend(*product.unbind(2)))

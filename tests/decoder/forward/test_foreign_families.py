@@ -1,26 +1,61 @@
 """Families that run through their modules, by rows, with states, or as whole paths: tree nodes have the logits of plain
-text, and methods write the text of `generate`.
+text, methods write the text of `generate`, and what does not support them refuses.
 """
 
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
+from transformers import (
+    DogeConfig,
+    FalconConfig,
+    Gemma2Config,
+    GPTJConfig,
+    GPTNeoConfig,
+    GptOssConfig,
+    InternLM3Config,
+    IQuestCoderConfig,
+    MixtralConfig,
+    MptConfig,
+    OPTConfig,
+    Phi3Config,
+    WhisperConfig,
+)
 
-from decoder import RunConfig
+from decoder import DynaTree, Fixed, RunConfig
+from decoder.errors import PairError
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.near_tie import Judge
 from decoder.forward.protocol import Forward
 from decoder.forward.recurrent.forward import RecurrentForward
+from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.whole_paths import PathForward
 from decoder.models.compatibility import check_architecture, probe
+from decoder.system.device import GROUPED, fuses_grouped_heads
 from tests import tiny
 from tests.decoder import any_family, path_families, recurrent_families
-from tests.decoder.any_family import DISTINCT, PROMPT, decoded, engine_of, greedy
-from tests.decoder.fixed_tree import largest_difference, plain
+from tests.decoder.any_family import (
+    CONTEXT,
+    DISTINCT,
+    PROMPT,
+    SHAPED,
+    WINDOWED,
+    built,
+    config_of,
+    counted,
+    decoded,
+    engine_of,
+    greedy,
+    whole_and_layers,
+)
+from tests.decoder.fixed_tree import PATHS, VISIBLE, largest_difference, plain
+from tests.decoder.makers import TinyModels, play
 from tests.decoder.survey.tiny_models import tiny_config
 
 
@@ -202,3 +237,138 @@ def test_near_ties_are_judged_in_one_pass_over_the_text(family: str, monkeypatch
     probe(model)
     verdict = Judge(model)(PROMPT, (7, 8), by_module=True)
     assert verdict.gap == pytest.approx(float((scores[7] - scores[8]).abs()), rel=1e-3)
+
+
+COUNT = 24
+
+
+@pytest.mark.parametrize("family", ["mistral", "gemma4_text"])
+def test_drafts_of_a_kin_are_accepted(family: str) -> None:
+    engine = engine_of(target(family), draft(family))
+    assert decoded(engine, PROMPT, RunConfig(("dynatree",), COUNT))[1] < COUNT / 2
+
+
+@pytest.mark.parametrize("method", ["dynatree", "auto"])
+@pytest.mark.parametrize("family", ["mistral", "deepseek_v3"])
+def test_a_round_is_one_pass_of_every_layer(family: str, method: str) -> None:
+    """With windows and with latent attention; the prompt takes one more pass."""
+    with counted(whole_and_layers(target(family))) as calls:
+        _, rounds = decoded(engine_of(target(family), draft(family)), PROMPT, RunConfig((method,), COUNT))
+    assert set(calls.values()) == {1 + rounds}
+    assert rounds < COUNT
+
+
+@pytest.mark.parametrize("family", WINDOWED)
+def test_the_windows_matter(family: str) -> None:
+    wide = built(config_of(family, sliding_window=CONTEXT, attention_chunk_size=CONTEXT))
+    assert not torch.allclose(plain(wide, PROMPT), plain(target(family), PROMPT), atol=0.01)
+
+
+@pytest.mark.parametrize("family", SHAPED)
+def test_keys_and_values_of_several_shapes_are_cached_by_part(family: str) -> None:
+    form = ModuleForward(target(family))
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    assert len({tuple(rows.shape) for rows, _ in cache.parts.values()}) > 1
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen3_moe"])
+def test_heads_that_share_keys_in_torch_give_the_same_bits(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fuses_grouped_heads()
+    monkeypatch.delenv(GROUPED, raising=False)
+    copied = after_a_tree(target(family))
+    monkeypatch.setenv(GROUPED, "1")
+    assert after_a_tree(target(family)).equal(copied)
+
+
+@torch.inference_mode()
+def after_a_tree(module: Any) -> Tensor:
+    """Logits of a tree after the prompt."""
+    form = ModuleForward(module)
+    cache = form.new_cache(CONTEXT)
+    form.read(cache, PROMPT)
+    return form.forward(cache, range(5, 13), [len(PROMPT) + len(path) - 1 for path in PATHS], VISIBLE)
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "minicpm3"])
+def test_exact_passes_take_windows_and_shapes(family: str) -> None:
+    engine = engine_of(target(family), draft(family)).batch_invariant()
+    texts = [decoded(engine, PROMPT, RunConfig((name,), 30))[0] for name in ("ar", "dynatree")]
+    assert texts == [greedy(target(family), PROMPT, 30)] * 2
+
+
+@pytest.mark.parametrize(("family", "what"), [("gpt_oss", "s_aux"), ("gemma2", "softcap")])
+def test_exact_passes_refuse_sinks_and_caps(family: str, what: str) -> None:
+    with pytest.raises(PairError, match=f"asks for {what}, which exact attention does not support; leave out --exact"):
+        engine_of(target(family)).batch_invariant()
+
+
+@pytest.mark.parametrize("family", ["mistral", "qwen2", "starcoder2", "deepseek_v3"])
+def test_streaming_refuses_windows_and_shapes(family: str) -> None:
+    with pytest.raises(PairError, match="streaming does not support layers with attention windows, or with keys and"):
+        engine_of(target(family), draft(family)).pair.target.streaming(4, 60)
+
+
+def test_graphs_refuse_keys_and_values_of_several_shapes() -> None:
+    with pytest.raises(PairError, match="one tensor"):
+        ModuleStatic(target("deepseek_v3"))
+
+
+SHORT = 24
+WORDS = "The tree grows"
+RACED = ("dynatree", "fixed", "ar", "hf")
+BUSHY = DynaTree(branching=(3, 3, 3), rho_stop=0, rho_deep=0, tau=0, d0=3, d_max=4, n_max=90)
+"""Trees with more nodes than the context has positions."""
+BARE: dict[str, Any] = {"vocab_size": tiny.VOCABULARY, "tie_word_embeddings": False}
+BARE |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+SHAPE: dict[str, Any] = BARE | {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+LLAMA: dict[str, Any] = SHAPE | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": SHORT}
+EXACT: dict[str, Callable[[], Any]] = {
+    "learned positions with an offset": lambda: OPTConfig(
+        **SHAPE | {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": SHORT, "pad_token_id": 1}
+    ),
+    "a table of rotations": lambda: GPTJConfig(
+        **BARE, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=SHORT
+    ),
+    "one key for all heads": lambda: FalconConfig(**SHAPE, max_position_embeddings=SHORT),
+    "experts": lambda: MixtralConfig(**LLAMA, num_local_experts=4),
+    "one matrix for queries, keys and values": lambda: Phi3Config(**LLAMA),
+    "a window as wide as the context in every other layer": lambda: Gemma2Config(
+        **LLAMA, head_dim=8, query_pre_attn_scalar=8, sliding_window=SHORT
+    ),
+    "attention sinks": lambda: GptOssConfig(
+        **LLAMA, head_dim=8, num_local_experts=4, sliding_window=8, layer_types=["full_attention"] * 2
+    ),
+    "a mask by values as wide as the context": lambda: DogeConfig(**LLAMA, keep_window_size=SHORT),
+    "llama by another name": lambda: IQuestCoderConfig(**LLAMA, head_dim=8),
+    "llama by another name, with biases": lambda: InternLM3Config(
+        **LLAMA, head_dim=8, attention_bias=True, mlp_bias=True
+    ),
+    "another word for the context": lambda: WhisperConfig(
+        **BARE, d_model=32, decoder_layers=2, encoder_layers=2, decoder_attention_heads=4, decoder_ffn_dim=64,
+        encoder_attention_heads=4, encoder_ffn_dim=64, max_target_positions=SHORT, is_encoder_decoder=False,
+    ),
+    "local windows": lambda: GPTNeoConfig(
+        **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]],
+        window_size=8, max_position_embeddings=SHORT,
+    ),
+    "a mask as wide as the context": lambda: GPTNeoConfig(
+        **BARE, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]],
+        max_position_embeddings=SHORT,
+    ),
+    "no positions": lambda: MptConfig(**BARE, d_model=32, n_layers=2, n_heads=2, max_seq_len=SHORT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", EXACT)
+def test_a_family_writes_the_text_of_greedy_search_to_the_end_of_its_context(
+    tiny_models: TinyModels, family: str, tmp_path: Path
+) -> None:
+    module = tiny.build(EXACT[family](), seed=1)
+    files = tiny.save_pair(tmp_path, module, tiny.kin(module, seed=2))
+    engine = tiny_models.engine(files)
+    count = SHORT - len(tiny_models.prompt_tokens(files, WORDS))
+    race = play(engine, RunConfig(RACED, count, dynatree=BUSHY, fixed=Fixed(tau=0.01, n_max=40)), WORDS)
+    assert engine.pair.context == SHORT
+    right = tiny_models.generate(files, "float32", WORDS, count)
+    assert {method: race.tokens(method) for method in RACED} == dict.fromkeys(RACED, right)

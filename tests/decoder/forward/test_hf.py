@@ -28,9 +28,14 @@ def neo() -> Any:
     return tiny.build(config, seed=1)
 
 
-@pytest.mark.parametrize(("text", "rows", "room"), [(LENGTH - 8, 8, True), (LENGTH - 8, 9, False), (0, LENGTH, True)])
-def test_there_is_room_as_far_as_a_mask_goes(text: int, rows: int, *, room: bool) -> None:
-    assert has_room(neo(), text, rows) == room
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("text", "rows", "room"),
+    [(LENGTH - 8, 8, True), (LENGTH - 8, 9, False), (0, LENGTH, True), (LENGTH, 1 + MOST, False)],
+)
+def test_there_is_room_as_far_as_a_mask_goes(text: int, rows: int, dtype: torch.dtype, *, room: bool) -> None:
+    """Rounds would fail where the text and the tree's nodes together exceed the longest text."""
+    assert has_room(neo().to(dtype), text, rows) == room
 
 
 @pytest.mark.parametrize("tied", [False, True])

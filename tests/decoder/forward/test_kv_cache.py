@@ -1,5 +1,9 @@
-"""The engine's keys and values equal those of a fresh forward pass, in one tensor or in one per part."""
+"""The engine's keys and values equal those of a fresh forward pass, in one tensor or in one per part, and take the
+memory that a configuration says.
+"""
 
+import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,10 +11,17 @@ import torch
 from torch import Tensor
 
 from decoder import DynaTree, Fixed, RunConfig
+from decoder.forward.hf import traits_of
+from decoder.forward.hf_module import HfModule
 from decoder.forward.kv_cache import KEYS, VALUES, KvCache
+from decoder.forward.layer_kinds import cache_bytes
+from decoder.forward.whole_paths import PathCache
 from decoder.methods import chosen
+from tests.decoder.any_family import PROMPT as IDS
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
+from tests.decoder.survey.results import read
+from tests.decoder.survey.tiny_models import FACTORS, tiny_config, tiny_module
 from tests.tiny import FAMILIES
 
 PROMPT = "The tree grows"
@@ -53,11 +64,10 @@ def largest_error(kept: torch.Tensor, right: torch.Tensor) -> float:
 def test_committed_keys_and_values_are_those_of_a_fresh_forward(
     tiny_models: TinyModels, name: str, config: RunConfig, dtype: str
 ) -> None:
-    pair = tiny_models.pair(name)
-    text = tiny_models.prompt_tokens(pair, PROMPT)
+    pair, text = tiny_models.pair(name), tiny_models.prompt_tokens(name, PROMPT)
     kept: dict[str, list[torch.Tensor]] = {"target": [], "draft": []}
     (method,) = chosen(config.methods)
-    engine = tiny_models.loaded(pair, dtype)
+    engine = tiny_models.engine(name, dtype)
     session: Any = method.open(engine, text, config)
     session.prefill()
     finished = None
@@ -107,28 +117,21 @@ def in_each(numbers: list[int]) -> dict[str, list[int]]:
     return {KEYS: numbers, VALUES: numbers, "indexer": numbers}
 
 
-def test_every_pass_reads_all_rows_of_each_part() -> None:
-    cache = empty()
-    assert passed(cache, [1, 2]) == in_each([1, 2])
-    assert passed(cache, [3]) == in_each([1, 2, 3])
-
-
-def test_rows_are_kept_in_each_part() -> None:
-    cache = empty()
-    passed(cache, [1, 2])
-    cache.keep([0, 1])
-    passed(cache, [3, 4, 5])
-    cache.keep([2, 4])
-    assert cache.length == 4
-    assert passed(cache, [6]) == in_each([1, 2, 3, 5, 6])
-
-
-def test_a_grown_cache_holds_the_rows_of_each_part() -> None:
-    cache = empty()
-    passed(cache, [1, 2])
-    cache.reserve(2 * CAPACITY)
-    assert cache.capacity == 2 * CAPACITY
-    assert passed(cache, list(range(3, 11))) == in_each(list(range(1, 11)))
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_are_kept_in_each_part(seed: int) -> None:
+    """The expected rows are those of plain list operations; the cache grows on the way."""
+    luck, cache, right, last = random.Random(seed), empty(), list[int](), 0
+    for _ in range(30):
+        new = range(last + 1, last + luck.randint(2, 4))
+        if cache.used:
+            cache.reserve(cache.used + len(new))
+        right, last = [*right, *new], new[-1]
+        assert passed(cache, [*new]) == in_each(right)
+        drafted = range(cache.length, cache.used)
+        kept = sorted(luck.sample(drafted, luck.randint(0, len(drafted))))
+        right = right[: cache.length] + [right[row] for row in kept]
+        cache.keep(kept)
+        assert cache.length == cache.used == len(right)
 
 
 def test_positions_are_kept_with_their_rows() -> None:
@@ -166,3 +169,66 @@ def test_a_part_that_the_first_pass_lacked_is_refused() -> None:
     passed(cache, [1])
     with pytest.raises(ValueError, match="layer 1 has keys that it did not have in the first pass"):
         cache.append_part((KEYS, 1), rows([2], 1, 3), 1)
+
+
+ITEM_BYTES = 4
+SEVERAL = (
+    "llama", "falcon", "gpt_bigcode", "gemma4_text", "gemma3n_text", "deepseek_v3", "hy_v4", "dots3_note",
+    "mimo_v2_flash", "dory", "inkling_text", "inkling2_loop_text", "qwen4_exp_text", "zamba2", "bloom",
+    "minimax_m3_vl_text",
+)  # fmt: skip
+"""Families with their own configuration names for heads, widths, or the number of cached layers."""
+COMPRESSED = {"deepseek_v4"}
+"""Families that cache less than one row per token; the computed size is larger than the allocated one."""
+STATES_ALONE = {"rwkv", "xlstm"}
+"""Families whose own caches have no rows; their states do not grow with the text."""
+
+
+@torch.inference_mode()
+def computed_and_allocated(family: str) -> tuple[int, int]:
+    """Computed and allocated bytes of the prompt's rows."""
+    config = tiny_config(family)
+    module = tiny_module(family, config, FACTORS[0])
+    form = HfModule(traits_of(module), module=module).forward_form()
+    cache = form.new_cache(len(IDS))
+    form.read(cache, IDS)
+    computed, _ = cache_bytes(config.get_text_config(), len(IDS), ITEM_BYTES)
+    if isinstance(cache, PathCache):
+        return computed, cache.nbytes
+    return computed, sum(rows.nbytes for rows in ([rows for rows, _ in cache.parts.values()] or [cache.store]))
+
+
+@pytest.mark.parametrize("family", SEVERAL)
+def test_a_text_takes_the_memory_that_its_configuration_says(family: str) -> None:
+    computed, allocated = computed_and_allocated(family)
+    assert computed == allocated > 0
+
+
+@pytest.mark.soak
+def test_so_it_is_for_every_family_that_the_survey_decodes() -> None:
+    families = {trial.family for trial in read().trials if trial.route} - COMPRESSED - STATES_ALONE
+    wrong = {family: found for family in sorted(families) if len(set(found := computed_and_allocated(family))) > 1}
+    assert len(families) > 100
+    assert not wrong
+
+
+@pytest.mark.parametrize("family", sorted(STATES_ALONE))
+def test_states_do_not_grow_with_the_text(family: str) -> None:
+    assert cache_bytes(tiny_config(family).get_text_config(), 1000, ITEM_BYTES) == (0, 0)
+
+
+class Config(SimpleNamespace):
+    """A configuration of a family that may have a window in all layers."""
+
+    def __init__(self, sliding_window: int, **fields: Any) -> None:
+        super().__init__(sliding_window=sliding_window, **fields)
+
+
+def test_the_memory_of_all_rows_is_told_beside_that_of_ring_buffers() -> None:
+    """A row has a key and a value of two heads with 4 numbers of 2 bytes each."""
+    shape = Config(
+        8, layer_types=["sliding_attention", "full_attention"], num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=64, num_hidden_layers=2, hidden_size=16,
+    )  # fmt: skip
+    row = 2 * 2 * 4 * 2
+    assert cache_bytes(shape, 40, 2) == (2 * 40 * row, (40 + 8) * row)

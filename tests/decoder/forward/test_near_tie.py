@@ -41,6 +41,15 @@ def scores(module: Any, prefix: list[int]) -> Tensor:
     return found
 
 
+def half(models: TinyModels, family: str, dtype: str = "bfloat16") -> Any:
+    """A module of one's own."""
+    return copy.deepcopy(models.engine(family, dtype).pair.target.hf.module)
+
+
+def prefix_of(models: TinyModels, family: str) -> list[int]:
+    return models.prompt_tokens(family, PROMPT)
+
+
 def layers(module: Any) -> list[Any]:
     return [layer for part in module.modules() if isinstance(part, nn.ModuleList) for layer in part]
 
@@ -50,10 +59,8 @@ def layers(module: Any) -> list[Any]:
 def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
     tiny_models: TinyModels, family: str, dtype: str
 ) -> None:
-    pair = tiny_models.pair(family)
     # The compared float32 copy has newly allocated weights too.
-    module = laid_out_anew(copy.deepcopy(tiny_models.loaded(pair, dtype).pair.target.hf.module))
-    prefix = tiny_models.prompt_tokens(pair, PROMPT)
+    module, prefix = laid_out_anew(half(tiny_models, family, dtype)), prefix_of(tiny_models, family)
     with torch.inference_mode(), in_float32_by_layer(module, CPU):
         found = module(torch.tensor([prefix])).logits[0]
     assert found.dtype is torch.float32
@@ -64,7 +71,7 @@ def test_layer_by_layer_a_module_computes_what_a_copy_in_float32_does(
 def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
     tiny_models: TinyModels, family: str
 ) -> None:
-    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)
+    module = half(tiny_models, family)
     before, wide = list(module.named_parameters()), list[int]()
 
     def count(*_: object) -> None:
@@ -81,7 +88,7 @@ def test_no_more_than_one_layer_is_in_float32_and_each_has_its_own_weights_back(
 
 
 def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) -> None:
-    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target.hf.module)
+    module = half(tiny_models, "neox")
     before = dict(module.named_parameters())
 
     class Broken(nn.Module):
@@ -96,7 +103,7 @@ def test_a_layer_that_fails_has_its_own_weights_back(tiny_models: TinyModels) ->
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_layers_are_scored_on_another_device_with_all_that_is_theirs(tiny_models: TinyModels, family: str) -> None:
-    module = copy.deepcopy(tiny_models.loaded(tiny_models.pair(family), "bfloat16").pair.target.hf.module)
+    module = half(tiny_models, family)
     with fake_cuda(), torch.inference_mode(), in_float32_by_layer(module, CUDA):
         found = module(input_ids=torch.tensor([[1, 2, 3]], device=CUDA)).logits
     assert (found.device.type, found.dtype) == ("cuda", torch.float32)
@@ -130,8 +137,7 @@ def test_weights_beside_the_layers_are_widened_too() -> None:
 def test_a_long_text_is_judged_chunk_by_chunk_as_it_is_in_one(
     tiny_models: TinyModels, family: str, monkeypatch: pytest.MonkeyPatch, *, by_module: bool
 ) -> None:
-    pair = tiny_models.pair(family)
-    model, prefix = tiny_models.loaded(pair, "bfloat16").pair.target, tiny_models.prompt_tokens(pair, PROMPT)
+    model, prefix = tiny_models.engine(family, "bfloat16").pair.target, prefix_of(tiny_models, family)
     assert len(prefix) > 16
     order = scores(model.hf.module, prefix)[-1].argsort().tolist()
     rivals = [(order[0], order[-1]), (order[-1], order[-2]), (order[3], order[4])]
@@ -167,7 +173,7 @@ class Loads:
 
 @pytest.fixture
 def loads(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Loads:
-    model = copy.copy(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16").pair.target)
+    model = copy.copy(tiny_models.engine("neox", "bfloat16").pair.target)
     model.hf = copy.copy(model.hf)
     found = Loads(model, monkeypatch)
     monkeypatch.setattr(neartie, "has_room", lambda *_: True)
@@ -197,18 +203,10 @@ def test_judges_of_several_texts_load_the_module_once_where_memory_has_room_besi
     assert loads.asked == [CUDA] * count
 
 
-def test_a_device_that_was_too_small_for_one_text_is_not_tried_for_the_next(loads: Loads) -> None:
-    loads.full.add(CUDA)
-    scorer = Scorer()
-    for _ in range(2):
-        Judge(loads.model, None, scorer)([1, 2, 3], (4, 5))
-    assert loads.asked == [CUDA, CPU]
-
-
 def test_the_prompts_of_an_engine_share_the_module_that_judges(
     tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, loaded = tiny_models.loaded(tiny_models.pair("neox"), "bfloat16"), list[torch.device]()
+    engine, loaded = tiny_models.engine("neox", "bfloat16"), list[torch.device]()
     model = copy.copy(engine.pair.target)
     model.hf = copy.copy(model.hf)
     engine = replace(engine, pair=replace(engine.pair, target=model))
@@ -239,13 +237,15 @@ def test_where_it_would_not_fit_it_is_loaded_to_the_cpu(loads: Loads, monkeypatc
     assert asked == [(CUDA, int(1.25 * weights))]
 
 
-def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(loads: Loads) -> None:
+@pytest.mark.parametrize("shared", [True, False])
+def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(loads: Loads, *, shared: bool) -> None:
+    """All tokens of a text, and all texts that share a scorer."""
     expected = Judge(loads.model)([1, 2, 3], (4, 5))
     loads.asked.clear()
     loads.full.add(CUDA)
-    judge = Judge(loads.model)
-    assert judge([1, 2, 3], (4, 5)) == expected
-    judge([1, 2], (4, 5))
+    scorer = Scorer()
+    judges = [Judge(loads.model, None, scorer) for _ in range(2)] if shared else [Judge(loads.model)] * 2
+    assert [judge([1, 2, 3], (4, 5)) for judge in judges] == [expected] * 2
     assert loads.asked == [CUDA, CPU]
 
 
@@ -253,8 +253,7 @@ def test_where_it_turns_out_not_to_fit_the_cpu_scores_from_then_on(loads: Loads)
 def test_memory_that_runs_out_while_it_scores_leaves_it_to_the_cpu(
     loads: Loads, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    places: list[torch.device] = []
-    right = neartie.in_float32_by_layer
+    places, right = list[torch.device](), neartie.in_float32_by_layer
 
     def full(module: Any, place: torch.device) -> Any:
         places.append(place)
@@ -285,7 +284,7 @@ def test_where_no_memory_suffices_that_is_told_in_one_line(loads: Loads) -> None
 
 
 def test_a_held_module_is_used_as_it_is(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").pair.target
+    model = tiny_models.engine("gpt2", "bfloat16").pair.target
     monkeypatch.setattr(HfModule, "load", lambda *_: pytest.fail("it is held"))
     Judge(model)([1, 2, 3], (4, 5), by_module=True)
 
@@ -299,7 +298,7 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
             super().__init__(model, noise, scorer)
 
     monkeypatch.setattr(race, "Judge", Counted)
-    engine = tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16")
+    engine = tiny_models.engine("gpt2", "bfloat16")
     config = RunConfig(("dynatree", "ar", "linear", "hf"), 48, dynatree=DynaTree())
     # Which texts have near ties depends on the CPU.
     for prompt in ("The tree grows", "T", "It was late", "a b c d", "The house", "one two three"):
@@ -318,13 +317,12 @@ def test_all_differences_of_a_run_share_one_judge(tiny_models: TinyModels, monke
 @pytest.mark.parametrize("length", [CHUNK, CHUNK + 1, 2 * CHUNK + 88])
 def test_a_clear_choice_far_into_a_text_is_no_near_tie(tiny_models: TinyModels, length: int) -> None:
     """A chunk at wrong positions would give other logits, and the difference would count as the error of the dtype."""
-    model = tiny_models.loaded(tiny_models.pair("long"), "float32").pair.target
+    model = tiny_models.engine("long").pair.target
     generator = random.Random(0)
     prefix = [generator.randrange(tiny.VOCABULARY) for _ in range(length)]
-    with torch.inference_mode():
-        scores = model.hf.module(torch.tensor([prefix])).logits[0, -1]
-    (first, second, *_) = scores.argsort(descending=True).tolist()
-    assert float(scores[first] - scores[second]) > 0.01
+    last = scores(model.hf.module, prefix)[-1]
+    (first, second, *_) = last.argsort(descending=True).tolist()
+    assert float(last[first] - last[second]) > 0.01
     assert not Judge(model)(prefix, (first, second)).near_tie
 
 
@@ -332,65 +330,53 @@ def test_a_clear_choice_far_into_a_text_is_no_near_tie(tiny_models: TinyModels, 
 
 
 def test_the_gap_is_that_of_logits_with_noise(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32").sampled(4, Schedule(Sampling(1.1)))
+    engine = tiny_models.engine("neox").sampled(4, Schedule(Sampling(1.1)))
     pair, noise = engine.pair, engine.gumbel_noise()
-    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    with torch.inference_mode():
-        logits = pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:]
-    scores = noise.scores(logits, [len(prefix)])[0]
-    first, second = scores.topk(2).indices.tolist()
+    prefix = prefix_of(tiny_models, "neox")
+    logits = scores(pair.target.hf.module, prefix)[-1:]
+    noisy = noise.scores(logits, [len(prefix)])[0]
+    first, second = noisy.topk(2).indices.tolist()
     found = Judge(pair.target, noise)(prefix, (first, second))
-    assert found.gap == pytest.approx(float(scores[first] - scores[second]), abs=1e-4)
+    assert found.gap == pytest.approx(float(noisy[first] - noisy[second]), abs=1e-4)
     assert found.gap != pytest.approx(float((logits[0, first] - logits[0, second]).abs()), abs=1e-2)
     assert not found.near_tie
 
 
 def test_greedy_tokens_are_judged_without_noise(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
+    engine = tiny_models.engine("neox")
+    prefix = prefix_of(tiny_models, "neox")
     assert Judge(engine.pair.target, engine.gumbel_noise())(prefix, (3, 4)) == Judge(engine.pair.target)(prefix, (3, 4))
 
 
-LOGITS = torch.tensor([4.0, 3.0, 2.0, 1.0])
+LOGITS, BESIDE = torch.tensor([4.0, 3.0, 2.0, 1.0]), torch.tensor([4.0, 3.0, 2.9999, 1.0])
 CHANCES = (LOGITS / 0.8).softmax(-1)
 
 
 @pytest.mark.parametrize(
-    ("sampling", "token", "at_edge"),
+    ("logits", "sampling", "token", "at_edge"),
     [
-        (Sampling(0.8), 2, False),
-        (Sampling(0.8, 2), 1, False),
-        (Sampling(0.8, 0, float(CHANCES[:2].sum()) + 1e-4), 2, True),
-        (Sampling(0.8, 0, float(CHANCES[:2].sum()) - 1e-4), 2, True),
-        (Sampling(0.8, 0, float(CHANCES[:2].sum()) + 0.05), 2, False),
-        (Sampling(0.8, 0, float(CHANCES[:2].sum()) - 0.05), 2, False),
-        (Sampling(0.8, 0, 0.01), 0, False),
+        (LOGITS, Sampling(0.8), 2, False),
+        (LOGITS, Sampling(0.8, 2), 1, False),
+        (LOGITS, Sampling(0.8, 0, float(CHANCES[:2].sum()) + 1e-4), 2, True),
+        (LOGITS, Sampling(0.8, 0, float(CHANCES[:2].sum()) - 1e-4), 2, True),
+        (LOGITS, Sampling(0.8, 0, float(CHANCES[:2].sum()) + 0.05), 2, False),
+        (LOGITS, Sampling(0.8, 0, float(CHANCES[:2].sum()) - 0.05), 2, False),
+        (LOGITS, Sampling(0.8, 0, 0.01), 0, False),
+        *((BESIDE, Sampling(0.8, 2), token, token in {1, 2}) for token in range(4)),
     ],
 )
 def test_a_token_that_truncation_all_but_keeps_or_drops_is_at_the_edge(
-    sampling: Sampling, token: int, *, at_edge: bool
+    logits: Tensor, sampling: Sampling, token: int, *, at_edge: bool
 ) -> None:
-    assert _at_edge(LOGITS, token, sampling, error=0.001) == at_edge
-
-
-def test_a_token_beside_the_last_of_top_k_is_at_the_edge() -> None:
-    logits = torch.tensor([4.0, 3.0, 2.9999, 1.0])
-    assert [_at_edge(logits, token, Sampling(0.8, 2), error=0.001) for token in range(4)] == [False, True, True, False]
+    assert _at_edge(logits, token, sampling, error=0.001) == at_edge
 
 
 def test_a_choice_that_truncation_decides_by_an_error_is_a_near_tie(tiny_models: TinyModels) -> None:
-    engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
-    pair = engine.pair
-    prefix = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
-    with torch.inference_mode():
-        logits = pair.target.hf.module(torch.tensor([prefix])).logits[0, -1:][0]
+    pair, prefix = tiny_models.engine("neox").pair, prefix_of(tiny_models, "neox")
+    logits = scores(pair.target.hf.module, prefix)[-1]
     order = logits.argsort(descending=True)
     top_p = float((logits.double() / 0.9).softmax(-1)[order[:3]].sum())
     fourth, first = int(order[3]), int(order[0])
-    verdicts = [
-        Judge(pair.target, GumbelNoise(1, Schedule(Sampling(0.9, 0, top_p + shift)), pair.vocabulary, logits.device))(
-            prefix, (first, fourth)
-        )
-        for shift in (0.0, 0.02)
-    ]
-    assert [verdict.near_tie for verdict in verdicts] == [True, False]
+    for shift, near in ((0.0, True), (0.02, False)):
+        noise = GumbelNoise(1, Schedule(Sampling(0.9, 0, top_p + shift)), pair.vocabulary, logits.device)
+        assert Judge(pair.target, noise)(prefix, (first, fourth)).near_tie is near

@@ -19,14 +19,14 @@ from tests.decoder.makers import TinyModels
 SINKS, WINDOW = 3, 20
 TEXT = [(7 * place * place + 3) % tiny.VOCABULARY for place in range(150)]
 MODELS = ["neox", "llama", "qwen3"]
+Streamed = tuple[LanguageModel, Callable[..., Tensor]]
 
 
 @pytest.fixture(params=MODELS)
-def model(request: pytest.FixtureRequest, tiny_models: TinyModels) -> tuple[LanguageModel, Callable[..., Tensor]]:
+def model(request: pytest.FixtureRequest, tiny_models: TinyModels) -> Streamed:
     """A model with sinks and window, and a function for the reference's logits after every token of a text."""
-    pair = tiny_models.pair(request.param)
-    streaming = tiny_models.loaded(pair, "float32").pair.target.streaming(SINKS, WINDOW)
-    plain = tiny_models.plain(pair.target, "float64")
+    streaming = tiny_models.engine(request.param).pair.target.streaming(SINKS, WINDOW)
+    plain = tiny_models.plain(tiny_models.pair(request.param).target, "float64")
     return streaming, partial(streaming_reference.logits, plain, sinks=SINKS, window=WINDOW)
 
 
@@ -36,9 +36,7 @@ def near(found: Tensor, right: Tensor) -> bool:
 
 @pytest.mark.parametrize("rows", [1, 6, 20])
 @torch.inference_mode()
-def test_each_row_of_a_pass_has_a_window_of_its_own(
-    model: tuple[LanguageModel, Callable[..., Tensor]], rows: int
-) -> None:
+def test_each_row_of_a_pass_has_a_window_of_its_own(model: Streamed, rows: int) -> None:
     streaming, reference = model
     cache, found = streaming.new_cache(len(TEXT)), []
     for start in range(0, len(TEXT), rows):
@@ -52,7 +50,7 @@ def test_each_row_of_a_pass_has_a_window_of_its_own(
 
 
 @torch.inference_mode()
-def test_nodes_of_a_tree_see_their_own_paths(model: tuple[LanguageModel, Callable[..., Tensor]]) -> None:
+def test_nodes_of_a_tree_see_their_own_paths(model: Streamed) -> None:
     streaming, reference = model
     cache = streaming.new_cache(len(TEXT))
     streaming.read(cache, TEXT)
@@ -68,7 +66,7 @@ def test_nodes_of_a_tree_see_their_own_paths(model: tuple[LanguageModel, Callabl
 
 @torch.inference_mode()
 def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModels) -> None:
-    streaming = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair.target.streaming(SINKS, WINDOW)
+    streaming = tiny_models.engine("neox").pair.target.streaming(SINKS, WINDOW)
     rows = WINDOW + 1
     with pytest.raises(ValueError, match="21 rows on a path exceed the window of 20"):
         streaming.forward(streaming.new_cache(rows), [1] * rows, range(rows), np.tri(rows, dtype=np.bool_))
@@ -78,8 +76,7 @@ def test_a_path_that_is_longer_than_the_window_is_refused(tiny_models: TinyModel
     ("name", "dtype", "apart"), [("llama", "float64", 1), ("llama", "float32", 4), ("qwen3", "float32", 8)]
 )
 def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, dtype: str, apart: int) -> None:
-    pair = tiny_models.pair(name)
-    model, module = tiny_models.loaded(pair, dtype).pair.target, tiny_models.plain(pair.target, dtype)
+    model, module = tiny_models.engine(name, dtype).pair.target, tiny_models.plain(tiny_models.pair(name).target, dtype)
     frequencies = frequencies_of(module)
     assert frequencies is not None
     native, by_module = (
@@ -94,7 +91,7 @@ def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, dty
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float64"])
 def test_it_is_found_in_every_dtype(tiny_models: TinyModels, name: str, dtype: str) -> None:
-    target = tiny_models.loaded(tiny_models.pair(name), dtype).pair.target
+    target = tiny_models.engine(name, dtype).pair.target
     by_module = LanguageModel.of_module(target.hf.module, "tiny")
     by_module.run_by_module()
     for model in (target, by_module):

@@ -12,7 +12,8 @@ from decoder.errors import PairError
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
 from tests import tiny
-from tests.eagle3_checkpoints import target
+from tests.decoder.random_trees import Tree
+from tests.head_files import target
 
 LAYERS = (0, 2, 7)
 TEXT, DRAFTED = [5, 99, 7, 250, 12], [41, 60, 41, 7]
@@ -49,15 +50,7 @@ def entered(module: Any, tokens: Sequence[int]) -> torch.Tensor:
     return torch.cat(found, -1)
 
 
-def tree_mask() -> Any:
-    visible = np.eye(len(PARENTS), dtype=np.bool_)
-    for node, parent in enumerate(PARENTS):
-        if parent >= 0:
-            visible[node] |= visible[parent]
-    return visible
-
-
-POSITIONS = [len(TEXT), len(TEXT) + 1, len(TEXT) + 1, len(TEXT) + 2]
+TREE = Tree(TEXT, DRAFTED, PARENTS)
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -69,7 +62,7 @@ def test_states_of_text_and_tree_are_those_of_a_plain_module(family: str, *, exa
     cache = tap.model.new_cache(32)
     tap.model.read(cache, TEXT, chunk=2)
     assert tap.states.take(range(len(TEXT))).numpy() == pytest.approx(entered(module, TEXT).numpy(), abs=1e-3)
-    tap.model.forward(cache, DRAFTED, POSITIONS, tree_mask())
+    tap.model.forward(cache, DRAFTED, TREE.positions, TREE.visible)
     path = [0, 1, 3]
     expected = entered(module, [*TEXT, *(DRAFTED[node] for node in path)])[len(TEXT) :]
     assert tap.states.take(path).numpy() == pytest.approx(expected.numpy(), abs=1e-3)
@@ -95,7 +88,7 @@ def test_tapped_passes_compute_the_same_bits(family: str, *, exact: bool) -> Non
     for each in (model, Tap.of(model).model):
         cache = each.new_cache(32)
         first = each.read(cache, TEXT)
-        found.append((first, each.forward(cache, DRAFTED, POSITIONS, tree_mask()), cache.store.clone()))
+        found.append((first, each.forward(cache, DRAFTED, TREE.positions, TREE.visible), cache.store.clone()))
     assert all(torch.equal(plain, tapped) for plain, tapped in zip(*found, strict=True))
 
 

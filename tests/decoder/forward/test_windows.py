@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from transformers import AutoConfig, LlamaConfig, MistralConfig, Phi3Config
+from transformers import AutoConfig, LlamaConfig, Phi3Config
 
-from decoder import RunConfig, decode, load_pair
+from decoder import RunConfig, decode
 from decoder.errors import PromptError
-from decoder.events import Round
 from decoder.forward.layer_kinds import (
     NO_LIMIT,
     Windows,
@@ -26,7 +25,7 @@ from decoder.forward.layer_kinds import (
     windows_of,
 )
 from tests import tiny
-from tests.decoder.makers import METHODS, TinyModels
+from tests.decoder.makers import METHODS, TinyModels, play
 
 
 def positions(*numbers: int) -> NDArray[np.int64]:
@@ -44,29 +43,26 @@ def config(**fields: Any) -> Config:
     return Config(**{"max_position_embeddings": 64, "num_hidden_layers": 2} | fields)
 
 
-def test_a_sliding_window_ends_with_the_query_and_counts_it() -> None:
-    seen = sliding(positions(4, 5), positions(0, 1, 2, 3, 4, 5), 3)
-    assert seen[0, :5].tolist() == [False, False, True, True, True]
-    assert seen[1].tolist() == [False, False, False, True, True, True]
+def seen(found: NDArray[np.bool_]) -> list[str]:
+    return ["".join("x" if each else "." for each in row) for row in found]
 
 
-def test_a_chunk_begins_anew_after_its_size() -> None:
-    seen = chunked(positions(3, 4, 5), positions(2, 3, 4, 5), 4)
-    assert seen.tolist() == [[True, True, False, False], [False, False, True, True], [False, False, True, True]]
-
-
-def test_siblings_see_equally_far_back() -> None:
-    places = positions(0, 1, 2, 3, 3, 3)
-    mask = sliding(places[3:], places, 2)
-    assert mask[0].tolist() == mask[1].tolist() == mask[2].tolist() == [False, False, True, True, True, True]
+def test_a_sliding_window_ends_with_the_query_and_counts_it_and_a_chunk_begins_anew_after_its_size() -> None:
+    assert seen(sliding(positions(4, 5), positions(0, 1, 2, 3, 4, 5), 3))[1] == "...xxx"
+    assert seen(sliding(positions(4), positions(0, 1, 2, 3, 4), 3)) == ["..xxx"]
+    assert seen(chunked(positions(3, 4, 5), positions(2, 3, 4, 5), 4)) == ["xx..", "..xx", "..xx"]
+    siblings = positions(0, 1, 2, 3, 3, 3)
+    assert seen(sliding(siblings[3:], siblings, 2)) == ["..xxxx"] * 3, "siblings see equally far back"
 
 
 def test_each_layer_type_has_its_own_mask_within_that_of_the_tree() -> None:
-    seen = np.array([[True, True, True, False], [True, True, False, True]])
+    tree = np.array([[True, True, True, False], [True, True, False, True]])
     windows = Windows({"sliding_attention": 2}, ("full_attention", "sliding_attention"))
-    masks = windows.masks(seen, positions(2, 2), positions(0, 1, 2, 2))
-    assert masks["full_attention"].tolist() == seen.tolist()
-    assert masks["sliding_attention"].tolist() == [[False, True, True, False], [False, True, False, True]]
+    masks = windows.masks(tree, positions(2, 2), positions(0, 1, 2, 2))
+    assert {kind: seen(mask) for kind, mask in masks.items()} == {
+        "full_attention": ["xxx.", "xx.x"],
+        "sliding_attention": [".xx.", ".x.x"],
+    }
 
 
 def test_attention_reads_from_the_first_key_that_any_query_sees() -> None:
@@ -99,8 +95,9 @@ def test_where_no_types_are_named_all_layers_are_alike() -> None:
 
 
 def test_a_window_of_a_family_that_has_none_limits_nothing() -> None:
-    assert windows_of(AutoConfig.for_model("llama", sliding_window=8, max_position_embeddings=64)).sizes == {}
-    assert windows_of(MistralConfig(sliding_window=8, max_position_embeddings=64)).sizes == {"sliding_attention": 8}
+    for family, sizes in (("llama", {}), ("mistral", {"sliding_attention": 8})):
+        shape = AutoConfig.for_model(family, sliding_window=8, max_position_embeddings=64)
+        assert windows_of(shape).sizes == sizes
 
 
 def test_a_field_may_be_a_list_by_layer() -> None:
@@ -135,60 +132,47 @@ ORIGINAL = 24
 FACTORS = {"short_factor": [1.0, 1.5, 2.0, 3.0], "long_factor": [1.0, 8.0, 20.0, 40.0]}
 LONGROPE: dict[str, Any] = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": ORIGINAL}
 SHAPE: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-WHOLE = SHAPE | {"vocab_size": tiny.VOCABULARY, "tie_word_embeddings": False, "max_position_embeddings": tiny.CONTEXT}
-BARE: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+WHOLE: dict[str, Any] = SHAPE | {
+    "vocab_size": tiny.VOCABULARY,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": tiny.CONTEXT,
+}
+WHOLE |= dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
 
 
-def phi3() -> Phi3Config:
-    return Phi3Config(
-        **WHOLE,
-        **BARE,
-        original_max_position_embeddings=ORIGINAL,
-        rope_parameters=LONGROPE | FACTORS | {"partial_rotary_factor": 1.0},
-    )
+ROPES = {"longrope": LONGROPE | FACTORS, "dynamic": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}
+PHI3 = LONGROPE | FACTORS | {"partial_rotary_factor": 1.0}
 
 
-def llama(kind: str) -> LlamaConfig:
-    kinds = {"longrope": LONGROPE | FACTORS, "dynamic": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}}
-    return LlamaConfig(**WHOLE, **BARE, rope_parameters=kinds[kind])
-
-
-@pytest.mark.parametrize("config", [phi3, lambda: llama("longrope")], ids=["phi3", "llama"])
+@pytest.mark.parametrize(
+    ("config", "longest", "methods"),
+    [
+        (Phi3Config(**WHOLE, original_max_position_embeddings=ORIGINAL, rope_parameters=PHI3), ORIGINAL, METHODS),
+        (LlamaConfig(**WHOLE, rope_parameters=ROPES["longrope"]), ORIGINAL, METHODS),
+        (LlamaConfig(**WHOLE, rope_parameters=ROPES["dynamic"]), tiny.CONTEXT, ("dynatree",)),
+    ],
+    ids=["phi3", "llama", "dynamic"],
+)
 def test_a_text_ends_before_longrope_turns_all_positions_otherwise(
-    tiny_models: TinyModels, tmp_path: Path, config: Any
+    tiny_models: TinyModels, tmp_path: Path, config: Any, longest: int, methods: tuple[str, ...]
 ) -> None:
-    target = tiny.build(config(), seed=1)
+    """Dynamic positions stay as they are as far as the context goes."""
+    target, prompt = tiny.build(config, seed=1), "0123456789"
     saved = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
-    pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
-    prompt = "0123456789"
-    room = ORIGINAL - len(tiny_models.prompt_tokens(saved, prompt))
+    engine = tiny_models.engine(saved)
+    room = longest - len(tiny_models.prompt_tokens(saved, prompt))
     with pytest.raises(PromptError, match=str(room)):
-        next(decode(pair, prompt, RunConfig(("dynatree",), room + 1)))
-    texts: dict[str, list[int]] = {method: [] for method in METHODS}
-    for event in decode(pair, prompt, RunConfig(METHODS, room)):
-        if isinstance(event, Round):
-            texts[event.method] += event.committed
-    assert texts == dict.fromkeys(METHODS, tiny_models.generate(saved, "float32", prompt, room))
-
-
-def test_dynamic_positions_stay_as_they_are_as_far_as_the_context_goes(tiny_models: TinyModels, tmp_path: Path) -> None:
-    target = tiny.build(llama("dynamic"), seed=1)
-    saved = tiny.save_pair(tmp_path, target, tiny.kin(target, seed=2))
-    pair = load_pair(str(saved.target), str(saved.draft), device="cpu", dtype="float32")
-    prompt = "0123456789"
-    room = tiny.CONTEXT - len(tiny_models.prompt_tokens(saved, prompt))
-    tokens: list[int] = []
-    for event in decode(pair, prompt, RunConfig(("dynatree",), room)):
-        if isinstance(event, Round):
-            tokens += event.committed
-    assert tokens == tiny_models.generate(saved, "float32", prompt, room)
+        next(decode(engine, prompt, RunConfig(("dynatree",), room + 1)))
+    race = play(engine, RunConfig(methods, room), prompt)
+    right = tiny_models.generate(saved, "float32", prompt, room)
+    assert {method: race.tokens(method) for method in methods} == dict.fromkeys(methods, right)
 
 
 @pytest.mark.parametrize(
     ("settings", "longest"),
     [
         ({}, NO_LIMIT),
-        ({"max_position_embeddings": 64}, 64),
+        *(({name: 448}, 448) for name in ("max_position_embeddings", "max_target_positions", "max_seq_len")),
         ({"max_position_embeddings": 64, "rope_parameters": None}, 64),
         ({"max_position_embeddings": 64, "rope_parameters": {"rope_type": "llama3"}}, 64),
         ({"max_position_embeddings": 64, "rope_parameters": LONGROPE}, ORIGINAL),
@@ -201,8 +185,3 @@ def test_dynamic_positions_stay_as_they_are_as_far_as_the_context_goes(tiny_mode
 )
 def test_the_longest_text_is_told_by_the_configuration(settings: dict[str, Any], longest: int) -> None:
     assert longest_text(SimpleNamespace(**settings)) == longest
-
-
-@pytest.mark.parametrize("name", ["max_position_embeddings", "max_target_positions", "max_seq_len"])
-def test_a_family_may_have_its_own_word_for_the_length_of_a_text(name: str) -> None:
-    assert longest_text(SimpleNamespace(**{name: 448})) == 448

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig, decode, load_pair
+from decoder.engine import Engine
 from decoder.errors import ConfigError, PromptError
 from decoder.events import Run
 from decoder.prompts.prompt import AnyPrompt, ChatMessage, Prompt
@@ -15,80 +16,75 @@ from tests.decoder.makers import METHODS, TinyModels
 
 PROMPT = "The tree grows"
 CHAT = RunConfig(METHODS, 12, chat=True)
+CONVERSATION = Prompt(
+    "And then?",
+    (ChatMessage("system", "Be brief."), ChatMessage("user", "Tell."), ChatMessage("assistant", "Once")),
+    "x",
+)
 
 
-def run_event(tiny_models: TinyModels, prompt: str, *, chat: bool) -> Run:
-    event = tiny_models.play(tiny_models.pair("chat"), "float32", prompt, RunConfig(("ar",), 12, chat=chat)).events[0]
+@pytest.fixture
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.engine("chat")
+
+
+def run_event(engine: Engine, prompt: AnyPrompt, *, chat: bool | None) -> Run:
+    event = next(decode(engine, prompt, RunConfig(("ar",), 12, chat=chat)))
     assert isinstance(event, Run)
     return event
 
 
-def test_the_prompt_is_fed_as_the_template_wraps_it(tiny_models: TinyModels) -> None:
-    assert run_event(tiny_models, PROMPT, chat=True).prompt == "<|begin|>[user] The tree grows\n[assistant] "
+def made(models: TinyModels, home: Path, template: Any) -> Engine:
+    """A pair with this template."""
+    return models.engine(tiny.chat_pair(home, template))
 
 
-def test_the_prompt_that_is_told_says_what_its_tokens_say(tiny_models: TinyModels) -> None:
-    run, tokenizer = (
-        run_event(tiny_models, "Äöü 🌳 {{ 1 }}", chat=True),
-        tiny_models.loaded(tiny_models.pair("chat"), "float32").pair.tokenizer,
-    )
+def test_the_prompt_is_fed_as_the_template_wraps_it(engine: Engine) -> None:
+    assert run_event(engine, PROMPT, chat=True).prompt == "<|begin|>[user] The tree grows\n[assistant] "
+    assert "[user] a\N{REPLACEMENT CHARACTER}b\n" in run_event(engine, "a\ud800b", chat=True).prompt
+
+
+def test_the_prompt_that_is_told_says_what_its_tokens_say(engine: Engine) -> None:
+    run, tokenizer = run_event(engine, "Äöü 🌳 {{ 1 }}", chat=True), engine.pair.tokenizer
     assert tokenizer.decode(run.prompt_tokens) == run.prompt
     assert tokenizer(run.prompt, add_special_tokens=False).input_ids == run.prompt_tokens
 
 
 @pytest.mark.parametrize("chat", [True, False])
-def test_the_special_token_that_begins_a_text_is_fed_once(tiny_models: TinyModels, *, chat: bool) -> None:
-    assert run_event(tiny_models, PROMPT, chat=chat).prompt_tokens.count(0) == 1
-
-
-@pytest.mark.parametrize("chat", [True, False])
-def test_a_prompt_that_begins_with_the_special_token_has_it_once_and_the_run_tells_it(
-    tiny_models: TinyModels, *, chat: bool
+def test_the_special_token_that_begins_a_text_is_fed_once_and_a_run_tells_a_prompt_that_begins_with_it(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, *, chat: bool
 ) -> None:
-    template = "<|begin|>{{ messages[0].content }}"
-    engine = tiny_models.loaded(tiny_models.pair("chat"), "float32")
-    engine.pair.tokenizer.chat_template, before = template, engine.pair.tokenizer.chat_template
-    try:
-        run = next(iter(decode(engine, f"<|begin|>{PROMPT}", RunConfig(("ar",), 4, chat=chat))))
-    finally:
-        engine.pair.tokenizer.chat_template = before
-    assert isinstance(run, Run)
-    assert run.prompt_tokens.count(0) == 1
-    assert run.start_words == "the prompt itself begins with <|begin|>, which is read once"
-    assert run_event(tiny_models, PROMPT, chat=chat).start_words == ""
+    run = run_event(engine, PROMPT, chat=chat)
+    assert (run.prompt_tokens.count(0), run.start_words) == (1, "")
+    monkeypatch.setattr(engine.pair.tokenizer, "chat_template", "<|begin|>{{ messages[0].content }}")
+    run = run_event(engine, f"<|begin|>{PROMPT}", chat=chat)
+    told = "the prompt itself begins with <|begin|>, which is read once"
+    assert (run.prompt_tokens.count(0), run.start_words) == (1, told)
 
 
-def test_without_chat_a_template_is_left_alone(tiny_models: TinyModels) -> None:
-    run = run_event(tiny_models, PROMPT, chat=False)
-    assert run.prompt == PROMPT
-    assert run.prompt_tokens == tiny_models.prompt_tokens(tiny_models.pair("begin"), PROMPT)
+def test_without_chat_a_template_is_left_alone(tiny_models: TinyModels, engine: Engine) -> None:
+    run = run_event(engine, PROMPT, chat=False)
+    assert (run.prompt, run.prompt_tokens) == (PROMPT, tiny_models.prompt_tokens("begin", PROMPT))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_answers_as_plain_greedy_search_does(tiny_models: TinyModels, method: str) -> None:
-    pair = tiny_models.pair("chat")
     fed = "[user] The tree grows\n[assistant] "  # the tokenizer adds its BOS token
-    assert tiny_models.play(pair, "float32", PROMPT, CHAT).tokens(method) == tiny_models.generate(
-        pair, "float32", fed, 12
-    )
+    right = tiny_models.generate("chat", "float32", fed, 12)
+    assert tiny_models.play("chat", "float32", PROMPT, CHAT).tokens(method) == right
 
 
-def test_lone_surrogates_of_a_message_are_replaced(tiny_models: TinyModels) -> None:
-    assert "[user] a\N{REPLACEMENT CHARACTER}b\n" in run_event(tiny_models, "a\ud800b", chat=True).prompt
-
-
-def test_the_template_counts_towards_the_context(tiny_models: TinyModels) -> None:
-    room = tiny.CONTEXT - len(run_event(tiny_models, "", chat=True).prompt_tokens)
-    pair, digits = tiny_models.loaded(tiny_models.pair("chat"), "float32"), "0123456789" * 20
-    next(decode(pair, digits[: room - 12], CHAT))
+def test_the_template_counts_towards_the_context(engine: Engine) -> None:
+    room, digits = tiny.CONTEXT - len(run_event(engine, "", chat=True).prompt_tokens), "0123456789" * 20
+    next(decode(engine, digits[: room - 12], CHAT))
     with pytest.raises(PromptError, match=f"{tiny.CONTEXT - 11} tokens.*give --max-new-tokens 11 or less"):
-        next(decode(pair, digits[: room - 11], CHAT))
+        next(decode(engine, digits[: room - 11], CHAT))
 
 
-def refused(pair: Any) -> str:
+def refused(engine: Engine) -> str:
     """The error message for the user."""
     with pytest.raises(ConfigError) as refusal:
-        next(decode(pair, PROMPT, CHAT))
+        next(decode(engine, PROMPT, CHAT))
     assert refusal.value.exit_code == 2
     message = str(refusal.value)
     assert "\n" not in message
@@ -97,11 +93,8 @@ def refused(pair: Any) -> str:
 
 
 def test_a_tokenizer_without_a_template_is_refused(tiny_models: TinyModels) -> None:
-    assert "has no chat template" in refused(tiny_models.loaded(tiny_models.pair("neox"), "float32"))
-
-
-def test_the_embedded_pair_takes_no_chat() -> None:
-    assert "has no chat template" in refused(load_pair(device="cpu", dtype="float32"))
+    for engine in (tiny_models.engine("neox"), load_pair(device="cpu", dtype="float32")):
+        assert "has no chat template" in refused(engine)
 
 
 TEMPLATES = {
@@ -114,55 +107,40 @@ TEMPLATES = {
 
 
 @pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
-def test_a_template_that_does_not_take_a_message_is_refused(tmp_path: Path, template: Any) -> None:
-    pair = tiny.chat_pair(tmp_path, template)
-    message = refused(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"))
-    assert "chat template fails on the prompt (" in message
-
-
-def test_a_template_that_writes_nothing_leaves_an_empty_prompt(tmp_path: Path) -> None:
-    pair = tiny.chat_pair(tmp_path, "{{ '' }}")
-    with pytest.raises(PromptError, match="empty"):
-        next(decode(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"), PROMPT, CHAT))
-
-
-CONVERSATION = Prompt(
-    "And then?",
-    (ChatMessage("system", "Be brief."), ChatMessage("user", "Tell."), ChatMessage("assistant", "Once")),
-    "x",
-)
-WHOLE = "<|begin|>[system] Be brief.\n[user] Tell.\n[assistant] Once\n[user] And then?\n[assistant] "
-BY_FLAG = {None: WHOLE, True: WHOLE, False: "And then?"}
-
-
-@pytest.mark.parametrize(("chat", "fed"), BY_FLAG.items())
-def test_a_conversation_is_fed_whole_in_the_template_unless_it_is_refused(
-    tiny_models: TinyModels, fed: str, *, chat: bool | None
+def test_a_template_that_does_not_take_a_message_is_refused(
+    tiny_models: TinyModels, tmp_path: Path, template: Any
 ) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("chat"), "float32")
-    run = next(decode(pair, CONVERSATION, RunConfig(("ar",), 12, chat=chat)))
-    assert isinstance(run, Run)
+    assert "chat template fails on the prompt (" in refused(made(tiny_models, tmp_path, template))
+
+
+def test_a_template_that_writes_nothing_leaves_an_empty_prompt(tiny_models: TinyModels, tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match="empty"):
+        next(decode(made(tiny_models, tmp_path, "{{ '' }}"), PROMPT, CHAT))
+
+
+WHOLE = "<|begin|>[system] Be brief.\n[user] Tell.\n[assistant] Once\n[user] And then?\n[assistant] "
+
+
+@pytest.mark.parametrize(("chat", "fed"), [(None, WHOLE), (True, WHOLE), (False, "And then?")])
+def test_a_conversation_is_fed_whole_in_the_template_unless_it_is_refused(
+    engine: Engine, fed: str, *, chat: bool | None
+) -> None:
+    run = run_event(engine, CONVERSATION, chat=chat)
     assert (run.prompt, run.category, run.prompt_tokens.count(0)) == (fed, "x", 1)
 
 
-def test_plain_text_beside_conversations_is_fed_as_it_is(tiny_models: TinyModels) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("chat"), "float32")
-    run = next(decode(pair, Prompt(PROMPT, category="x"), RunConfig(("ar",), 12)))
-    assert isinstance(run, Run)
-    assert run.prompt == PROMPT
+def test_plain_text_beside_conversations_is_fed_as_it_is(engine: Engine) -> None:
+    assert run_event(engine, Prompt(PROMPT, category="x"), chat=None).prompt == PROMPT
 
 
 def test_a_conversation_needs_a_template(tiny_models: TinyModels) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     with pytest.raises(ConfigError, match=r"is a conversation, but the tokenizer has no chat template; give --no-chat"):
-        next(decode(pair, CONVERSATION, RunConfig(("ar",), 12)))
+        run_event(tiny_models.engine("neox"), CONVERSATION, chat=None)
 
 
-def test_a_conversation_that_a_template_refuses_costs_no_other_prompt(tmp_path: Path) -> None:
+def test_a_conversation_that_a_template_refuses_costs_no_other_prompt(tiny_models: TinyModels, tmp_path: Path) -> None:
     refusing = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}" + tiny.TEMPLATE
-    pair = tiny.chat_pair(tmp_path, refusing)
-    loaded = load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32").pair
     prompts: list[AnyPrompt] = [Prompt("a", ()), CONVERSATION, "b", "word " * 10_000]
-    faults = dict(unfit(loaded, prompts, RunConfig(("ar",), 12)))
+    faults = dict(unfit(made(tiny_models, tmp_path, refusing).pair, prompts, RunConfig(("ar",), 12)))
     assert list(faults) == [2, 4]
     assert "(no system)" in str(faults[2])

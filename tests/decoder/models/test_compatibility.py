@@ -4,7 +4,7 @@ import copy
 import math
 import re
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,6 @@ from transformers import (
     BloomConfig,
     CLIPConfig,
     DogeConfig,
-    GPTNeoConfig,
     MptConfig,
     OpenAIGPTConfig,
     RobertaConfig,
@@ -27,9 +26,8 @@ from transformers import (
 )
 
 from decoder.errors import DeviceError, PairError
-from decoder.forward.hf import ModuleForward, cache_argument, has_room
+from decoder.forward.hf import ModuleForward, cache_argument
 from decoder.forward.language_model import LanguageModel
-from decoder.knobs import MOST
 from decoder.models.compatibility import REMEDY, check_architecture, check_config, probe, tokenizers_of
 from tests import tiny
 
@@ -90,59 +88,52 @@ def test_a_configuration_tells_what_the_engine_cannot_decode(kind: str, config: 
 
 @pytest.mark.parametrize("settings", ACCEPTED.values(), ids=ACCEPTED)
 def test_full_attention_is_accepted_however_it_is_written(settings: dict[str, Any]) -> None:
-    check_architecture(
-        "owner/model", SimpleNamespace(**{"num_attention_heads": 4, "max_position_embeddings": 64} | settings)
-    )
+    usual = {"num_attention_heads": 4, "max_position_embeddings": 64}
+    check_architecture("owner/model", SimpleNamespace(**usual | settings))
 
 
-@pytest.mark.parametrize(("config", "kind"), [(ViTConfig, "vit"), (CLIPConfig, "clip")])
-def test_a_model_that_is_none_of_language_is_refused_by_its_type(config: Callable[[], Any], kind: str) -> None:
-    with pytest.raises(PairError, match=f"owner/model is a model of type {kind}, which does not generate text; choose"):
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (ViTConfig, "is a model of type vit, which does not generate text; choose"),
+        (CLIPConfig, "is a model of type clip, which does not generate text; choose"),
+        (lambda: AutoConfig.for_model("blt"), "has no attention heads"),
+        (T5Config, "is an encoder-decoder"),
+        (lambda: AutoConfig.for_model("musicgen"), "contains several language models, but only one is"),
+    ],
+    ids=["vit", "clip", "blt", "t5", "musicgen"],
+)
+def test_what_is_no_language_model_that_can_be_decoded_is_refused(config: Callable[[], Any], told: str) -> None:
+    with pytest.raises(PairError, match=f"owner/model {told}"):
         check_config("owner/model", config())
-
-
-def test_a_language_model_is_refused_for_its_layers() -> None:
-    with pytest.raises(PairError, match="owner/model has no attention heads"):
-        check_config("owner/model", AutoConfig.for_model("blt"))
-    with pytest.raises(PairError, match="owner/model is an encoder-decoder"):
-        check_config("owner/model", T5Config())
-
-
-def test_several_language_models_are_refused() -> None:
-    with pytest.raises(PairError, match="owner/model contains several language models, but only one is"):
-        check_config("owner/model", AutoConfig.for_model("musicgen"))
 
 
 def test_layers_that_differ_are_looked_at_one_by_one() -> None:
     check_architecture("owner/model", by_layers(64, 80))
     check_architecture("owner/model", by_layers(8, 8))
-    with pytest.raises(
-        PairError, match=r"attends to a sliding window of different sizes \(8, 64 tokens\), which is not"
-    ):
+    differing = r"attends to a sliding window of different sizes \(8, 64 tokens\), which is not"
+    with pytest.raises(PairError, match=differing):
         check_architecture("owner/model", by_layers(64, 8))
 
 
-def test_one_vocabulary_is_not_enough_when_texts_are_cut_differently(tmp_path: Path) -> None:
-    for name, begin in (("target", True), ("draft", False)):
-        tiny.train_tokenizer(begin=begin).save_pretrained(tmp_path / name)
+@pytest.mark.parametrize(
+    ("begins", "more", "own"),
+    [((True, False), [], True), ((False, False), ["<|more|>"], True), ((False, False), [], False)],
+    ids=["texts are cut differently", "one vocabulary has more", "equal"],
+)
+def test_a_draft_needs_a_tokenizer_of_its_own_unless_it_is_the_target_s(
+    tmp_path: Path,
+    begins: tuple[bool, bool],
+    more: list[str],
+    own: bool,  # noqa: FBT001 - a case
+) -> None:
+    for name, begin in zip(("target", "draft"), begins, strict=True):
+        tokenizer = tiny.train_tokenizer(begin=begin)
+        if name == "draft":
+            tokenizer.add_tokens(more)
+        tokenizer.save_pretrained(tmp_path / name)
     _, of_draft = tokenizers_of(str(tmp_path / "target"), str(tmp_path / "draft"))
-    assert of_draft is not None
-
-
-def test_a_text_that_is_cut_alike_is_not_enough_when_one_vocabulary_has_more(tmp_path: Path) -> None:
-    tokenizer = tiny.train_tokenizer()
-    tokenizer.save_pretrained(tmp_path / "target")
-    tokenizer.add_tokens(["<|more|>"])
-    tokenizer.save_pretrained(tmp_path / "draft")
-    _, of_draft = tokenizers_of(str(tmp_path / "target"), str(tmp_path / "draft"))
-    assert of_draft is not None
-
-
-def test_a_draft_with_the_targets_tokenizer_needs_none_of_its_own(tmp_path: Path) -> None:
-    for name in ("target", "draft"):
-        tiny.train_tokenizer().save_pretrained(tmp_path / name)
-    _, of_draft = tokenizers_of(str(tmp_path / "target"), str(tmp_path / "draft"))
-    assert of_draft is None
+    assert (of_draft is not None) is own
 
 
 def deaf(family: str, dtype: torch.dtype, missed: str) -> LanguageModel:
@@ -170,9 +161,8 @@ def test_a_model_that_ignores_where_nodes_stand_computes_whole_paths(
     hearing, model = deaf(family, dtype, missed="nothing"), deaf(family, dtype, missed)
     probe(hearing)
     assert not hearing.hf.by_paths
-    with pytest.raises(
-        PairError, match=rf"{family} computes different logits for a draft tree of 34 nodes .*difference \d"
-    ):
+    told = rf"{family} computes different logits for a draft tree of 34 nodes .*difference \d"
+    with pytest.raises(PairError, match=told):
         probe(model, plain=hearing)
     probe(model)
     assert model.hf.by_paths
@@ -202,11 +192,6 @@ def test_a_tree_without_numbers_where_plain_text_has_some_is_refused() -> None:
         probe(model)
 
 
-def unfit(fault: str) -> str:
-    """Regular expression of the full error message."""
-    return re.escape(f"tiny cannot run a draft tree: {fault}; {REMEDY}") + "$"
-
-
 def of_module(module: Any) -> LanguageModel:
     return LanguageModel.of_module(module, "tiny")
 
@@ -216,42 +201,68 @@ def by_rows(module: Any, name: str = "tiny") -> LanguageModel:
     return LanguageModel.of_module(module, name).with_forward(ModuleForward(module))
 
 
-def test_a_model_that_takes_no_tree_mask_is_refused() -> None:
-    module = tiny.build(BloomConfig(hidden_size=32, n_layer=2, n_head=2, vocab_size=96), seed=1)
-    fault = "it does not accept the attention mask or the positions of a tree"
+def short() -> Any:
+    """A module with fewer positions than its configuration names."""
+    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
+    module.config.max_position_embeddings = tiny.CONTEXT + 1
+    return module
+
+
+SHAPE: dict[str, Any] = {"hidden_size": 32, "vocab_size": 96}
+BERT: dict[str, Any] = SHAPE | {
+    "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 32, "max_position_embeddings": 64,
+    "is_decoder": True,
+}  # fmt: skip
+UNFIT: dict[str, Callable[[], LanguageModel]] = {
+    "it does not accept the attention mask or the positions of a tree": lambda: by_rows(
+        tiny.build(BloomConfig(**SHAPE, n_layer=2, n_head=2), seed=1)
+    ),
+    f"it has fewer positions than the {tiny.CONTEXT + 1} that its configuration states": lambda: of_module(short()),
+    "it keeps no cache of a text": lambda: of_module(
+        tiny.build(OpenAIGPTConfig(n_embd=32, n_layer=1, n_head=2, vocab_size=96, n_positions=64), seed=1)
+    ),
+}
+"""Models that cannot run a draft tree, by the fault."""
+
+
+def unfit(fault: str) -> str:
+    """Regular expression of the full error message."""
+    return re.escape(f"tiny cannot run a draft tree: {fault}; {REMEDY}") + "$"
+
+
+@pytest.mark.parametrize("fault", UNFIT)
+def test_a_model_that_cannot_run_a_tree_is_refused(fault: str) -> None:
     with pytest.raises(PairError, match=unfit(fault)):
-        probe(by_rows(module))
+        probe(UNFIT[fault]())
 
 
-def test_a_model_that_keeps_something_else_than_keys_and_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def keeps_a_state(module: Any, **given: Any) -> Any:
+    if (name := cache_argument(module)) in given:
+        given[name].get_conv_state(0)
+    return type(module).forward(module, **given)
+
+
+def reads_pixels(_module: Any, **given: Any) -> Any:
+    return given["pixels"]
+
+
+def fills_memory(*_: Any, **__: Any) -> None:
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.mark.parametrize(
+    ("forward", "error", "told"),
+    [
+        (keeps_a_state, PairError, r"gpt2 cannot .*: its cache contains something other than keys"),
+        (reads_pixels, PairError, r"gpt2 cannot .*: it does not run on token ids alone; choose"),
+        (fills_memory, DeviceError, "the memory of cpu is too small to run gpt2; choose a smaller model"),
+    ],
+)
+def test_a_pass_that_fails_is_told_for_what_it_is(forward: Any, error: type[Exception], told: str) -> None:
     model = deaf("gpt2", torch.float32, missed="nothing")
-    forward, name = model.hf.module.forward, cache_argument(model.hf.module)
-
-    @wraps(forward)
-    def with_a_state(**given: Any) -> Any:
-        if name in given:
-            given[name].get_conv_state(0)
-        return forward(**given)
-
-    monkeypatch.setattr(model.hf.module, "forward", with_a_state)
-    with pytest.raises(PairError, match=r"gpt2 cannot .*: its cache contains something other than keys"):
-        probe(model)
-
-
-def test_a_model_that_reads_no_plain_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = deaf("gpt2", torch.float32, missed="nothing")
-    monkeypatch.setattr(model.hf.module, "forward", lambda **given: given["pixels"])
-    with pytest.raises(PairError, match=r"gpt2 cannot .*: it does not run on token ids alone; choose"):
-        probe(model)
-
-
-def test_memory_that_is_full_is_no_fault_of_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(**_: Any) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    model = deaf("gpt2", torch.float32, missed="nothing")
-    monkeypatch.setattr(model.hf.module, "forward", full)
-    with pytest.raises(DeviceError, match="the memory of cpu is too small to run gpt2; choose a smaller model"):
+    module, hearing = model.hf.module, type(model.hf.module).forward
+    module.forward = wraps(hearing)(partial(forward, module))
+    with pytest.raises(error, match=told):
         probe(model)
 
 
@@ -307,31 +318,9 @@ def test_a_model_is_not_refused_for_what_no_text_is_computed_with(
 # Longest texts
 
 
-def test_a_model_with_fewer_positions_than_its_configuration_names_is_refused() -> None:
-    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
-    module.config.max_position_embeddings = tiny.CONTEXT + 1
-    fault = f"it has fewer positions than the {tiny.CONTEXT + 1} that its configuration states"
-    with pytest.raises(PairError, match=unfit(fault)):
-        probe(of_module(module))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_model_whose_own_mask_ends_with_its_longest_text_has_no_room_for_a_tree_there(dtype: torch.dtype) -> None:
-    """Rounds would fail where the text and the tree's nodes together exceed the longest text."""
-    config = GPTNeoConfig(
-        hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]], max_position_embeddings=64,
-        vocab_size=96,
-    )  # fmt: skip
-    assert not has_room(tiny.build(config, seed=1).to(dtype), 64, 1 + MOST)
-
-
 def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_computes_whole_paths() -> None:
     """Rounds would fail where a tree alone has more nodes than the longest text has tokens."""
-    config = BigBirdConfig(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
-        max_position_embeddings=64, is_decoder=True, attention_type="original_full",
-    )  # fmt: skip
-    model = of_module(tiny.build(config, seed=1))
+    model = of_module(tiny.build(BigBirdConfig(**BERT, attention_type="original_full"), seed=1))
     with pytest.raises(PairError, match=unfit("it has no room for a tree after a text of 64 tokens")):
         probe(model, plain=model)
     probe(model)
@@ -339,18 +328,6 @@ def test_a_model_that_counts_kinds_of_tokens_as_far_as_its_longest_text_computes
 
 
 def test_a_model_that_counts_positions_in_its_own_way_is_refused() -> None:
-    config = RobertaConfig(
-        hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=32, vocab_size=96,
-        max_position_embeddings=64, is_decoder=True,
-    )  # fmt: skip
-    with pytest.raises(
-        PairError,
-        match=r"tiny computes different logits with the positions .* than with the model's own positions \(difference",
-    ):
-        probe(of_module(tiny.build(config, seed=1)))
-
-
-def test_a_model_without_a_cache_is_refused() -> None:
-    config = OpenAIGPTConfig(n_embd=32, n_layer=1, n_head=2, vocab_size=96, n_positions=64)
-    with pytest.raises(PairError, match=unfit("it keeps no cache of a text")):
-        probe(of_module(tiny.build(config, seed=1)))
+    told = r"tiny computes different logits with the positions .* than with the model's own positions \(difference"
+    with pytest.raises(PairError, match=told):
+        probe(of_module(tiny.build(RobertaConfig(**BERT), seed=1)))

@@ -12,21 +12,16 @@ from decoder.forward.families.architecture import Architecture
 from decoder.models import quantisation
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.quantisation import METHODS, Quantisation, quantisation_of, settings_on
+from tests.head_files import refused
 from tests.quantised import SETTINGS
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+PACKED = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {}}
 REFUSED: dict[str, dict[str, Any]] = {
-    "GPTQ, which needs the packages optimum and gptqmodel: pip install optimum gptqmodel; or name": {
-        "quant_method": "gptq",
-        "bits": 4,
-    },
-    "AWQ, which needs the package gptqmodel: pip install gptqmodel; or name": {"quant_method": "awq", "bits": 4},
+    "GPTQ, which needs the packages optimum and gptqmodel: pip install optimum gptqmodel; or name": SETTINGS["gptq"],
+    "AWQ, which needs the package gptqmodel: pip install gptqmodel; or name": SETTINGS["awq"],
     "bitsandbytes, which needs the package bitsandbytes: pip install bitsandbytes; or name": {"load_in_4bit": True},
-    "compressed-tensors, which needs the package compressed-tensors: pip install": {
-        "quant_method": "compressed-tensors",
-        "format": "pack-quantized",
-        "config_groups": {},
-    },
+    "compressed-tensors, which needs the package compressed-tensors: pip install": PACKED,
     "HQQ, whose checkpoints transformers cannot load; name": {"quant_method": "hqq"},
     "torchao, which needs the package torchao: pip": {"quant_method": "torchao", "quant_type": "int8_weight_only"},
     "Quanto, whose checkpoints transformers cannot load; name": {"quant_method": "quanto", "weights": "int8"},
@@ -35,10 +30,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "EETQ, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "eetq"},
     "FBGEMM FP8, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "fbgemm_fp8"},
     "SpQR, which needs a CUDA GPU, but the device is cpu; name": {"quant_method": "spqr"},
-    "FP8, which transformers cannot load here: weight_block_size must be a tuple of two integers; name": {
-        "quant_method": "fp8",
-        "weight_block_size": [16],
-    },
+    "FP8, which transformers cannot load here: weight_block_size must be a tuple of two integers; name": (
+        SETTINGS["fp8"] | {"weight_block_size": [16]}
+    ),
     "the method 'modelopt', which transformers does not support; name": {"quant_method": "modelopt"},
     "a method without a name, which transformers does not support; name": {"bits": 4},
 }
@@ -55,48 +49,38 @@ def test_every_method_of_transformers_is_listed() -> None:
 
 @pytest.mark.parametrize(("why", "settings"), REFUSED.items(), ids=[str(number) for number in range(len(REFUSED))])
 def test_what_this_machine_cannot_load_is_refused_in_one_sentence(why: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with refused(ConfigError, f"owner/model is quantised by {why}", "name the unquantised model"):
         quantisation_of("owner/model", config(settings), CPU)
-    assert str(refusal.value).startswith(f"owner/model is quantised by {why}")
-    assert str(refusal.value).endswith("name the unquantised model")
-    assert (refusal.value.exit_code, "\n" in str(refusal.value)) == (2, False)
 
 
-def test_a_model_that_is_not_quantised_is_none() -> None:
-    assert quantisation_of("owner/model", config(None), CPU) is None
-
-
-def test_a_configuration_that_is_read_without_transformers_is_none() -> None:
+def test_a_model_that_is_not_quantised_is_none_also_if_it_is_read_without_transformers() -> None:
     native = load_config(str(EMBEDDED_TARGET))
     assert isinstance(native, Architecture)
-    assert quantisation_of("owner/model", native, CPU) is None
+    for each in (config(None), native):
+        assert quantisation_of("owner/model", each, CPU) is None
 
 
-def test_a_model_inside_another_may_carry_the_settings() -> None:
-    found = quantisation_of("owner/model", config(None, quantization_config=SETTINGS["fp8"]), CPU)
-    assert found == Quantisation("FP8", 8, converted=True, packed=False)
-
-
-@pytest.mark.parametrize("method", ["fp8", "mxfp4"])
-def test_a_cpu_has_the_weights_converted(method: str) -> None:
-    found = quantisation_of("owner/model", config(SETTINGS[method]), CPU)
-    assert found is not None
-    assert found.converted
-    assert found.precision(torch.bfloat16) == f"bfloat16 (from {method.upper()})"
-    assert settings_on(config(SETTINGS[method]), CPU) == {**SETTINGS[method], "dequantize": True}
+@pytest.mark.parametrize(
+    ("method", "expected", "precision"),
+    [
+        ("fp8", Quantisation("FP8", 8, converted=True, packed=False), "bfloat16 (from FP8)"),
+        ("mxfp4", Quantisation("MXFP4", 4, converted=True, packed=False), "bfloat16 (from MXFP4)"),
+        ("gemma", Quantisation("Gemma 4 bit", 4, converted=False, packed=True), "Gemma 4 bit (bfloat16)"),
+    ],
+)
+def test_a_cpu_has_the_weights_converted(method: str, expected: Quantisation, precision: str) -> None:
+    """Those of Gemma stay as they are; a model inside another may carry the settings."""
+    settings = SETTINGS[method]
+    for given in (config(settings), config(None, quantization_config=settings)):
+        assert quantisation_of("owner/model", given, CPU) == expected
+    assert expected.precision(torch.bfloat16) == precision
+    assert settings_on(config(settings), CPU) == settings | ({"dequantize": True} if expected.converted else {})
 
 
 def test_a_gpu_has_them_converted_only_without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     for present in (False, True):
         monkeypatch.setattr("transformers.utils.import_utils.is_kernels_available", lambda present=present: present)
         assert ("dequantize" in settings_on(config(SETTINGS["fp8"]), CUDA)) is not present
-
-
-def test_other_weights_stay_as_they_are() -> None:
-    found = quantisation_of("owner/model", config(SETTINGS["gemma"]), CPU)
-    assert found == Quantisation("Gemma 4 bit", 4, converted=False, packed=True)
-    assert found.precision(torch.float32) == "Gemma 4 bit (float32)"
-    assert settings_on(config(SETTINGS["gemma"]), CPU) == SETTINGS["gemma"]
 
 
 @pytest.mark.parametrize(
@@ -116,5 +100,4 @@ def test_other_weights_stay_as_they_are() -> None:
 )
 def test_the_number_of_bits_is_that_of_weights_alone(settings: dict[str, Any], bits: int | None) -> None:
     stated = set(quantisation._bits(settings))
-    assert stated == ({bits} if bits else stated)
-    assert (len(stated) == 1) is (bits is not None)
+    assert stated == {bits} if bits else len(stated) != 1

@@ -37,16 +37,14 @@ def sums_in_half_precision() -> tuple[bool, bool]:
     return products.allow_fp16_reduced_precision_reduction, products.allow_bf16_reduced_precision_reduction
 
 
-def test_cudnn_s_attention_is_off_on_a_gpu() -> None:
+@pytest.mark.parametrize("value", ["", "0", "1"])
+def test_cudnn_s_attention_is_off_on_a_gpu_unless_the_user_ranks_it(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    if value:
+        monkeypatch.setenv(CUDNN_RANK, value)
     set_up(CUDA, torch.bfloat16)
-    assert not torch.backends.cuda.cudnn_sdp_enabled()
-
-
-@pytest.mark.parametrize("value", ["0", "1"])
-def test_who_ranks_cudnn_s_attention_decides_on_it(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    monkeypatch.setenv(CUDNN_RANK, value)
-    set_up(CUDA, torch.bfloat16)
-    assert torch.backends.cuda.cudnn_sdp_enabled()
+    assert torch.backends.cuda.cudnn_sdp_enabled() is bool(value)
 
 
 def test_float32_is_not_tf32_on_a_gpu_also_where_a_container_says_so() -> None:
@@ -61,13 +59,17 @@ def test_float32_is_not_tf32_on_a_gpu_also_where_a_container_says_so() -> None:
         torch.backends.cudnn.allow_tf32 = before[1]
 
 
-def test_sums_of_products_in_half_precision_are_in_float32_on_a_gpu() -> None:
-    set_up(CUDA, torch.float32)
-    assert sums_in_half_precision() == (True, True)
-    set_up(CUDA, torch.bfloat16)
-    assert sums_in_half_precision() == (True, False)
-    set_up(CUDA, torch.float16)
-    assert sums_in_half_precision() == (False, False)
+def test_sums_of_products_in_half_precision_are_in_float32_on_a_gpu_and_a_cpu_needs_no_kernels_of_its_own() -> None:
+    for place, dtype, sums in (
+        (CPU, torch.float16, (True, True)),
+        (CPU, torch.bfloat16, (True, True)),
+        (CUDA, torch.float32, (True, True)),
+        (CUDA, torch.bfloat16, (True, False)),
+        (CUDA, torch.float16, (False, False)),
+    ):
+        set_up(place, dtype)
+        assert sums_in_half_precision() == sums
+        assert torch.backends.cuda.cudnn_sdp_enabled() is (place == CPU)
 
 
 @pytest.mark.parametrize("fused", [True, False])
@@ -86,13 +88,6 @@ def test_who_decides_on_heads_that_share_keys_is_obeyed(monkeypatch: pytest.Monk
     monkeypatch.setenv(GROUPED, "0")
     set_up(CPU, torch.float32)
     assert os.environ[GROUPED] == "0"
-
-
-def test_a_cpu_needs_no_kernels_of_its_own() -> None:
-    set_up(CPU, torch.float16)
-    set_up(CPU, torch.bfloat16)
-    assert torch.backends.cuda.cudnn_sdp_enabled()
-    assert sums_in_half_precision() == (True, True)
 
 
 def test_a_device_is_set_up_before_any_model_is_on_it(

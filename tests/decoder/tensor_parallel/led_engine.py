@@ -72,8 +72,6 @@ class Compared:
 
 @dataclass(frozen=True)
 class Led:
-    """An engine with a tensor-parallel target."""
-
     engine: Engine
     leader: Leader
     channel: Replaying

@@ -21,19 +21,16 @@ def _first_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     start_as(FIRST_OF_TWO, monkeypatch)
 
 
-def test_ranks_are_what_torchrun_tells() -> None:
+def test_ranks_are_what_torchrun_tells_and_one_process_of_one_is_as_good_as_alone() -> None:
     found = Ranks(3, 4, local=1, local_count=2)
     assert ranks_here(variables(found)) == found
     assert (FIRST_OF_TWO.leads, found.leads) == (True, False)
+    assert ranks_here(variables(Ranks(0, 1, local=0, local_count=1))) is None
 
 
 @pytest.mark.parametrize("missing", VARIABLES)
 def test_a_process_that_nobody_has_told_its_rank_is_alone(missing: str) -> None:
     assert ranks_here({name: value for name, value in variables(FIRST_OF_TWO).items() if name != missing}) is None
-
-
-def test_one_process_of_one_is_as_good_as_alone() -> None:
-    assert ranks_here(variables(Ranks(0, 1, local=0, local_count=1))) is None
 
 
 def test_a_rank_that_is_no_number_is_refused() -> None:
@@ -50,15 +47,14 @@ def test_a_rank_that_is_no_number_is_refused() -> None:
         ("gpt2", 2, "family gpt2, for which transformers has no tensor-parallel plan"),
     ],
 )
-def test_a_target_that_cannot_be_shared_is_refused(family: str, count: int, said: str) -> None:
+def test_a_target_that_cannot_be_shared_is_refused_and_one_whose_heads_divide_is_not(
+    family: str, count: int, said: str
+) -> None:
     with pytest.raises(ConfigError, match=said) as refused:
         require_spreadable(tiny.FAMILIES[family](), count)
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("family", ["llama", "neox", "qwen3"])
-def test_a_target_whose_heads_divide_is_not(family: str) -> None:
-    require_spreadable(tiny.FAMILIES[family]())
+    for other in ("llama", "neox", "qwen3"):
+        require_spreadable(tiny.FAMILIES[other]())
 
 
 def test_a_target_whose_layers_differ_is_refused_for_any_of_them() -> None:

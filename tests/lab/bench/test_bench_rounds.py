@@ -228,7 +228,7 @@ def test_the_shape_of_a_family_is_counted(name: str, expected: Shape) -> None:
 
 
 def test_a_matrix_for_both_ends_is_counted_at_the_end_alone() -> None:
-    tied = AutoModelForCausalLM.from_config(tiny._neox(tie_word_embeddings=True, num_attention_heads=2))
+    tied = AutoModelForCausalLM.from_config(tiny.FAMILIES["neox"](tie_word_embeddings=True, num_attention_heads=2))
     assert shape(tied) == NEOX
 
 

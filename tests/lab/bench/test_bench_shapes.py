@@ -162,8 +162,8 @@ def test_weights_that_have_no_biases_get_none(tmp_path: Path) -> None:
 
 def tied(tiny_models: TinyModels) -> tiny.TinyPair:
     """A pair whose draft shares its input and output embeddings."""
-    draft = tiny.build(tiny._neox(tie_word_embeddings=True), seed=5)
-    return tiny.save_pair(tiny_models.fresh(), tiny.build(tiny._neox(), seed=4), draft)
+    draft = tiny.build(tiny.FAMILIES["neox"](tie_word_embeddings=True), seed=5)
+    return tiny.save_pair(tiny_models.fresh(), tiny.build(tiny.FAMILIES["neox"](), seed=4), draft)
 
 
 @pytest.mark.parametrize("family", ["neox", "gpt2", "tied"])

@@ -11,12 +11,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import BloomConfig, Gemma2Config
+from transformers import BloomConfig
 
-from decoder import Fixed, Linear, RunConfig, decode, load_pair
+from decoder import Fixed, Linear, RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import ConfigError, PairError
-from decoder.events import Run, Summary
 from decoder.forward import language_model as models
 from decoder.forward.batch_invariant.attention import ExactModule, _of_module
 from decoder.forward.batch_invariant.pass_sizes import (
@@ -38,7 +37,8 @@ from dynatui.prompts import load
 from tests import tiny
 from tests.decoder import family_models as native_models
 from tests.decoder.kept_rows import committed
-from tests.decoder.makers import TinyModels
+from tests.decoder.makers import TinyModels, play
+from tests.decoder.random_trees import Tree
 
 HALF = ("bfloat16", "float16")
 DTYPES = (*HALF, "float32")
@@ -73,41 +73,24 @@ def exact_module_model(name: str, dtype: str) -> LanguageModel:
     return model.exact()
 
 
-@dataclass(frozen=True)
-class SharedList:
-    """A text and a tree after it; `paths` contains the path from the root to each node."""
-
-    text: list[int]
-    tokens: list[int]
-    paths: list[list[int]]
-    visible: NDArray[np.bool_]
-
-    @classmethod
-    def at_random(cls, seed: int, text: int, nodes: int, words: int) -> "SharedList":
-        random = np.random.default_rng(seed)
-        paths = [[0]]
-        for node in range(1, nodes):
-            paths.append([*paths[int(random.integers(max(0, node - 5), node))], node])
-        visible = np.zeros((nodes, nodes), dtype=np.bool_)
-        for node, path in enumerate(paths):
-            visible[node, path] = True
-        return cls(random.integers(0, words, text).tolist(), random.integers(0, words, nodes).tolist(), paths, visible)
+def at_random(seed: int, text: int, nodes: int) -> Tree:
+    """A tree of one root and long paths after a random text of this length."""
+    return Tree.at_random(seed, np.random.default_rng(seed).integers(0, 90, text).tolist(), nodes, near=5)
 
 
 @torch.inference_mode()
-def as_tree(model: LanguageModel, grown: SharedList) -> tuple[Tensor, Tensor]:
+def as_tree(model: LanguageModel, grown: Tree) -> tuple[Tensor, Tensor]:
     """Logits, and keys and values, of all nodes in one pass."""
     cache = model.new_cache(len(grown.text) + len(grown.tokens))
     model.read(cache, grown.text)
-    positions = [len(grown.text) + len(path) - 1 for path in grown.paths]
-    logits = model.forward(cache, grown.tokens, positions, grown.visible)
+    logits = model.forward(cache, grown.tokens, grown.positions, grown.visible)
     assert cache.used == len(grown.text) + len(grown.tokens)
     cache.keep(range(len(grown.text), cache.used))
     return logits, committed(cache)[..., len(grown.text) :, :]
 
 
 @torch.inference_mode()
-def as_text(model: LanguageModel, grown: SharedList) -> dict[int, tuple[Tensor, Tensor]]:
+def as_text(model: LanguageModel, grown: Tree) -> dict[int, tuple[Tensor, Tensor]]:
     """Logits, and keys and values, of each node if its path is decoded token by token.
 
     In the order of the sorted paths, the tokens above a node are always those that the cache has at their places.
@@ -124,7 +107,7 @@ def as_text(model: LanguageModel, grown: SharedList) -> dict[int, tuple[Tensor, 
     return found
 
 
-def differing(model: LanguageModel, grown: SharedList) -> list[int]:
+def differing(model: LanguageModel, grown: Tree) -> list[int]:
     """Nodes whose logits, keys or values differ in bits from those of plain text."""
     logits, kept = as_tree(model, grown)
     return [
@@ -138,40 +121,37 @@ SHAPES = [(1, 2), (2, 9), (37, 25), (150, 38)]
 """Numbers of text tokens and tree nodes; one pass has at most 16 or 8 rows, depending on the model."""
 
 
+def assert_exact(model: LanguageModel) -> None:
+    for seed, (text, nodes) in enumerate(SHAPES):
+        assert not differing(model, at_random(seed, text, nodes))
+
+
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [*zip(NATIVE, cycle(DTYPES)), *(("llama", dtype) for dtype in HALF), ("mistral, windows of 8", "float32")],
 )
 def test_native_nodes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
-    model = native_model(name, dtype).exact()
-    for seed, (text, nodes) in enumerate(SHAPES):
-        assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
+    assert_exact(native_model(name, dtype).exact())
 
 
 @pytest.mark.parametrize(("name", "dtype"), zip(THROUGH_MODULES, cycle(HALF)))
 def test_nodes_that_a_module_computes_have_the_bits_of_plain_text(name: str, dtype: str) -> None:
-    model = exact_module_model(name, dtype)
-    for seed, (text, nodes) in enumerate(SHAPES):
-        assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
+    assert_exact(exact_module_model(name, dtype))
 
 
 @pytest.mark.parametrize(("make", "dtype"), [(torch_model, "float32"), *((module_model, dtype) for dtype in HALF)])
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_otherwise_they_have_not(make: Callable[[str, str], LanguageModel], name: str, dtype: str) -> None:
     """Otherwise the tests above would prove nothing."""
-    assert differing(make(name, dtype), SharedList.at_random(2, 37, 25, 90))
-
-
-@cache
-def embedded_target(dtype: str) -> LanguageModel:
-    return load_model(str(EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact()
+    assert differing(make(name, dtype), at_random(2, 37, 25))
 
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_long_texts_change_nothing(dtype: str) -> None:
-    target = embedded_target(dtype)
-    text = 1000 if dtype == "bfloat16" else 300
-    assert not differing(target, SharedList.at_random(1, text, 12, target.width))
+    assert not differing(
+        load_model(str(EMBEDDED_TARGET), torch.device("cpu"), getattr(torch, dtype)).exact(),
+        at_random(1, 1000 if dtype == "bfloat16" else 300, 12),
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
@@ -188,7 +168,7 @@ def test_every_query_of_a_group_looks_where_its_row_may() -> None:
     """With a wrong mask the trial would find that a row's place matters, and every pass would have one row."""
     exact = exact_module_model("llama", "bfloat16").runs_by
     assert isinstance(exact, Exact)
-    plain, grown = module_model("llama", "bfloat16"), SharedList.at_random(6, 20, 8, 90)
+    plain, grown = module_model("llama", "bfloat16"), at_random(6, 20, 8)
     found = [as_tree(model, grown)[0].float() for model in (plain.with_forward(exact.inner), plain)]
     assert float((found[0] - found[1]).abs().max()) < 0.1 * float(found[1].abs().max())
 
@@ -198,22 +178,21 @@ def test_passes_as_wide_as_on_a_gpu_are_exact_too(groups: int) -> None:
     config = tiny.FAMILIES["llama"](hidden_size=64, num_attention_heads=8, num_key_value_heads=8 // groups)
     module = tiny.build(config, seed=1).bfloat16()
     exact = exactly(ExactModule(module), tiny.VOCABULARY, cuda=True)
-    assert not differing(
-        LanguageModel.of_module(module, "wide").with_forward(exact), SharedList.at_random(5, 37, 70, 90)
-    )
+    assert not differing(LanguageModel.of_module(module, "wide").with_forward(exact), at_random(5, 37, 70))
 
 
 def test_a_node_is_as_exact_where_each_round_brings_some_more() -> None:
     """Nodes of later passes attend to nodes of earlier passes."""
     model = native_model("llama", "bfloat16").exact()
-    grown = SharedList.at_random(3, 20, 30, 90)
+    grown = at_random(3, 20, 30)
     whole, _ = as_tree(model, grown)
     cache = model.new_cache(50)
     model.read(cache, grown.text)
     found = []
     for start, stop in ((0, 1), (1, 7), (7, 25), (25, 30)):
-        positions = [20 + len(path) - 1 for path in grown.paths[start:stop]]
-        found.append(model.forward(cache, grown.tokens[start:stop], positions, grown.visible[start:stop, :stop]))
+        part = slice(start, stop)
+        rows = grown.tokens[part], grown.positions[part], grown.visible[part, :stop]
+        found.append(model.forward(cache, *rows))
     assert torch.equal(torch.cat(found), whole)
 
 
@@ -321,9 +300,7 @@ def test_a_model_whose_widths_fill_no_register_is_exact_too(dtype: str) -> None:
     """Its activation computes the last few numbers of a pass differently; which numbers depends on the rows."""
     shape = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 98}
     module = tiny.build(tiny.FAMILIES["neox"](**shape, use_parallel_residual=False), seed=2).to(getattr(torch, dtype))
-    model = LanguageModel.of_module(module, "narrow").exact()
-    for seed, (text, nodes) in enumerate(SHAPES):
-        assert not differing(model, SharedList.at_random(seed, text, nodes, 90))
+    assert_exact(LanguageModel.of_module(module, "narrow").exact())
 
 
 def test_a_model_whose_logits_depend_on_where_keys_lie_is_refused() -> None:
@@ -456,7 +433,7 @@ def test_all_methods_write_the_same_and_keep_the_same_bits(
 ) -> None:
     assert exact(name, dtype).exact
     for prompt in ("The tree grows", "T") if name == "neox" else ("T",):
-        ids = tiny_models.prompt_tokens(tiny_models.pair(name), prompt)
+        ids = tiny_models.prompt_tokens(name, prompt)
         assert_alike(decoded(exact(name, dtype), ids, TREES))
 
 
@@ -507,20 +484,14 @@ def test_the_embedded_pair_is_exact_as_it_runs_by_itself() -> None:
 # Reports and refusals
 
 
-def test_a_run_says_that_it_is_exact_and_hf_is_judged_as_ever(exact: Callable[[str, str], Engine]) -> None:
-    config = RunConfig(("ar", "dynatree", "hf"), 40)
-    run, *_, summary = decode(exact("gpt2", "bfloat16"), "The tree grows", config)
-    assert isinstance(run, Run)
-    assert isinstance(summary, Summary)
-    assert run.exact
-    assert summary.methods["dynatree"].identical_to_ar
-    assert summary.methods["hf"].identical_to_ar or summary.methods["hf"].near_tie
-
-
-def test_a_run_that_is_not_exact_says_so(tiny_models: TinyModels) -> None:
-    run = next(decode(tiny_models.loaded(tiny_models.pair("neox"), "float32"), "The tree grows", RunConfig(("ar",), 1)))
-    assert isinstance(run, Run)
-    assert not run.exact
+def test_a_run_says_whether_it_is_exact_and_hf_is_judged_as_ever(
+    tiny_models: TinyModels, exact: Callable[[str, str], Engine]
+) -> None:
+    race = play(exact("gpt2", "bfloat16"), RunConfig(("ar", "dynatree", "hf"), 40))
+    inexact = play(tiny_models.engine("neox"), RunConfig(("ar",), 1))
+    assert [getattr(each.events[0], "exact", None) for each in (race, inexact)] == [True, False]
+    assert race.figures("dynatree").identical_to_ar
+    assert race.figures("hf").identical_to_ar or race.figures("hf").near_tie
 
 
 def test_float64_leaves_nothing_to_round_to(tiny_models: TinyModels) -> None:
@@ -537,15 +508,6 @@ def test_a_family_with_an_attention_of_its_own_is_refused() -> None:
         ExactModule(module.bfloat16())
 
 
-def test_an_attention_with_more_to_it_is_refused() -> None:
-    shape: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "head_dim": 16}
-    shape |= {"num_key_value_heads": 1, "intermediate_size": 32, "layer_types": ["full_attention"], "vocab_size": 96}
-    config = Gemma2Config(**shape)
-    module = tiny.build(config, seed=1)
-    with pytest.raises(PairError, match="asks for softcap, which exact attention does not support"):
-        LanguageModel.of_module(module.bfloat16(), "tiny").exact()
-
-
 def test_for_everybody_else_a_module_attends_as_before() -> None:
     model = exact_module_model("llama", "bfloat16")
     assert model.hf.module.config._attn_implementation == "sdpa"
@@ -556,12 +518,12 @@ def test_for_everybody_else_a_module_attends_as_before() -> None:
 
 
 def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "bfloat16")
+    pair = tiny_models.engine("neox", "bfloat16")
     exact = pair.batch_invariant()
     again = exact.fastest()
     assert (pair.exact, exact.exact, again.exact) == (False, True, False)
     assert exact.costs is not pair.costs
-    ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), "The tree grows")
+    ids = tiny_models.prompt_tokens("neox", "The tree grows")
     first, last = (decoded(one, ids, RunConfig(("linear",), 30)) for one in (pair, again))
     assert torch.equal(first.kept["linear"], last.kept["linear"])
 
@@ -569,7 +531,7 @@ def test_a_pair_can_be_made_exact_and_inexact_again(tiny_models: TinyModels) -> 
 @pytest.mark.parametrize("twin", [Engine.batch_invariant, Engine.fastest])
 def test_a_twin_begins_with_no_costs(tiny_models: TinyModels, twin: Callable[[Engine], Engine]) -> None:
     known: Any = {512: "costs"}
-    pair = replace(tiny_models.loaded(tiny_models.pair("neox"), "bfloat16"), costs=known)
+    pair = replace(tiny_models.engine("neox", "bfloat16"), costs=known)
     made = twin(pair)
     assert not made.costs
     assert (made.acceptance, made.threads) == (pair.acceptance, pair.threads)
@@ -583,4 +545,4 @@ def test_rows_that_agree_among_themselves_but_not_with_plain_text_are_refused(
 
     monkeypatch.setattr("decoder.forward.batch_invariant.attention.attend", doubled)
     with pytest.raises(PairError, match="computes different logits for a draft tree"):
-        tiny_models.loaded(tiny_models.pair("gpt2"), "bfloat16").batch_invariant()
+        tiny_models.engine("gpt2", "bfloat16").batch_invariant()

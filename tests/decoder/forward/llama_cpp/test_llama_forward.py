@@ -23,9 +23,9 @@ from decoder.forward.llama_cpp.context import Context, LlamaModel
 from decoder.forward.llama_cpp.drafted import TEXT, Sequences
 from decoder.forward.llama_cpp.forward import SEQUENCES, LlamaForward
 from decoder.forward.llama_cpp.library import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
-from tests.decoder.llama_cpp_trees import SIXTEEN, path_to, plain, tree
-from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp
-from tests.gguf_states import LAYERS
+from tests.decoder.llama_cpp_trees import SIXTEEN, plain, tree
+from tests.decoder.random_trees import path
+from tests.gguf_pair import LAYERS, GgufPair, GgufStates, needs_llama_cpp
 
 pytestmark = needs_llama_cpp
 CPU = torch.device("cpu")
@@ -67,11 +67,15 @@ def same(one: Tensor, other: Tensor, tolerance: float = 1e-4) -> bool:
     return float((one - other).abs().max()) < tolerance * float(other.abs().max())
 
 
+def of_path(forward: LlamaForward, parents: Sequence[int], node: int, first: int = 30) -> Tensor:
+    """Logits of a node's path as plain text; `first` is the root's token, and each further node's is one more."""
+    return plain(forward, [*BEGINNING, *(first + each for each in path(parents, node))])
+
+
 def test_a_tree_of_16_nodes_has_the_logits_of_plain_decoding(model: LlamaForward) -> None:
     logits = draft(model, begun(model), SIXTEEN, range(30, 46))
     for node in range(16):
-        path = [30 + each for each in path_to(node, SIXTEEN)]
-        assert same(logits[node], plain(model, [*BEGINNING, *path]))
+        assert same(logits[node], of_path(model, SIXTEEN, node))
 
 
 @pytest.mark.parametrize("states", [False, True])
@@ -81,8 +85,7 @@ def test_a_quantised_tree_agrees_within_the_rounding_of_its_products(
     quantised = form(gguf_states.target("mamba2", "Q8_0") if states else gguf_pair.draft("Q8_0"), half=True)
     logits = draft(quantised, begun(quantised), SIXTEEN, range(30, 46))
     for node in [15] if states else range(16):
-        expected = plain(quantised, [*BEGINNING, *(30 + each for each in path_to(node, SIXTEEN))])
-        assert same(logits[node], expected, 5e-2)
+        assert same(logits[node], of_path(quantised, SIXTEEN, node), 5e-2)
 
 
 @pytest.mark.parametrize("parts", [(0, 0, 0), (1, 3, 2), (5, 5, 5), (3, 5, 2), (5, 2, 5)], ids="{} rows".format)
@@ -101,9 +104,9 @@ def test_a_text_goes_on_after_a_path_of_a_tree(model: LlamaForward) -> None:
     cache, text = begun(model), list(BEGINNING)
     for node in (15, 6, 10):
         draft(model, cache, SIXTEEN, range(30, 46))
-        path = path_to(node, SIXTEEN)
-        cache.keep([cache.length + each for each in path])
-        text += [30 + each for each in path]
+        nodes = path(SIXTEEN, node)
+        cache.keep([cache.length + each for each in nodes])
+        text += [30 + each for each in nodes]
         assert cache.length == cache.used == len(text)
     fork = draft(model, cache, [-1, 0, 0], [50, 51, 52])
     assert same(fork[2], plain(model, [*text, 50, 52]))
@@ -122,11 +125,10 @@ def test_a_tree_may_grow_level_by_level_and_a_late_sibling_may_come(model: Llama
 
 def test_more_leaves_than_sequences_are_right_too(model: LlamaForward) -> None:
     cache, count = begun(model, 200), SEQUENCES + 20
-    logits = draft(model, cache, [-1, *[0] * count, 1, count], range(9, 12 + count))
-    for node in (1, SEQUENCES, count):
-        assert same(logits[node], plain(model, [*BEGINNING, 9, 9 + node]))
-    for node, parent in ((count + 1, 1), (count + 2, count)):
-        assert same(logits[node], plain(model, [*BEGINNING, 9, 9 + parent, 9 + node]))
+    parents = [-1, *[0] * count, 1, count]
+    logits = draft(model, cache, parents, range(9, 12 + count))
+    for node in (1, SEQUENCES, count, count + 1, count + 2):
+        assert same(logits[node], of_path(model, parents, node, 9))
     cache.keep([6, 7])
     assert same(model.read(cache, [3]), plain(model, [*BEGINNING, 9, 10, 3]))
 
@@ -136,8 +138,7 @@ def test_a_row_that_a_pass_computes_again_has_its_logits_once(rows: LlamaForward
     logits = draft(rows, begun(rows, 200), parents, range(9, 9 + len(parents)))
     assert len(logits) == len(parents)
     for node in (1, 2, SEQUENCES + 1, len(parents) - 1):
-        path = [9 + each for each in path_to(node, parents)]
-        assert same(logits[node], plain(rows, [*BEGINNING, *path]))
+        assert same(logits[node], of_path(rows, parents, node, 9))
 
 
 def test_a_text_that_was_cut_goes_on_from_there(model: LlamaForward) -> None:
@@ -247,7 +248,7 @@ def test_a_tree_whose_paths_take_more_rows_than_the_cache_has_room_for_moves_to_
     cache, parents = begun(hybrid, 60), [*range(-1, 49), *[49] * 12]
     logits = draft(hybrid, cache, parents, range(100, 162))
     for node in (49, 50, 61):
-        assert same(logits[node], plain(hybrid, [*BEGINNING, *(100 + each for each in path_to(node, parents))]))
+        assert same(logits[node], of_path(hybrid, parents, node, 100))
 
 
 # Refusals

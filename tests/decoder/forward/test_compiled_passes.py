@@ -1,8 +1,10 @@
-"""Compiled passes have the logits of torch in float64, and a row the same bits in every pass, whatever helps."""
+"""Compiled passes have the logits of torch in float64, and a row the same bits in every pass, whatever helps; the
+library is found for this CPU, and chooses tokens.
+"""
 
 import ctypes
+import math
 import os
-import random
 import subprocess
 import sys
 import threading
@@ -10,27 +12,31 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor
 
+from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled import model as team
-from decoder.forward.compiled.library import PassStruct, library
+from decoder.forward.compiled.library import PassLibrary, PassStruct, best_tokens, chosen_tokens, library
 from decoder.forward.compiled.model import CompiledModel, Helper, Team, leave_cpu
 from decoder.forward.compiled.weights import compiled_model
+from decoder.forward.families.native import NativeModel
 from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
+from decoder.sampling.noise import Estimate
 from tests.decoder.family_models import COMPILED, MODELS, made, native_of
-from tests.decoder.random_trees import path
+from tests.decoder.random_trees import Tree
 
 TEXT = np.random.default_rng(3).integers(3, 90, 70).tolist()
 EACH = pytest.mark.parametrize("name", MODELS | COMPILED)
@@ -54,29 +60,8 @@ def by_torch(name: str, dtype: torch.dtype = torch.float64) -> Forward:
     return native_of(module) if name in MODELS else LanguageModel.of_module(module, name).hf.forward_form()
 
 
-@dataclass(frozen=True)
-class Tree:
-    """Drafted rows after `TEXT`."""
-
-    parents: list[int]
-    tokens: list[int]
-
-    @classmethod
-    def at_random(cls, seed: int, nodes: int) -> "Tree":
-        luck = random.Random(seed)
-        return cls([luck.randrange(-1, node) for node in range(nodes)], [luck.randrange(3, 90) for _ in range(nodes)])
-
-    @property
-    def paths(self) -> list[list[int]]:
-        return [path(self.parents, node) for node in range(len(self.parents))]
-
-    @property
-    def visible(self) -> NDArray[np.bool_]:
-        return np.array([[other in nodes for other in range(len(self.parents))] for nodes in self.paths])
-
-    @property
-    def positions(self) -> list[int]:
-        return [len(TEXT) + len(nodes) - 1 for nodes in self.paths]
+def at_random(seed: int, nodes: int) -> Tree:
+    return Tree.at_random(seed, TEXT, nodes)
 
 
 def after_text(model: Forward, text: Sequence[int] = TEXT) -> KvCache:
@@ -113,7 +98,7 @@ def threads(count: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @EACH
 @pytest.mark.parametrize("nodes", [1, 3, 7, 16, 40])
 def test_logits_are_those_of_torch_in_float64(name: str, nodes: int) -> None:
-    tree = Tree.at_random(nodes, nodes)
+    tree = at_random(nodes, nodes)
     found, right = logits_of(compiled(name), tree).double(), logits_of(by_torch(name), tree)
     single = logits_of(by_torch(name, torch.float32), tree).double()
     assert (found - right).abs().max() <= 4 * (single - right).abs().max() + 1e-6 * right.abs().max()
@@ -123,7 +108,7 @@ def test_logits_are_those_of_torch_in_float64(name: str, nodes: int) -> None:
 def test_a_row_has_the_bits_of_plain_text_among_any_others(name: str) -> None:
     model = compiled(name)
     for nodes in (2, 5, 16):
-        tree = Tree.at_random(nodes, nodes)
+        tree = at_random(nodes, nodes)
         logits = logits_of(model, tree)
         for node in {0, nodes // 2, nodes - 1}:
             assert torch.equal(logits[node], one_by_one(model, [tree.tokens[above] for above in tree.paths[node]]))
@@ -143,7 +128,7 @@ def test_a_text_read_at_once_has_the_bits_of_one_read_token_by_token(name: str) 
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen2, windows in half of its layers"])
 @pytest.mark.parametrize("count", [2, 5])
 def test_threads_change_no_bit(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    model, tree = compiled(name), Tree.at_random(1, 12)
+    model, tree = compiled(name), at_random(1, 12)
     alone = logits_of(model, tree)
     with threads(count, monkeypatch):
         for _ in range(30):
@@ -172,7 +157,7 @@ def test_a_pass_does_not_wait_for_threads_that_do_not_come(monkeypatch: pytest.M
     assert found is not None
     absent = Team(found)
     absent._helpers = [Helper(found.functions, 1, asleep=True)]
-    model, tree = compiled("llama"), Tree.at_random(1, 12)
+    model, tree = compiled("llama"), at_random(1, 12)
     alone = logits_of(model, tree)
     monkeypatch.setattr(passes, "team", lambda _: absent)
     absent._helpers[0].wakeup.acquire()
@@ -181,7 +166,7 @@ def test_a_pass_does_not_wait_for_threads_that_do_not_come(monkeypatch: pytest.M
 
 
 def test_passes_of_two_threads_do_not_disturb_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, trees = compiled("neox"), [Tree.at_random(seed, 9 + seed) for seed in range(2)]
+    model, trees = compiled("neox"), [at_random(seed, 9 + seed) for seed in range(2)]
     alone = [logits_of(model, tree) for tree in trees]
 
     def repeated(which: int) -> bool:
@@ -194,7 +179,7 @@ def test_passes_of_two_threads_do_not_disturb_each_other(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["neox", "llama"])
 def test_weights_in_half_precision_are_stored_so_and_give_the_logits_of_float32(name: str, dtype: torch.dtype) -> None:
-    half, single, tree = compiled(name, dtype), packed(made(name, dtype).float()), Tree.at_random(4, 6)
+    half, single, tree = compiled(name, dtype), packed(made(name, dtype).float()), at_random(4, 6)
     assert torch.equal(logits_of(half, tree), logits_of(single, tree))
     right = logits_of(native_of(made(name, dtype).double()), tree)
     assert (logits_of(half, tree).double() - right).abs().max() < 2e-4
@@ -207,7 +192,7 @@ def test_weights_in_half_precision_are_stored_so_and_give_the_logits_of_float32(
 
 def test_hidden_rows_and_layer_inputs_are_those_of_the_torch_form() -> None:
     model, right = compiled("llama"), native_of(made("llama"))
-    tree, found, expected = Tree.at_random(2, 5), dict[int, Tensor](), dict[int, Tensor]()
+    tree, found, expected = at_random(2, 5), dict[int, Tensor](), dict[int, Tensor]()
 
     def noted(into: dict[int, Tensor]) -> Any:
         return {number: lambda rows, _, at: into.update({at: rows.clone()}) for number in (0, 1)}
@@ -225,7 +210,7 @@ def test_hidden_rows_and_layer_inputs_are_those_of_the_torch_form() -> None:
 LEVEL = """
 import torch
 from decoder.forward.compiled.library import machine, library
-from tests.decoder.forward.compiled import test_compiled_passes as tests
+from tests.decoder.forward import test_compiled_passes as tests
 assert machine() == {machine!r} and library()
 for name in ("neox", "llama", "llama with biases and wide heads", "mistral, windows of 8", "qwen3"):
     tests.test_a_row_has_the_bits_of_plain_text_among_any_others(name)
@@ -311,3 +296,125 @@ def test_the_library_knows_the_cpu_of_a_thread() -> None:
         pytest.skip("there is no library for this CPU")
     assert isinstance(found.functions, ctypes.CDLL)
     assert found.functions.dynatui_cpu() in os.sched_getaffinity(0)
+
+
+def forget() -> None:
+    libraries.library.cache_clear()
+    libraries.missing.cache_clear()
+
+
+@pytest.fixture
+def _searched_anew() -> Iterator[None]:
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("_searched_anew")
+def test_the_package_was_built_for_this_cpu_from_the_present_source() -> None:
+    assert libraries.missing() == ""
+    assert libraries.library() is not None
+
+
+@pytest.mark.usefixtures("_searched_anew")
+def test_native_models_use_it_up_to_float32() -> None:
+    forms = {
+        dtype: type(LanguageModel.of_module(made("llama", dtype), "llama").runs_by)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+    }
+    assert forms == dict.fromkeys(list(forms)[:3], CompiledModel) | {torch.float64: NativeModel}
+
+
+@pytest.mark.usefixtures("_searched_anew")
+def test_without_it_torch_computes_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(libraries, "library_path", lambda: tmp_path / "passes-z80.so")
+    assert "passes-z80.so is missing" in libraries.missing()
+    assert isinstance(LanguageModel.of_module(made("llama"), "llama").runs_by, NativeModel)
+
+
+@pytest.mark.usefixtures("_searched_anew")
+def test_a_library_of_another_source_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    changed = tmp_path / "passes.c"
+    changed.write_text("int changed;", encoding="utf-8")
+    number = libraries.source_number(changed)
+    monkeypatch.setattr(libraries, "source_number", lambda: number)
+    assert libraries.missing().endswith("was built from another passes.c")
+    assert libraries.library() is None
+
+
+NUMBERS = st.one_of(st.sampled_from([-math.inf, -2.0, 0.0, 1.0, 1.0]), st.floats(-40, 40, width=32))
+OFFSETS = st.one_of(st.sampled_from([-96.0, 0.0, 1.0]), st.floats(-4, 40, width=32))
+
+
+def built() -> PassLibrary:
+    found = library()
+    assert found is not None
+    return found
+
+
+def sorted_tokens(row: torch.Tensor, count: int) -> list[int]:
+    """Of equal tokens, the one with the lower id comes first."""
+    return sorted(range(len(row)), key=lambda token: (-float(row[token]), token))[:count]
+
+
+def drawn_rows(data: st.DataObject, numbers: st.SearchStrategy[float], rows: int, width: int) -> torch.Tensor:
+    row = st.lists(numbers, min_size=width, max_size=width)
+    return torch.tensor(data.draw(st.lists(row, min_size=rows, max_size=rows)))
+
+
+@given(
+    width=st.integers(1, 70), rows=st.integers(1, 3), count=st.integers(1, 5), estimated=st.booleans(), data=st.data()
+)
+@settings(max_examples=100, deadline=None)
+def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
+    *, width: int, rows: int, count: int, estimated: bool, data: st.DataObject
+) -> None:
+    logits, count, estimate = drawn_rows(data, NUMBERS, rows, width), min(count, width), Estimate([1.0] * rows)
+    if estimated:
+        factors = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=rows, max_size=rows))
+        estimate = Estimate(factors, [*drawn_rows(data, OFFSETS, rows, width)])
+    before, scores = logits.clone(), estimate.scores(logits)
+    given_estimate = (estimate.offsets, estimate.factors) if estimated else (None, None)
+    chosen = best_tokens(built(), logits, count, *given_estimate, own=True)
+    for row, (tokens, logprobs, owns) in enumerate(zip(*chosen, strict=True)):
+        if logits[row].isfinite().any():
+            right, own = (each.log_softmax(-1)[tokens] for each in (scores[row], logits[row]))
+            possible = sum(map(math.isfinite, logprobs))
+            assert tokens[:possible] == sorted_tokens(scores[row], count)[:possible]
+            assert possible == min(count, int(logits[row].isfinite().sum()))
+            torch.testing.assert_close(torch.tensor(logprobs[:possible]), right[:possible], rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(torch.tensor(owns[:possible]), own[:possible], rtol=1e-5, atol=1e-5)
+            assert all(logprob == -math.inf for logprob in logprobs[possible:])
+        else:
+            assert all(map(math.isnan, logprobs))
+    assert torch.equal(logits, before)
+    assert best_tokens(built(), logits, count, *given_estimate)[0] == chosen[0]
+
+
+@given(width=st.integers(1, 70), rows=st.integers(1, 3), noisy=st.booleans(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_row_s_choice_has_the_largest_sum_of_logit_and_offset(
+    *, width: int, rows: int, noisy: bool, data: st.DataObject
+) -> None:
+    logits = drawn_rows(data, NUMBERS, rows, width)
+    offsets = drawn_rows(data, OFFSETS, rows, width) if noisy else torch.zeros(rows, width)
+    for row, token in enumerate(chosen_tokens(built(), logits, [*offsets] if noisy else None)):
+        choice = sorted_tokens(logits[row] + offsets[row], 1)[0]
+        assert token == (choice if logits[row].isfinite().any() else -1)
+
+
+@pytest.mark.parametrize("strange", [math.nan, math.inf])
+def test_a_row_with_a_number_that_is_none_has_no_logprobs_and_no_choice(strange: float) -> None:
+    for place in (0, 20, 33):
+        logits = torch.zeros(2, 34)
+        logits[1, place] = strange
+        _, (good, bad), _ = best_tokens(built(), logits, 2)
+        assert not any(map(math.isnan, good))
+        assert all(map(math.isnan, bad))
+        assert chosen_tokens(built(), logits) == [0, -1]
+
+
+def test_rows_may_be_part_of_wider_rows() -> None:
+    wide = torch.arange(40.0).reshape(2, 20)
+    assert best_tokens(built(), wide[:, :7], 2)[0] == [[6, 5], [6, 5]]
+    assert chosen_tokens(built(), wide[:, :7]) == [6, 6]

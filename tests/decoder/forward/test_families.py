@@ -1,4 +1,6 @@
-"""Native forward passes give the logits of Hugging Face modules for any tree, and only verified models use them."""
+"""Native forward passes give the logits of Hugging Face modules for any tree, only verified models use them, and rotary
+positions, weight names and sizes follow from a configuration.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +13,14 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, MistralConfig
 
 from decoder.forward.families.architecture import Architecture
+from decoder.forward.families.model import Rotation
+from decoder.forward.families.registry import reading_bytes, shapes, weight_bytes
 from decoder.forward.hf import source_of
 from decoder.forward.language_model import LanguageModel
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_model
+from decoder.tree import visibility
 from tests import tiny
-from tests.decoder.family_models import MODELS, like_llama, made, native_of
+from tests.decoder.family_models import LLAMA3, MODELS, SCALED, like_llama, made, native_of
 from tests.decoder.kept_rows import keys_values
 from tests.decoder.makers import TinyModels
 from tests.decoder.random_trees import errors, path
@@ -79,30 +84,7 @@ def test_long_texts_are_read_as_the_module_reads_them(name: str) -> None:
     assert float((keys_values(cache, model) - expected).abs().max()) < 1e-3
 
 
-@torch.inference_mode()
-def test_a_cache_keeps_what_it_is_told_to_and_survives_growth() -> None:
-    model = native_of(made("llama"))
-    cache = model.new_cache(6)
-    model.read(cache, [1, 2])
-    model.forward(cache, [3, 4, 5, 6], [2, 3, 3, 4], np.tri(4, dtype=np.bool_))
-    before = cache.store[..., :6, :].clone()
-    cache.reserve(9)
-    assert cache.store.shape[3] == 9
-    assert torch.equal(cache.store[..., :6, :], before)
-    cache.keep([2, 4, 5])
-    assert (cache.length, cache.used) == (5, 5)
-    assert torch.equal(cache.store[..., :5, :], before[..., [0, 1, 2, 4, 5], :])
-    cache.reserve(4)
-    assert cache.store.shape[3] == 9
-
-
 # Models that run natively
-
-
-def test_other_families_run_through_their_modules() -> None:
-    module = tiny.build(tiny.FAMILIES["gpt2"](), seed=1)
-    assert source_of(module) is None
-    assert LanguageModel.of_module(module, "gpt2").hf.module is module
 
 
 @pytest.mark.parametrize(("dtype", "native"), [(torch.float32, True), (torch.bfloat16, True), (torch.float64, False)])
@@ -145,6 +127,7 @@ def test_a_changed_model_runs_through_its_module(change: Callable[[Any], Any]) -
 
 
 OTHERS: dict[str, Callable[[], Any]] = {
+    "another family": tiny.FAMILIES["gpt2"],
     "another activation": lambda: tiny.FAMILIES["neox"](hidden_act="relu"),
     "positions that depend on the length": lambda: tiny.FAMILIES["llama"](
         rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "factor": 2.0}
@@ -158,7 +141,9 @@ OTHERS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("config", OTHERS.values(), ids=OTHERS)
 def test_what_was_not_proved_runs_through_its_module(config: Callable[[], Any]) -> None:
-    assert source_of(tiny.build(config(), seed=1)) is None
+    module = tiny.build(config(), seed=1)
+    assert source_of(module) is None
+    assert LanguageModel.of_module(module, "tiny").hf.module is module
 
 
 def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(tiny_models: TinyModels) -> None:
@@ -171,18 +156,12 @@ def test_weights_are_held_once_and_the_module_comes_back_when_asked_for(tiny_mod
     assert torch.equal(model.hf.module(ids).logits, before)
 
 
-def test_a_module_that_cannot_be_loaded_again_is_held() -> None:
-    module = made("neox")
-    model = LanguageModel.of_module(module, "tiny")
-    model.slim()
-    assert model.hf.module is module
-
-
-def test_what_runs_through_its_module_holds_it(tiny_models: TinyModels) -> None:
-    model = load_model(str(tiny_models.pair("gpt2").target), torch.device("cpu"), torch.float32)
-    held = model.hf.module
-    model.slim()
-    assert model.hf.loaded is held
+def test_what_runs_through_its_module_or_cannot_be_loaded_again_holds_it(tiny_models: TinyModels) -> None:
+    by_module = load_model(str(tiny_models.pair("gpt2").target), torch.device("cpu"), torch.float32)
+    for model in (LanguageModel.of_module(made("neox"), "tiny"), by_module):
+        held = model.hf.module
+        model.slim()
+        assert model.hf.module is held
 
 
 WINDOWED = ("mistral, windows of 8", "qwen2, windows in half of its layers")
@@ -191,7 +170,7 @@ TEXT = np.random.default_rng(5).integers(0, VOCABULARY, 40).tolist()
 PARENTS = [-1, 0, 0, 1, 1, 2, 5, 3, 7, 8, 9, 10, 11, 12]
 """Parent of each tree node; the tree is deeper than the window."""
 PATHS = [path(PARENTS, node) for node in range(len(PARENTS))]
-VISIBLE = np.array([[other in nodes for other in range(len(PARENTS))] for nodes in PATHS])
+VISIBLE = visibility(PATHS, len(PARENTS))
 
 
 @pytest.mark.parametrize("name", WINDOWED)
@@ -218,3 +197,65 @@ def test_nodes_have_the_logits_of_plain_text_round_by_round(name: str) -> None:
 def test_a_window_as_long_as_the_context_limits_nothing(window: int, kind: str) -> None:
     config = like_llama(MistralConfig, sliding_window=window)
     assert Architecture.of(config).layer_types == (kind,) * config.num_hidden_layers
+
+
+POSITIONS = [*range(700), 1023, 4095, 32_767, 65_537]
+ROTATED: dict[str, Any] = {
+    f"{family}, {name}": (family, rope)
+    for family in ("neox", "llama", "mistral", "qwen2")
+    for name, rope in (
+        ("default", {"rope_type": "default", "rope_theta": 10000.0}),
+        ("a whole number for a base", {"rope_type": "default", "rope_theta": 500000}),
+        ("scaled", SCALED | {"factor": 3.3}),
+        ("llama 3", LLAMA3 | {"rope_theta": 500000.0, "original_max_position_embeddings": 8192}),
+    )
+}
+
+
+def rotary(name: str) -> Any:
+    """A module's rotary embedding; its wide heads include low frequencies."""
+    family, rope = ROTATED[name]
+    shape = {"hidden_size": 192, "num_attention_heads": 2, "rope_parameters": dict(rope)}
+    return tiny.build(MODELS[family](**shape), seed=1).base_model.rotary_emb
+
+
+@pytest.mark.parametrize("name", ROTATED)
+def test_heads_are_rotated_as_far_as_by_the_module_to_the_last_bit(name: str) -> None:
+    module = rotary(name)
+    found = Architecture.of(module.config).frequencies
+    assert module.attention_scaling == 1.0
+    assert torch.equal(found, module.inv_freq)
+    assert len(found) > 10
+
+
+@pytest.mark.parametrize(
+    "name", ["neox, default", "llama, a whole number for a base", "mistral, scaled", "qwen2, llama 3"]
+)
+def test_every_position_has_the_module_s_numbers_but_for_their_last_bit(name: str) -> None:
+    module = rotary(name)
+    for dtype in (torch.float32, torch.float64):
+        turns = Rotation(Architecture.of(module.config).frequencies, dtype).at(POSITIONS)[:, 0, 0]
+        cosine, sine = module(torch.empty(0, dtype=dtype), torch.tensor([POSITIONS]))
+        assert turns.real.dtype is dtype
+        # Angles have the same bits, but the rounding of their cosines may depend on their place in a tensor.
+        last_bit = torch.finfo(torch.float32).eps
+        torch.testing.assert_close(turns.real, cosine[0, :, : turns.shape[1]], rtol=0, atol=last_bit)
+        torch.testing.assert_close(turns.imag, sine[0, :, : turns.shape[1]], rtol=0, atol=last_bit)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_weights_of_a_model_are_named_and_sized_as_the_module_s(name: str) -> None:
+    module = tiny.build(MODELS[name](), seed=1)
+    look = Architecture.of(module.config)
+    assert shapes(look) == {weight: tuple(tensor.shape) for weight, tensor in module.named_parameters()}
+    assert weight_bytes(look, torch.bfloat16) == 2 * sum(weight.numel() for weight in module.parameters())
+
+
+def test_what_reading_takes_follows_from_the_largest_layer_or_the_head() -> None:
+    layer = Architecture.of(tiny.FAMILIES["neox"](hidden_size=64, intermediate_size=512))
+    head = Architecture.of(tiny.FAMILIES["neox"](vocab_size=100_000))
+    module = tiny.build(tiny.FAMILIES["neox"](hidden_size=64, intermediate_size=512), seed=1)
+    largest = sum(weight.numel() for weight in module.base_model.layers[0].parameters())
+    assert reading_bytes(layer, torch.bfloat16) == 3 * 4 * largest
+    assert reading_bytes(layer, torch.float64) == 3 * 8 * largest
+    assert reading_bytes(head, torch.float32) == 3 * 4 * 100_000 * head.hidden_size

@@ -1,4 +1,6 @@
-"""Metadata of GGUF files is read without llama.cpp, and each broken file is refused in one sentence."""
+"""GGUF files: metadata is read without llama.cpp, each broken file is refused in one sentence, and the tokenizer
+encodes and decodes texts as the tokenizer it was converted from.
+"""
 
 import re
 import struct
@@ -8,15 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from decoder.errors import ConfigError
 from decoder.forward.llama_cpp.context import Context, LlamaModel
-from decoder.models.checkpoints import load_config, load_model, looks_like_a_path
-from decoder.models.compatibility import check_config
+from decoder.models.checkpoints import EMBEDDED_TARGET, load_config, load_model, load_tokenizer, looks_like_a_path
+from decoder.models.compatibility import SAMPLE, check_config, tokenizers_of
 from decoder.models.gguf.file import GgufFile, gguf_file, is_gguf
+from decoder.models.gguf.model import GgufTokenizer
 from decoder.models.gguf.words import gguf_words, row_bytes, state_bytes
-from tests.gguf_pair import GgufPair, GgufStates, needs_llama_cpp
-from tests.gguf_states import LAYERS
+from decoder.models.text import TextStream, fed_text
+from decoder.models.tokenizer import TextTokenizer
+from tests.gguf_pair import LAYERS, GgufPair, GgufStates, needs_llama_cpp
+from tests.tiny import train_tokenizer
 
 STRING, UINT32, ARRAY = 8, 4, 9
 HEADERS = 64
@@ -103,12 +109,8 @@ def test_a_file_that_was_replaced_is_read_again(gguf_pair: GgufPair, tmp_path: P
 )
 def test_a_broken_file_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     (tmp_path / "m.gguf").write_bytes(content)
-    with pytest.raises(ConfigError, match=f"{re.escape(why)}.*; download the file again") as error:
+    with pytest.raises(ConfigError, match=f"{re.escape(why)}.*; download the file again"):
         load_config(str(tmp_path / "m.gguf"))
-    assert error.value.exit_code == 2
-
-
-def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*none\.gguf"):
         load_config(str(tmp_path / "none.gguf"))
 
@@ -135,15 +137,17 @@ def test_what_cannot_be_decoded_is_refused(values: Mapping[str, Any], why: str) 
         check_config("m", file_of(values))
 
 
-def test_weights_of_something_else_are_refused() -> None:
-    with pytest.raises(ConfigError, match="has no weights of a language model"):
-        check_config("m", file_of({}, ("v.patch_embd.weight",)))
-    with pytest.raises(ConfigError, match="longrope"):
-        check_config("m", file_of({}, ("token_embd.weight", "rope_factors_long.weight")))
-
-
-def test_a_plain_decoder_passes() -> None:
+@pytest.mark.parametrize(
+    ("tensors", "why"),
+    [
+        (("v.patch_embd.weight",), "has no weights of a language model"),
+        (("token_embd.weight", "rope_factors_long.weight"), "longrope"),
+    ],
+)
+def test_weights_of_something_else_are_refused(tensors: tuple[str, ...], why: str) -> None:
     check_config("m", file_of({}))
+    with pytest.raises(ConfigError, match=why):
+        check_config("m", file_of({}, tensors))
 
 
 def test_memory_of_a_token_counts_shared_heads_once() -> None:
@@ -151,6 +155,7 @@ def test_memory_of_a_token_counts_shared_heads_once() -> None:
     assert row_bytes(file_of({"llama.attention.head_count_kv": [2, 1]})) == (2 + 1) * (16 + 16) * 2
     assert row_bytes(replace(file_of({"llama.attention.key_length": 32}), in_float32=True)) == 2 * 2 * (32 + 16) * 4
     assert row_bytes(file_of({"llama.attention.head_count": None})) is None
+    assert state_bytes(file_of({})) == 0, "a model without states takes no memory for them"
 
 
 @needs_llama_cpp
@@ -165,10 +170,6 @@ def test_memory_of_a_state_is_what_llama_cpp_takes_for_a_sequence(gguf_states: G
     assert state_bytes(file) <= sizes[1] - sizes[0] - of_row < state_bytes(file) + HEADERS
 
 
-def test_a_model_without_states_takes_no_memory_for_them() -> None:
-    assert state_bytes(file_of({})) == 0
-
-
 @needs_llama_cpp
 def test_a_file_is_described_for_the_doctor(gguf_pair: GgufPair) -> None:
     words = gguf_words(str(gguf_pair.draft("Q8_0")))
@@ -177,8 +178,6 @@ def test_a_file_is_described_for_the_doctor(gguf_pair: GgufPair) -> None:
 
 @needs_llama_cpp
 def test_what_llama_cpp_refuses_is_refused_with_its_reason(gguf_pair: GgufPair, tmp_path: Path) -> None:
-    import torch  # noqa: PLC0415 - only this test needs it
-
     whole, path = gguf_pair.draft().read_bytes(), tmp_path / "m.gguf"
     for content, why in (
         (whole[:-1000], "corrupted or incomplete"),
@@ -188,3 +187,60 @@ def test_what_llama_cpp_refuses_is_refused_with_its_reason(gguf_pair: GgufPair, 
         path.write_bytes(content)
         with pytest.raises(ConfigError, match=why):
             load_model(str(path), torch.device("cpu"), torch.float32)
+
+
+TEXTS = (SAMPLE, "", "Call me Ishmael.", "naïve café — “quoted” 你好 🙂", "a<|endoftext|>b", "  two  blanks\n\n")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(gguf_pair: GgufPair) -> TextTokenizer:
+    return load_tokenizer(str(gguf_pair.target()))
+
+
+@needs_llama_cpp
+@pytest.mark.parametrize("text", TEXTS)
+def test_texts_have_the_same_tokens(tokenizer: TextTokenizer, text: str) -> None:
+    other = load_tokenizer(str(EMBEDDED_TARGET))
+    ids = tokenizer(text).input_ids
+    assert ids == other(text).input_ids
+    for skip in (False, True):
+        assert tokenizer.decode(ids, skip_special_tokens=skip) == other.decode(ids, skip_special_tokens=skip)
+
+
+@needs_llama_cpp
+def test_a_character_in_pieces_is_shown_when_it_is_whole(tokenizer: TextTokenizer) -> None:
+    stream, text = TextStream(tokenizer, tokenizer("x").input_ids), "🙂你"
+    pieces = [stream.push([token]) for token in tokenizer(text).input_ids]
+    assert "".join(pieces) == text
+    assert "" in pieces
+
+
+@needs_llama_cpp
+def test_both_forms_share_a_tokenizer(gguf_pair: GgufPair) -> None:
+    for names in ((gguf_pair.target(), EMBEDDED_TARGET), (EMBEDDED_TARGET, gguf_pair.draft())):
+        _, of_draft = tokenizers_of(*map(str, names))
+        assert of_draft is None
+
+
+@needs_llama_cpp
+def test_another_tokenizer_is_known_as_the_draft_s_own(gguf_pair: GgufPair, tmp_path: Path) -> None:
+    train_tokenizer().save_pretrained(tmp_path)
+    _, of_draft = tokenizers_of(str(gguf_pair.target()), str(tmp_path))
+    assert of_draft is not None
+
+
+@needs_llama_cpp
+def test_a_file_without_a_chat_template_says_so_and_one_with_it_is_rendered(tokenizer: TextTokenizer) -> None:
+    assert isinstance(tokenizer, GgufTokenizer)
+    assert tokenizer.chat_template is None
+    tokenizer.chat_template = "{{ bos_token }}{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
+    try:
+        assert fed_text(tokenizer, "Hello", chat=True) == ("<|endoftext|>[user] Hello", True)
+    finally:
+        tokenizer.chat_template = None
+
+
+@needs_llama_cpp
+def test_ends_of_text_are_those_of_the_file(tokenizer: TextTokenizer) -> None:
+    assert isinstance(tokenizer, GgufTokenizer)
+    assert tokenizer.ends() == [0]

@@ -1,9 +1,14 @@
-"""The number of CPU threads: chosen by a trial, within the cores of the process and the user's settings."""
+"""Threads, waits and memory speed of a CPU: the number of threads is chosen by a trial, within the cores of the process
+and the user's settings.
+"""
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, chain, repeat
 from typing import Any
 
 import pytest
@@ -12,8 +17,11 @@ import torch
 from decoder import RunConfig, decode
 from decoder.engine import Engine
 from decoder.run import race
+from decoder.system import cpu_speed as speed
 from decoder.system import cpu_threads
 from decoder.system.cpu_threads import SWITCH_S, choose_threads, fewest_worth_it, quick_switches, usable_cores
+from decoder.system.openmp import SPIN_COUNT, VARIABLE, spin_briefly, waiting_words
+from dynatui import __main__ as program
 from tests.decoder.makers import TinyModels
 
 
@@ -75,19 +83,16 @@ def test_threads_that_pay_are_used(seconds: Callable[[int], float], before: int,
 
 
 @pytest.mark.usefixtures("free")
-def test_no_more_threads_are_tried_than_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_threads_are_tried_than_there_are_cores_and_none_if_the_environment_says_their_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(cpu_threads, "usable_cores", lambda: 3)
     machine = Machine(faster_by_threads)
     machine.choose()
     assert set(machine.tried) == {1, 2, 3}
-
-
-@pytest.mark.usefixtures("free")
-def test_what_the_environment_says_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     torch.set_num_threads(3)
-    assert Machine(slower_by_threads).choose() == 3
-    assert torch.get_num_threads() == 3
+    assert Machine(slower_by_threads).choose() == torch.get_num_threads() == 3
 
 
 @pytest.mark.usefixtures("free")
@@ -181,29 +186,19 @@ def test_torch_s_threads_are_woken_before_a_round_after_a_sleep_alone(
 ) -> None:
     """Otherwise the time to wake the threads would count as the round's time."""
     wakes: list[bool] = []
-    monkeypatch.setattr("decoder.system.cpu_threads.warm_threads", lambda: wakes.append(True))
-    monkeypatch.setattr("decoder.system.cpu_threads.AWAKE_S", awake_s)
+    monkeypatch.setattr(cpu_threads, "warm_threads", lambda: wakes.append(True))
+    monkeypatch.setattr(cpu_threads, "AWAKE_S", awake_s)
     list(decode(tiny_models.engine(pair, dtype), "a b c", RunConfig(("ar",), 4)))
     assert len(wakes) == woken
 
 
-def test_threads_switch_quickly_while_a_gpu_decodes_and_as_before_afterwards() -> None:
-    before = sys.getswitchinterval()
-    found: list[float] = []
-
-    def decode_in_vain() -> None:
-        with quick_switches(torch.device("cuda")):
-            found.append(sys.getswitchinterval())
-            raise RuntimeError("broken off")
-
-    with pytest.raises(RuntimeError, match="broken off"):
-        decode_in_vain()
+def test_threads_switch_quickly_while_a_gpu_decodes_and_as_before_afterwards_and_on_a_cpu() -> None:
+    before, found = sys.getswitchinterval(), list[float]()
+    with suppress(RuntimeError), quick_switches(torch.device("cuda")):
+        found.append(sys.getswitchinterval())
+        raise RuntimeError("broken off")
     assert found == pytest.approx([SWITCH_S])
     assert sys.getswitchinterval() == before
-
-
-def test_threads_of_a_cpu_s_rounds_switch_as_ever() -> None:
-    before = sys.getswitchinterval()
     with quick_switches(torch.device("cpu")):
         assert sys.getswitchinterval() == before
 
@@ -221,3 +216,80 @@ def test_threads_switch_quickly_from_a_run_s_first_event_to_its_last(
     next(events)
     events.close()  # type: ignore[attr-defined]  # it is a generator
     assert sys.getswitchinterval() == before
+
+
+def clock_of(*lengths_s: float) -> Callable[[], float]:
+    """Clock with which each measured repetition takes the next of these times; then 1 s each."""
+    steps = chain.from_iterable((0.0, length) for length in chain(lengths_s, repeat(1.0)))
+    return iter(accumulate(steps)).__next__
+
+
+def test_the_bandwidth_is_bytes_over_the_shortest_time() -> None:
+    assert speed.read_bytes_per_s(4000, clock_of(0.3, 0.1, 0.2)) == pytest.approx(40_000)
+
+
+def test_no_more_is_read_than_what_fits_in_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "LARGEST", 800)
+    assert speed.read_bytes_per_s(10**12, clock_of(0.5)) == pytest.approx(1600)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_the_rate_of_arithmetic_is_that_of_products_in_the_dtype(dtype: torch.dtype) -> None:
+    operations = 2 * speed.ROWS * speed.WIDTH**2
+    assert speed.flops_per_s(dtype, clock_of(0.5, 0.5)) == pytest.approx(2 * operations)
+
+
+def test_short_work_is_repeated_until_the_time_is_up() -> None:
+    clock = clock_of(*[0.01] * 3, 0.005, *[0.01] * 20)
+    assert speed.read_bytes_per_s(4000, clock) == pytest.approx(4000 / 0.005)
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither variable is set, and the test's values do not stay."""
+    monkeypatch.setenv(VARIABLE, "")
+    for name in (VARIABLE, "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", [VARIABLE, "OMP_WAIT_POLICY"])
+def test_a_value_of_the_user_stays(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "7")
+    before = dict(os.environ)
+    spin_briefly()
+    assert dict(os.environ) == before
+
+
+def test_the_program_sets_it_before_anything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str | None] = []
+
+    def run() -> int:
+        found.append(os.environ.get(VARIABLE))
+        return 0
+
+    monkeypatch.setattr(program, "_run", run)
+    assert program.main() == 0
+    assert found == [str(SPIN_COUNT)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [(VARIABLE, "GOMP_SPINCOUNT=7"), ("OMP_WAIT_POLICY", "OMP_WAIT_POLICY=7"), ("X", "GOMP_SPINCOUNT is not set")],
+)
+def test_the_report_names_the_variable_in_force(monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
+    monkeypatch.setenv(name, "7")
+    assert waiting_words().endswith(words)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch has GNU's OpenMP only on Linux")
+def test_torch_reads_the_value_that_the_process_has_set_itself() -> None:
+    code = "from decoder.system.openmp import spin_briefly; spin_briefly(); import torch"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "OMP_DISPLAY_ENV": "VERBOSE"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert f"GOMP_SPINCOUNT = '{SPIN_COUNT}'" in told.stderr
