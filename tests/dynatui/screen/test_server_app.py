@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -15,13 +16,17 @@ from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from tests.dynatui.attach.scripted_session import ANSWER, ASKED, DRAFTING, GAP, OPENING, reading, session, wasting
 from tests.dynatui.hostile_text import hostile
+from tests.dynatui.screen.shown_app import screen_text
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
+LAST = reading(4.0)
+KNOWN = structs.replace(LAST, drafting=DRAFTING)
+WITHOUT_POSITIONS = structs.replace(KNOWN, session=structs.replace(LAST.session, acceptance_by_position=[]))
 
 
 class ScriptedServer:
-    def __init__(self, events: Sequence[Event] = (), *, live: bool = True) -> None:
-        self.paused, self.recording, self.live = False, False, live
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.paused, self.recording, self.live = False, False, True
         self.upcoming = list(events)
         self.fault: Exception | None = None
         self.ended = self.stopped = self.started = False
@@ -55,31 +60,28 @@ async def watched(
         yield app, source, pilot
 
 
-def screen_text(app: ServerApp, level: int = 0) -> str:
-    strips = app.screen_stack[level]._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+async def told(app: ServerApp, source: ScriptedServer, pilot: Pilot[None], *events: Event) -> str:
+    source.upcoming = list(events)
+    app.tick()
+    app.draw(everything=True)
+    await pilot.pause()
+    return screen_text(app)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_everything_that_matters_is_seen_at_every_usual_size(size: tuple[int, int]) -> None:
-    async with watched(session(), size) as (app, source, _):
-        told = screen_text(app)
+    async with watched(session(), size) as (app, source, pilot):
         assert source.started
+        page = screen_text(app)
         for words in (
             *("connected", "vLLM", "meta-llama/Llama-3.1-8B-Instruct", "L-bar", "acceptance", "tokens/s"),
             *("Acceptance by position", "Totals", "generated tokens", "watched for 1 min 0 s", "pause", "quit", "help"),
         ):
-            assert words in told, words
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-async def test_the_answer_to_a_request_of_ours_takes_the_place_of_the_totals(size: tuple[int, int]) -> None:
-    async with watched([*session(), ANSWER], size) as (app, _, _pilot):
-        told = screen_text(app)
-        assert "Our request" in told
-        assert "4 rounds, L-bar 2.00" in told
-        assert "▆·█▃" in told
-        assert "Totals" not in told
+            assert words in page, words
+        page = await told(app, source, pilot, ANSWER)
+        for words in ("Our request", "4 rounds, L-bar 2.00", "▆·█▃"):
+            assert words in page, words
+        assert "Totals" not in page, "the answer to a request of ours takes their place"
 
 
 @pytest.mark.parametrize("size", [*SIZES, (40, 10)], ids=str)
@@ -87,52 +89,32 @@ async def test_wasted_drafts_are_seen_at_every_size_until_drafts_are_accepted(si
     async with watched(wasting(), size) as (app, source, pilot):
         assert "DRAFTS WASTED" in screen_text(app)
         assert "3% " in screen_text(app)
-        source.upcoming = [reading(61.0)]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "WASTED" not in screen_text(app)
+        assert "WASTED" not in await told(app, source, pilot, reading(61.0))
 
 
-async def test_how_a_server_drafts_takes_the_place_of_positions_that_it_does_not_tell() -> None:
-    last = reading(4.0)
-    known = structs.replace(last, drafting=DRAFTING)
-    async with watched([*session(3), known]) as (app, source, pilot):
-        assert "Acceptance by position" in screen_text(app)
-        source.upcoming = [structs.replace(known, session=structs.replace(last.session, acceptance_by_position=[]))]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "limit of verified tokens" in screen_text(app)
-
-
-async def test_a_request_is_seen_before_it_is_answered() -> None:
-    async with watched([*session(3), ASKED]) as (app, source, pilot):
-        assert "no answer yet" in screen_text(app)
-        source.upcoming = [ANSWER]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "4 rounds, L-bar 2.00" in screen_text(app)
+@pytest.mark.parametrize(
+    ("events", "before", "later", "after"),
+    [
+        ([*session(3), KNOWN], "Acceptance by position", [WITHOUT_POSITIONS], ["limit of verified tokens"]),
+        ([*session(3), ASKED], "no answer yet", [ANSWER], ["4 rounds, L-bar 2.00"]),
+        ([OPENING], "connecting", [*session(), GAP], ["NO METRICS", "Connection refused; trying again"]),
+    ],
+    ids=["drafting in the place of positions", "a request before its answer", "news"],
+)
+async def test_news_are_shown_at_the_next_tick(
+    events: list[Event], before: str, later: list[Event], after: list[str]
+) -> None:
+    async with watched(events) as (app, source, pilot):
+        assert before in screen_text(app)
+        page = await told(app, source, pilot, *later)
+        assert all(words in page for words in after)
 
 
 async def test_a_small_terminal_keeps_state_figures_and_curves() -> None:
     async with watched(session(), (40, 10)) as (app, _, _pilot):
-        told = screen_text(app)
-        assert "connected" in told
-        assert "L-bar" in told
+        assert "connected" in screen_text(app)
+        assert "L-bar" in screen_text(app)
         assert not app.query_one("#below").display
-
-
-async def test_news_are_shown_at_the_next_tick() -> None:
-    async with watched([OPENING]) as (app, source, pilot):
-        assert "connecting" in screen_text(app)
-        source.upcoming = [*session(), GAP]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "NO METRICS" in screen_text(app)
-        assert "Connection refused; trying again" in screen_text(app)
 
 
 @pytest.mark.parametrize("key", ["space", "p", "P"])
@@ -140,12 +122,9 @@ async def test_a_pause_holds_the_view_while_the_server_is_watched_on(key: str) -
     async with watched(session(5)) as (app, source, pilot):
         await pilot.press(key)
         assert source.paused
-        source.upcoming = [reading(66.0)]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "PAUSED" in screen_text(app)
-        assert "watched for 5 s" in screen_text(app)
+        page = await told(app, source, pilot, reading(66.0))
+        assert "PAUSED" in page
+        assert "watched for 5 s" in page
         assert app.state.t == 66.0
         await pilot.press(key)
         assert "watched for 1 min 6 s" in screen_text(app)
@@ -180,10 +159,9 @@ async def test_it_quits(key: str) -> None:
 async def test_keys_that_are_bound_anew_act() -> None:
     view = View(keys=KEYMAP.rebound({"pause": ["f5"]}))
     async with watched(session(), view=view) as (app, _, pilot):
-        await pilot.press("p")
-        assert app.frozen_state is None
-        await pilot.press("f5")
-        assert app.frozen_state is not None
+        for key, held in (("p", False), ("f5", True)):
+            await pilot.press(key)
+            assert (app.frozen_state is not None) is held
 
 
 async def test_an_error_of_the_recording_ends_it_with_the_exit_code_and_the_reason() -> None:
@@ -194,31 +172,24 @@ async def test_an_error_of_the_recording_ends_it_with_the_exit_code_and_the_reas
     assert str(app.failure) == "cannot write server.jsonl: No space left on device"
 
 
-async def test_it_survives_any_size() -> None:
+async def test_it_survives_any_size_and_panels_without_room_leave_at_once_and_come_back() -> None:
+    rooms: dict[tuple[int, int], Any] = {(50, 13): (False, False), (50, 40): (True, False), (120, 40): (True, True)}
     async with watched(session()) as (app, _, pilot):
-        for size in ((1, 1), (10, 3), (40, 10), (300, 80), (59, 200), (80, 24)):
+        for size in (*rooms, (1, 1), (10, 3), (40, 10), (300, 80), (59, 200), (80, 24)):
             await pilot.resize_terminal(*size)
+            room = app.query_one("#below").display, app.query_one("#speeds").display
+            assert room == rooms.get(size, room), size
             app.tick()
 
 
-async def test_panels_that_have_no_room_leave_at_once_and_come_back() -> None:
-    async with watched(session()) as (app, _, pilot):
-        for size, room in (((50, 13), (False, False)), ((50, 40), (True, False)), ((120, 40), (True, True))):
-            await pilot.resize_terminal(*size)
-            assert (app.query_one("#below").display, app.query_one("#speeds").display) == room, size
-
-
 async def test_foreign_text_steers_nothing() -> None:
-    story = session(3)
     gap = type(GAP)(t=9.0, reason=hostile("REASON"))
-    async with watched([*story, gap]) as (app, _, _pilot):
+    async with watched([*session(3), gap]) as (app, _, _pilot):
         assert not set("\x1b\x07\x9b\u202e\r\x7f") & set(screen_text(app))
 
 
 async def test_between_two_readings_nothing_is_sent() -> None:
-    async with watched(session()) as (app, _, pilot):
+    async with watched(session()) as (app, source, pilot):
         before = {canvas.id: canvas._rows for canvas in app.query(Canvas)}
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
+        await told(app, source, pilot)
         assert {canvas.id: canvas._rows for canvas in app.query(Canvas)} == before

@@ -2,19 +2,13 @@
 
 import re
 import signal
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from decoder.events import encode
 from tests.dynatui.attach.page_server import PageServer, page, serving, text
-from tests.dynatui.attach.scripted_session import session
-from tests.dynatui.pty_terminal import Start, assert_left_clean
+from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
 from tests.dynatui.terminal_grammar import forbidden_output
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x9b2J\u202e"
 
@@ -36,9 +30,7 @@ def test_a_server_is_shown_and_a_key_leaves_a_clean_terminal(start: Start, serve
     assert "NO METRICS" in terminal.shown
     server.answer = text(page("vllm-2"))
     terminal.wait_for("connected")
-    terminal.send("q")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
+    leave(terminal)
     assert re.search(r"vLLM at http://127.0.0.1:\d+/metrics, watched for \d+ s: L-bar 2.70", terminal.afterwards)
 
 
@@ -54,8 +46,7 @@ def test_a_signal_leaves_a_clean_terminal(start: Start, server: PageServer, numb
 def test_it_ends_at_once_though_the_server_does_not_answer(start: Start, server: PageServer) -> None:
     server.answer = lambda handler: handler.connection.recv(1) and None
     terminal = start("-m", "dynatui", "attach", server.url)
-    terminal.wait_for("connecting")
-    terminal.send("q")
+    terminal.play("connecting", b"q")
     assert terminal.end(within_s=10.0) == 0
     assert_left_clean(terminal)
 
@@ -65,28 +56,14 @@ def test_a_server_that_is_not_there_is_said_to_be_asked_again(start: Start) -> N
         port = gone.port
     terminal = start("-m", "dynatui", "attach", f"127.0.0.1:{port}", "--interval", "0.2", size=(120, 40))
     terminal.wait_for("Connection refused; trying again")
-    terminal.send("\x03")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
-
-
-def test_a_recording_is_played(start: Start, tmp_path: Path) -> None:
-    path = tmp_path / "server.jsonl"
-    path.write_bytes(b"".join(map(encode, session(30))))
-    terminal = start("-m", "dynatui", "replay", str(path), "--speed", "30")
-    terminal.wait_for("replay ended")
-    assert "watched for 30 s" in terminal.shown or "for 30 s" in terminal.shown
-    terminal.send("q")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
+    leave(terminal, key="\x03")
 
 
 def test_hostile_names_are_shown_and_never_obeyed(start: Start, server: PageServer) -> None:
     server.answer = text(page("vllm-1").replace("meta-llama", f"NAME{HOSTILE}"))
     terminal = start("-m", "dynatui", "attach", server.url, size=(200, 60))
     terminal.wait_for("NAME")
-    terminal.send("q")
-    assert terminal.end() == 0
+    leave(terminal)
     assert not forbidden_output(terminal.written, (200, 60))
     assert b"52;c;" not in terminal.written.replace(b"\xe2\x90\x9b]52;c;", b"")
 
