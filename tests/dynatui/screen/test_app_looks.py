@@ -169,21 +169,6 @@ def place_of(app: DynaApp, words: str, within: str) -> tuple[int, int]:
     raise AssertionError(f"{words} is not in {within}")
 
 
-async def test_a_click_on_the_time_line_goes_there() -> None:
-    async with shown() as (app, _, pilot):
-        row = app.query_one("#timeline").region
-        await pilot.click(offset=(row.x + 6, row.y))
-        assert not app.scene.place.live
-        assert app.scene.place.round < 6
-
-
-async def test_a_click_on_a_token_inspects_it() -> None:
-    async with shown() as (app, _, pilot):
-        row = app.query_one("#text").region
-        await pilot.click(offset=(row.x + 13, row.y + 1))
-        assert app.scene.mode == "inspect"
-
-
 async def test_a_click_on_a_slider_turns_it() -> None:
     async with shown() as (app, source, pilot):
         row = app.query_one("#knobs").region
@@ -199,13 +184,6 @@ async def test_a_click_on_a_lane_of_the_race_watches_its_method(size: tuple[int,
         for method in ("ar", "dynatree"):
             await pilot.click(offset=place_of(app, f"│ {method} ", "race"))
             assert (app.viewpoint.state.watched, source.steering.watched) == (method, method)
-
-
-async def test_a_click_in_the_race_below_its_lanes_watches_nothing_else() -> None:
-    async with shown() as (app, source, pilot):
-        race = app.query_one("#race").region
-        await pilot.click(offset=(race.x + 5, race.y + 4))
-        assert (app.scene.panel, source.steering.watched) == ("race", "")
 
 
 TITLED: dict[str, PanelName] = {

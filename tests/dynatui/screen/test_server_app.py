@@ -1,6 +1,8 @@
-"""The app that watches a server, on a scripted source: its panels, keys and end."""
+"""The app that watches a server: its panels, keys and end, on a scripted source and in a pseudo-terminal."""
 
-from collections.abc import AsyncIterator, Sequence
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,9 +16,12 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
+from tests.dynatui.attach.page_server import PageServer, page, serving, text
 from tests.dynatui.attach.scripted_session import ANSWER, ASKED, DRAFTING, GAP, OPENING, reading, session, wasting
 from tests.dynatui.hostile_text import hostile
+from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
 from tests.dynatui.screen.shown_app import screen_text
+from tests.dynatui.terminal_grammar import forbidden_output
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 LAST = reading(4.0)
@@ -193,3 +198,68 @@ async def test_between_two_readings_nothing_is_sent() -> None:
         before = {canvas.id: canvas._rows for canvas in app.query(Canvas)}
         await told(app, source, pilot)
         assert {canvas.id: canvas._rows for canvas in app.query(Canvas)} == before
+
+
+HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x9b2J\u202e"
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with serving(text(page("vllm-1"))) as found:
+        yield found
+
+
+def test_a_server_is_shown_and_a_key_leaves_a_clean_terminal(start: Start, server: PageServer) -> None:
+    terminal = start("-m", "dynatui", "attach", server.url, "--interval", "0.2")
+    terminal.wait_for("connected")
+    assert "vLLM" in terminal.shown
+    server.answer = text(page("vllm-2"))
+    terminal.wait_for("2.70")
+    server.answer = text("", 503)
+    terminal.wait_for("answers 503 Service Unavailable")
+    assert "NO METRICS" in terminal.shown
+    server.answer = text(page("vllm-2"))
+    terminal.wait_for("connected")
+    leave(terminal)
+    assert re.search(r"vLLM at http://127.0.0.1:\d+/metrics, watched for \d+ s: L-bar 2.70", terminal.afterwards)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_a_clean_terminal(start: Start, server: PageServer, number: signal.Signals) -> None:
+    terminal = start("-m", "dynatui", "attach", server.url)
+    terminal.wait_for("connected")
+    terminal.child.kill(number)
+    assert terminal.end() == 128 + number
+    assert_left_clean(terminal)
+
+
+def test_it_ends_at_once_though_the_server_does_not_answer(start: Start, server: PageServer) -> None:
+    server.answer = lambda handler: handler.connection.recv(1) and None
+    terminal = start("-m", "dynatui", "attach", server.url)
+    terminal.play("connecting", b"q")
+    assert terminal.end(within_s=10.0) == 0
+    assert_left_clean(terminal)
+
+
+def test_a_server_that_is_not_there_is_said_to_be_asked_again(start: Start) -> None:
+    with serving() as gone:
+        port = gone.port
+    terminal = start("-m", "dynatui", "attach", f"127.0.0.1:{port}", "--interval", "0.2", size=(120, 40))
+    terminal.wait_for("Connection refused; trying again")
+    leave(terminal, key="\x03")
+
+
+def test_hostile_names_are_shown_and_never_obeyed(start: Start, server: PageServer) -> None:
+    server.answer = text(page("vllm-1").replace("meta-llama", f"NAME{HOSTILE}"))
+    terminal = start("-m", "dynatui", "attach", server.url, size=(200, 60))
+    terminal.wait_for("NAME")
+    leave(terminal)
+    assert not forbidden_output(terminal.written, (200, 60))
+    assert b"52;c;" not in terminal.written.replace(b"\xe2\x90\x9b]52;c;", b"")
+
+
+def test_a_full_disk_ends_it_with_a_clean_terminal_and_one_line(start: Start, server: PageServer) -> None:
+    terminal = start("-m", "dynatui", "attach", server.url, "--record", "/dev/full")
+    assert terminal.end() == 2
+    assert_left_clean(terminal)
+    assert "cannot write /dev/full: No space left on device" in terminal.afterwards

@@ -1,7 +1,7 @@
 """Golden transcripts of sessions with the app: what each step changes, with the changed rows of the screen.
 
-A step is keys that are pressed, separated by blanks, or records that the source gets; without steps the whole screen is
-kept. After an intended change, run
+A step is keys that are pressed and clicks (`@text+13+1` is one in the panel of the text), separated by blanks, or
+records that the source gets; without steps the whole screen is kept. After an intended change, run
 `pytest --snapshot-update` on the file and check the texts in `__snapshots__`.
 """
 
@@ -42,7 +42,8 @@ async def transcript(shown: Shown, steps: list[Step]) -> str:
         rows = screen_text(app).splitlines()
         for step in steps:
             if isinstance(step, str):
-                await pilot.press(*step.split())
+                for act in step.split():
+                    await click_or_press(app, pilot, act)
             else:
                 await told(app, source, pilot, *step)
             after = facts(app, source)
@@ -51,6 +52,15 @@ async def transcript(shown: Shown, steps: list[Step]) -> str:
             before, old, rows = after, rows, screen_text(app).splitlines()
             lines += [row for number, row in enumerate(rows) if old[number : number + 1] != [row]]
         return "\n".join(lines or [before["panels"], *rows])
+
+
+async def click_or_press(app: DynaApp, pilot: Pilot[None], act: str) -> None:
+    name, *place = act.removeprefix("@").split("+")
+    if act.startswith("@"):
+        region = app.query_one(f"#{name}").region
+        await pilot.click(offset=(region.x + int(place[0]), region.y + int(place[1])))
+    else:
+        await pilot.press(act)
 
 
 def facts(app: DynaApp, source: Any) -> dict[str, str]:
