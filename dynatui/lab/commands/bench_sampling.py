@@ -8,7 +8,7 @@ import typer
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
-from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option
+from dynatui.cli.parameters import CONTEXT, Declared, OptionGroup, in_panel, option
 from dynatui.lab.bench.on_pair import OnPair, pair_names
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.lab.commands.number_lists import PAIR, json_file, names, numbers, repeats
@@ -43,7 +43,7 @@ PARAMETERS: Declared = (
             least=1,
         ),
     ),
-    Group("given", options.PROMPT_OPTIONS, request.Prompts),
+    OptionGroup("given", options.PROMPT_OPTIONS, request.Prompts),
     *in_panel(
         COMPARED,
         option(

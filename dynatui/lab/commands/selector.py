@@ -179,7 +179,7 @@ def evaluate(
     from dynatui.lab.selector import dataset  # noqa: PLC0415
     from dynatui.lab.selector.train import predict  # noqa: PLC0415
 
-    policy, trained = stored.read(selector_file)
+    policy, trained = stored.read_selector(selector_file)
     manifest = dataset.read_manifest(data)
     require(
         stored.fits(trained.pair, manifest.pair),

@@ -18,7 +18,7 @@ from decoder.events import Figures
 from decoder.knobs import KnobInfo
 from decoder.methods import all_knobs
 from dynatui.number_format import short
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import table
 from dynatui.render import (
     cards,
@@ -46,7 +46,7 @@ from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.sources.source import EXPLANATIONS, LABELS
 from dynatui.state.ab_comparison import Pin, signed
 from dynatui.state.run_state import Prompt, RunState
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.extreme_scenes import SCENES, SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
@@ -101,14 +101,14 @@ def test_every_panel_fits_every_size_whatever_it_shows(painter: DrawPanel, scene
 def test_in_ascii_every_panel_is_ascii(painter: DrawPanel) -> None:
     for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"], SCENES["drawn"]):
         pin = Pin.of(scene.state, scene.state.watched)
-        held = replace(scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=pin)
+        held = replace(scene, symbols="ascii", place=TimelinePosition(2, 6, 0.1, live=False), pinned=pin)
         for size in ((30, 3), (76, 11), (120, 40)):
             assert all(line.isascii() for line in lines(in_ascii(painter(held, *size))))
 
 
 @every_panel
 def test_every_panel_is_cheap(painter: DrawPanel) -> None:
-    events = list(read(Path("tests/traces/demo.jsonl")))
+    events = list(read_events(Path("tests/traces/demo.jsonl")))
     scene = Scene(state_of([Prompt(1, 5), *events[:400]]))
     took = []
     for _ in range(5):
@@ -134,7 +134,7 @@ def test_a_number_below_one_begins_with_its_zero(value: float, digits: int, knob
 @pytest.mark.parametrize("state", [state_of(story()), SAMPLED], ids=["greedy", "sampled"])
 @every_panel
 def test_no_panel_writes_a_number_without_its_zero(painter: DrawPanel, state: RunState) -> None:
-    scene = Scene(state, place=Place(round=2, rounds=4, seconds=0.25))
+    scene = Scene(state, place=TimelinePosition(round=2, rounds=4, seconds=0.25))
     for seen in (scene, replace(scene, cursor=1), replace(scene, pending={"temperature": 0.7, "tau_h": 0.05})):
         for size in ((40, 10), (80, 24), (150, 30)):
             assert not BARE.findall("\n".join(lines(painter(seen, *size))))

@@ -15,8 +15,8 @@ from dynatui.knobs import info
 from dynatui.render.curves import (
     LONGEST_WINDOW,
     Axis,
+    CurveLine,
     Flag,
-    Line,
     Stroke,
     acceptance,
     chart,
@@ -34,7 +34,7 @@ from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
 
@@ -46,20 +46,20 @@ def curve_of(values: Sequence[float]) -> Curve:
     return Curve(SharedList(values), SharedList(range(1, len(values) + 1)))
 
 
-def rising(count: int) -> Line:
-    return Line(curve_of([number / (count - 1) for number in range(count)]), 0.0, 1.0, "first")
+def rising(count: int) -> CurveLine:
+    return CurveLine(curve_of([number / (count - 1) for number in range(count)]), 0.0, 1.0, "first")
 
 
 def flat(value: float) -> Curve:
     return curve_of([value] * 40)
 
 
-EMPTY = Line(Curve(), 0.0, 1.0, "second")
-LEVEL = Line(flat(0.5), 0.0, 1.0, "first")
+EMPTY = CurveLine(Curve(), 0.0, 1.0, "second")
+LEVEL = CurveLine(flat(0.5), 0.0, 1.0, "first")
 CHAIN = structs.replace(run(("linear",)), methods={"linear": {"k": 5}})
 
 
-def alone(line: Line, axis: Axis, size: tuple[int, int], symbols: Symbols = "braille", *behind: Line) -> Rows:
+def alone(line: CurveLine, axis: Axis, size: tuple[int, int], symbols: Symbols = "braille", *behind: CurveLine) -> Rows:
     return chart(line, EMPTY, behind, axis, size, symbols)
 
 
@@ -105,7 +105,7 @@ def test_series_differ_by_their_line() -> None:
 def test_any_series_fits_any_size(
     values: list[float], width: int, height: int, rounds: int, symbols: Symbols, cursor: int | None
 ) -> None:
-    line = Line(curve_of(values), 0.0, 1.0, "first")
+    line = CurveLine(curve_of(values), 0.0, 1.0, "first")
     axis = Axis(rounds // 2, abs(rounds) + 1, [Flag(rounds, "x")], cursor)
     rows = lines(alone(line, axis, (width, height), symbols, line))
     assert [len(row) for row in rows] == [width] * height
@@ -120,7 +120,7 @@ def test_the_round_that_is_looked_at_is_a_line_from_top_to_bottom(symbols: Symbo
 
 
 def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
-    ghost, apart = (Line(flat(value), 0.0, 1.0, "ghost", "sparse") for value in (0.5, 1.0))
+    ghost, apart = (CurveLine(flat(value), 0.0, 1.0, "ghost", "sparse") for value in (0.5, 1.0))
     assert "ghost" not in {ink for row in alone(LEVEL, Axis(0, 40), (60, 6), "ascii", ghost) for _, ink in row}
     row = alone(LEVEL, Axis(0, 40), (60, 6), "ascii", apart)[0]
     assert sum(text.count(".") for text, ink in row if ink == "ghost") == pytest.approx(50 / 3, abs=1)
@@ -188,7 +188,7 @@ test_golden = golden(
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
-    return replace(running(), place=Place(number, rounds, 3.21, live=live))
+    return replace(running(), place=TimelinePosition(number, rounds, 3.21, live=live))
 
 
 def drawn(scene: Scene, width: int) -> str:
@@ -230,7 +230,7 @@ test_golden_timeline = golden(
             *(timeline(placed(42, 118), width, 1) for width in (120, 80, 40, 20)),
         ],
         "what was not played yet is ahead": lambda: [
-            timeline(replace(running(), place=Place(42, 118, 3.21, live=False, played=7)), width, 1)
+            timeline(replace(running(), place=TimelinePosition(42, 118, 3.21, live=False, played=7)), width, 1)
             for width in (120, 80, 40)
         ],
     }

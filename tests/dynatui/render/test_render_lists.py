@@ -16,7 +16,7 @@ from dynatui.render.ink import Rows, width_of
 from dynatui.render.log import entries, log
 from dynatui.render.prompts import chosen, listed, prompts
 from dynatui.render.scene import Scene
-from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
+from dynatui.render.work import depths, kind_of, kinds, summaries, times_table, work
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import IN_A_ROW
@@ -274,7 +274,7 @@ HIDDEN = structs.replace(plain_round("hf", 0), draft_forwards=None)
 
 def timed(*rounds: Round) -> Rows:
     state = state_of([run(), *rounds])
-    return times(state, state.race.tallies["dynatree"], 36)
+    return times_table(state, state.race.tallies["dynatree"], 36)
 
 
 def compared(token: int) -> Rows:
@@ -325,7 +325,7 @@ test_golden_work = golden(
         "the sentence has shorter wordings": lambda: summaries(
             "dynatree", Tally(rounds=40, drafted=70, accepted=36, by_depth=LEVELS)
         ),
-        "shares of time add up": lambda: times(running().state, running().state.race.tallies["dynatree"], 36),
+        "shares of time add up": lambda: times_table(running().state, running().state.race.tallies["dynatree"], 36),
         "a panel with room says what limits the method": lambda: work(running(), 76, 24),
         "a method without guesses says so": lambda: [
             work(Scene(state_of([run(("ar",)), plain_round("ar", 0)])), 76, 11),

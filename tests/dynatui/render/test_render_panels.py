@@ -24,7 +24,7 @@ from dynatui.render.sliders import history_line, knobs
 from dynatui.render.status import essentials, footer, named_at, speed_text, status, tab_at, tabs
 from dynatui.screen.pages.help import help_page
 from dynatui.state.run_state import Failure, Loading, RunState
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden, inked
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
 
@@ -32,7 +32,7 @@ FIRST = Scene(state_of([run(), tree_round(0)]))
 AR_ALONE = Scene(state_of([run(("ar",)), plain_round("ar", 0)]))
 HISTORY_OFF = Knob(method="dynatree", round=1, name="history", old=1, new=0, source="user")
 HELD = {stage: Stage(stage, tree_round(6)) for stage in ("drafted", "verified", "committed")}
-BACK = Place(round=3, rounds=6, live=False)
+BACK = TimelinePosition(round=3, rounds=6, live=False)
 
 
 def raced(*committed: int, end: End | None = None, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
@@ -368,7 +368,7 @@ def test_a_small_screen_shows_the_chosen_panel_alone_and_so_does_any_that_is_max
 
 
 def test_who_looks_back_sees_the_time_line_even_on_a_small_screen() -> None:
-    back = shown("tabbed", place=Place(live=False))
+    back = shown("tabbed", place=TimelinePosition(live=False))
     assert ("timeline" in back, "trends" in back) == (True, False)
 
 

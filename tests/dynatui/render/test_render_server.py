@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from dynatui.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
-from dynatui.render.server import Look, answer, series, summary, time_text, wasted
+from dynatui.render.server import ServerView, answer, series, summary, time_text, wasted
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.attach.scripted_session import (
     ANSWER,
@@ -32,7 +32,7 @@ from tests.dynatui.hostile_text import ACTS, hostile
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines
 
-LOOK = Look()
+LOOK = ServerView()
 HUGE = Figures(
     seconds=1e15,
     drafts=2**53,
@@ -80,7 +80,7 @@ def drafting(drafts: Drafting, size: tuple[int, int]) -> Rows:
     return panels.positions(fold([OPENING, SERVER, structs.replace(FIRST, drafting=drafts)]), size)
 
 
-def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, Rows]:
+def drawn(state: ServerState, look: ServerView, width: int, height: int) -> dict[str, Rows]:
     return {
         "status": [panels.status(state, look, width)],
         "note": panels.note(state, look, (width, height)),
@@ -94,7 +94,7 @@ def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, 
     }
 
 
-def shown(events: Sequence[Event], panel: str, width: int = 80, height: int = 9, look: Look = LOOK) -> Rows:
+def shown(events: Sequence[Event], panel: str, width: int = 80, height: int = 9, look: ServerView = LOOK) -> Rows:
     return drawn(fold(events), look, width, height)[panel]
 
 
@@ -106,7 +106,7 @@ def text(events: Sequence[Event], panel: str, width: int = 80, height: int = 9) 
 def test_every_panel_fits_every_size(name: str) -> None:
     for size in ((1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)):
         state, (width, height) = fold(STORIES[name]), size
-        for look in (LOOK, Look(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
+        for look in (LOOK, ServerView(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
             for panel, rows in drawn(state, look, width, height).items():
                 told = lines(rows)
                 assert all(cell_len(line) <= width for line in told), panel
@@ -192,7 +192,11 @@ test_golden = golden(
             shown(wasting(), "status"),
             *(
                 shown(session(), "status", look=look)
-                for look in (Look(paused=True), Look(recording=True), Look(replaying=True, ended=True))
+                for look in (
+                    ServerView(paused=True),
+                    ServerView(recording=True),
+                    ServerView(replaying=True, ended=True),
+                )
             ),
         ],
         "a gap is shown with its reason and comes before wasted drafts": lambda: [

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from msgspec import structs
 
-from decoder.analysis.what_if import Cell, Grid, WhatIf
+from decoder.analysis.what_if import Grid, GridCell, WhatIf
 from dynatui.render import palette
 from dynatui.render.ink import Rows, in_ascii
 from dynatui.render.race import race
@@ -19,15 +19,15 @@ from dynatui.state.run_state import RunState, apply
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
-SURE = Cell(20, 20, 3.0, 20, 9.0)
+SURE = GridCell(20, 20, 3.0, 20, 9.0)
 TIMED = replace(SURE, seconds=0.02)
 TAU_H = (0.5, 0.6, 0.7, 0.8, 0.9)
 TAU_L = (0.2, 0.3, 0.4, 0.5, 0.6)
 DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
 
 
-def _what_if(usual: Cell = SURE, **changed: Cell) -> WhatIf:
-    def cells(table: str) -> tuple[tuple[Cell, ...], ...]:
+def _what_if(usual: GridCell = SURE, **changed: GridCell) -> WhatIf:
+    def cells(table: str) -> tuple[tuple[GridCell, ...], ...]:
         return tuple(tuple(changed.get(f"{table}{row}{column}", usual) for column in range(5)) for row in range(5))
 
     tau_h, tau_l = (Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)), Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)))
@@ -42,7 +42,11 @@ def _said(found: WhatIf) -> str:
     return " ".join(line.strip("│ ").strip() for line in lines(_panel(found, 120, 18)))
 
 
-DOUBTFUL, BOUND, OTHER_BOUND = Cell(20, 2, 3.0, 2, 9.0), Cell(20, 15, 3.4, 15, 12.0), Cell(20, 15, 3.1, 15, 9.0)
+DOUBTFUL, BOUND, OTHER_BOUND = (
+    GridCell(20, 2, 3.0, 2, 9.0),
+    GridCell(20, 15, 3.4, 15, 12.0),
+    GridCell(20, 15, 3.1, 15, 9.0),
+)
 FASTER = _what_if(TIMED, h31=replace(TIMED, tokens=2.7, seconds=0.015))
 HEATED = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
 
@@ -51,10 +55,10 @@ TOLD = {
     "the fastest is told although another has more tokens a round": _what_if(
         TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=replace(TIMED, tokens=2.7, seconds=0.015)
     ),
-    "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01), h31=Cell(20, 15, 9.0, 20, 9.0, 0.001)),
+    "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01), h31=GridCell(20, 15, 9.0, 20, 9.0, 0.001)),
     "the most tokens": _what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)),
     "a gain that is a bound": _what_if(h33=BOUND),
-    "two bounds are not compared": _what_if(h22=OTHER_BOUND, l22=OTHER_BOUND, h33=Cell(20, 15, 3.4, 15, 9.0)),
+    "two bounds are not compared": _what_if(h22=OTHER_BOUND, l22=OTHER_BOUND, h33=GridCell(20, 15, 3.4, 15, 9.0)),
     "the same for less": _what_if(h02=replace(SURE, drafted=5.0)),
     "nothing is better": _what_if(),
     "too little is known": _what_if(h22=DOUBTFUL, l22=DOUBTFUL),
@@ -116,7 +120,7 @@ test_golden = golden(
             _what_if(h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04))
         ),
         "a bound has a plus and what is not known a question mark": lambda: _panel(
-            _what_if(h20=Cell(20, 12, 3.2, 11, 9.5), h21=Cell(20, 4, 9.0, 4, 30.0))
+            _what_if(h20=GridCell(20, 12, 3.2, 11, 9.5), h21=GridCell(20, 4, 9.0, 4, 30.0))
         ),
         "a narrow panel keeps the columns around the knobs and says that it is an estimate": lambda: [
             _panel(_what_if(), width) for width in (40, 36)

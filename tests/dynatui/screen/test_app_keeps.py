@@ -11,7 +11,7 @@ import pytest
 from msgspec import json
 from textual.pilot import Pilot
 
-from dynatui.record.reader import Runs, read
+from dynatui.record.reader import Runs, read_events
 from dynatui.screen import run as exit_summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
@@ -61,8 +61,8 @@ async def test_an_export_has_the_run_as_it_is_shown_and_all_that_is_shared_each_
         (folder,) = app.written_paths
         assert f"exported 9 files to {folder}" in screen_text(app)
     assert folder.is_relative_to(tmp_path)
-    assert read(folder / "run.jsonl") == [event for events in Runs(folder / "run.jsonl") for event in events]
-    assert read(folder / "run.jsonl") == story()[:-3]
+    assert read_events(folder / "run.jsonl") == [event for events in Runs(folder / "run.jsonl") for event in events]
+    assert read_events(folder / "run.jsonl") == story()[:-3]
     assert ET.fromstring((folder / "screen.svg").read_text()).tag.endswith("svg")  # noqa: S314 - our own file
     with (folder / "figures.csv").open(newline="") as file:
         assert next(csv.reader(file))[0] == "method"

@@ -14,7 +14,7 @@ from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from decoder.methods.fixed import Fixed
 from dynatui.keymap import SIDE_BY_SIDE
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.render import status, versus
 from dynatui.screen.compare import CompareApp, panels
 from dynatui.screen.widgets.canvas import Canvas
@@ -26,7 +26,7 @@ from tests.dynatui.render.golden import golden
 from tests.dynatui.screen.shown_app import screen_text
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
 
-TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
+TRACE = read_events(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SMALL, FULL = (80, 24), (120, 40)
 
 
@@ -149,7 +149,7 @@ def midway() -> tuple[RunState, RunState]:
 @pytest.mark.parametrize("width", [0, 1, 8, 20, 40, 59, 80, 120, 300])
 def test_every_row_is_as_wide_as_its_place(width: int) -> None:
     states = midway()
-    moment = versus.Moment(0.1, 0.2, 1, 2, 0.25, paused=False, ended=False)
+    moment = versus.VersusView(0.1, 0.2, 1, 2, 0.25, paused=False, ended=False)
     rows = [versus.heading(1, name, states[1], width) for name in ("a.jsonl", "漢" * 50)]
     rows += [versus.moment(moment, width), *versus.table(states, (width, 7)), *versus.table(states, (width, 5))]
     assert {cell_len(line) for line in lines(rows)} == {width}
@@ -168,7 +168,9 @@ test_golden = golden(
             versus.table(midway(), (110, 7)),
             versus.table((state_of([run(("ar",)), plain_round("ar", 0)]), state_of(story())), (80, 7)),
         ],
-        "what differs is told": lambda: [versus.verdict(state_of(left), state_of(right)) for left, right in DIFFERING],
+        "what differs is told": lambda: [
+            versus.texts_compared(state_of(left), state_of(right)) for left, right in DIFFERING
+        ],
         "without arrows the keys are named in words": lambda: status.keys(SIDE_BY_SIDE.keys, 200, in_words=True),
     }
 )

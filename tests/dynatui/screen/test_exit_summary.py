@@ -14,11 +14,11 @@ from decoder.knobs import KnobName, TunableParameters
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.linear import Linear
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.screen.run import lines, options
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
-from dynatui.state.session_log import FEWEST_ROUNDS, SessionLog, Setting
+from dynatui.state.session_log import FEWEST_ROUNDS, KnobSetting, SessionLog
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     HOSTILE,
@@ -32,7 +32,7 @@ from tests.dynatui.scripted_runs import (
 )
 
 TUNED = PRESETS["tuned"]
-DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
+DEMO = read_events(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
 
 def log_of(records: Iterable[Record]) -> SessionLog:
@@ -146,8 +146,8 @@ def near_tie() -> list[Record]:
     return [Prompt(3, 9), *before, Summary(methods={"dynatree": own})]
 
 
-def setting(method: str, rules: TunableParameters) -> Setting:
-    return Setting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
+def setting(method: str, rules: TunableParameters) -> KnobSetting:
+    return KnobSetting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
 
 
 OTHERS: tuple[tuple[str, TunableParameters], ...] = (

@@ -3,7 +3,7 @@
 import pytest
 
 from dynatui.state.run_state import Prompt, Record, RunState, apply
-from dynatui.state.timeline import Place, Timeline, Viewpoint
+from dynatui.state.timeline import Timeline, TimelinePosition, Viewpoint
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
 WATCHED = "dynatree"
@@ -82,7 +82,7 @@ def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:
 
 
 def test_the_place_says_where_one_looks_and_how_much_there_is() -> None:
-    def told(place: Place) -> tuple[int, int, bool]:
+    def told(place: TimelinePosition) -> tuple[int, int, bool]:
         return place.round, place.rounds, place.live
 
     viewpoint = gazing(*TWO_ROUNDS)
