@@ -82,6 +82,17 @@ class Terminal:
                 break
         return False
 
+    def play(self, *steps: str | bytes | float) -> str:
+        """Waits for each text, sends all bytes and reads for so many seconds; returns the text of the screen."""
+        for step in steps:
+            if isinstance(step, str):
+                self.wait_for(step)
+            elif isinstance(step, bytes):
+                self.send(step)
+            else:
+                self.read(step)
+        return self.shown
+
     def send(self, keys: str | bytes) -> None:
         """Sends keys and reads meanwhile, because a program whose output is not read stops reading keys."""
         rest, descriptor = keys.encode() if isinstance(keys, str) else keys, self.child.fileno()
@@ -210,3 +221,10 @@ def edits_lines(terminal: Terminal) -> bool:
     assert terminal.modes is not None
     usual = termios.ICANON | termios.ECHO
     return bool(terminal.modes[tty.LFLAG] & usual == usual)
+
+
+def leave(terminal: Terminal, code: int = 0, *, key: str = "q", screens: int = 1) -> None:
+    """Presses a key that ends the program; checks the exit code and that the terminal is left clean."""
+    terminal.send(key)
+    assert terminal.end() == code
+    assert_left_clean(terminal, screens=screens)

@@ -32,32 +32,8 @@ from tests.dynatui.scripted_runs import (
 HUGE = 1e308
 
 
-def extreme_scenes() -> dict[str, Scene]:
-    return {
-        "empty": Scene(),
-        "loading": Scene(state_of([Loading(HOSTILE)])),
-        "running": running(),
-        "done": Scene(state_of([Prompt(1, 2), *story()])),
-        "failed": Scene(state_of([run(), Failure(HOSTILE, 3)])),
-        "ar alone": Scene(state_of([run(("ar",)), plain_round("ar", 0)])),
-        "hf alone": Scene(state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None)])),
-        "no knobs yet": Scene(state_of([run()])),
-        "drawn": Scene(state_of([delayed_run(), drawn_round(0), drawn_round(1, told=False), drawn_round(2)])),
-        "hostile": Scene(_hostile()),
-        "hostile draws": Scene(_hostile_draws(), cursor=1),
-        "wild figures": _wild(),
-        "wide characters": _wide(),
-        "all at once": _crowded(),
-        "alg1": Scene(
-            state_of([run(("alg1",)), structs.replace(tree_round(0), method="alg1", accepted=[0, 1], knobs=None)])
-        ),
-        "alg1 rejected": Scene(
-            state_of(
-                [run(("alg1",)), structs.replace(tree_round(0), method="alg1", accepted=[], committed=[5], text="x")]
-            )
-        ),
-        "repeated rounds": Scene(state_of(_repeated())),
-    }
+def _alg1(**changed: Any) -> Scene:
+    return Scene(state_of([run(("alg1",)), structs.replace(tree_round(0), method="alg1", **changed)]))
 
 
 def _repeated() -> list[Event]:
@@ -166,7 +142,25 @@ def _crowded() -> Scene:
     )
 
 
-SCENES = extreme_scenes()
+SCENES = {
+    "empty": Scene(),
+    "loading": Scene(state_of([Loading(HOSTILE)])),
+    "running": running(),
+    "done": Scene(state_of([Prompt(1, 2), *story()])),
+    "failed": Scene(state_of([run(), Failure(HOSTILE, 3)])),
+    "ar alone": Scene(state_of([run(("ar",)), plain_round("ar", 0)])),
+    "hf alone": Scene(state_of([run(("hf",)), structs.replace(plain_round("hf", 0), draft_forwards=None)])),
+    "no knobs yet": Scene(state_of([run()])),
+    "drawn": Scene(state_of([delayed_run(), drawn_round(0), drawn_round(1, told=False), drawn_round(2)])),
+    "hostile": Scene(_hostile()),
+    "hostile draws": Scene(_hostile_draws(), cursor=1),
+    "wild figures": _wild(),
+    "wide characters": _wide(),
+    "all at once": _crowded(),
+    "alg1": _alg1(accepted=[0, 1], knobs=None),
+    "alg1 rejected": _alg1(accepted=[], committed=[5], text="x"),
+    "repeated rounds": Scene(state_of(_repeated())),
+}
 _FOREIGN = [
     SCENES[name].state
     for name in ("loading", "failed", "hostile", "hostile draws", "wide characters", "repeated rounds")

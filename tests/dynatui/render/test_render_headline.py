@@ -1,48 +1,33 @@
-"""Tests of the sentence at the top of the screen: its claims, and its place at the beginning at every width."""
+"""The sentence at the top of the screen: its claims, its place at every width, and expected times."""
 
-import pytest
-from msgspec import structs
+from msgspec import UNSET, structs
 
+from decoder.analysis.roofline import round_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
-from decoder.events import Event, Summary
-from dynatui.render.headline import compared, headline
-from dynatui.render.ink import Row
+from decoder.events import Event, Expected, Run, Summary, decode_line, encode
+from dynatui.render.headline import compared, expected_words, headline, overhead_words
 from dynatui.render.scene import Scene
 from dynatui.render.status import essentials, status
+from dynatui.render.work import work
 from dynatui.state.run_state import RunState
-from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, tree_round
+from tests.dynatui.render.golden import golden, inked
+from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, text_of, tree_round
 
-
-def text_of(row: Row) -> str:
-    return "".join(text for text, _ in row)
+EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0004, draft_pass_s=0.0001)
+LONG = "at most 500 tokens/s plain, a round of 64 rows at least 26.40 ms"
+SHORT = "at most 500 tokens/s plain"
+WARM = [tree_round(number) for number in range(WARM_UP_TOKENS)]
 
 
 def measured(speedup: float, *, same: bool = True) -> RunState:
     took_s = 3 * 0.02 / speedup
-    trees = [structs.replace(tree_round(number), t=took_s * (number + 1)) for number in range(WARM_UP_TOKENS)]
+    trees = [structs.replace(event, t=took_s * (event.round + 1)) for event in WARM]
     plain = [plain_round("ar", number) for number in range(3 * WARM_UP_TOKENS)]
     events: list[Event] = [run(("dynatree", "ar")), *raced(trees, plain)]
     told = dict(state_of(events).figures())
     told["dynatree"] = structs.replace(told["dynatree"], committed=256, target_forwards=70, identical_to_ar=same)
     told["ar"] = structs.replace(told["ar"], committed=256)
     return state_of([*events, Summary(methods=told)])
-
-
-@pytest.mark.parametrize(
-    ("speedup", "words", "ink"),
-    [
-        (1.326, "1.33x the speed of plain decoding", "good"),
-        (1.003, "1.00x the speed of plain decoding", "plain"),
-        (0.931, "0.93x the speed of plain decoding", "warn"),
-    ],
-)
-def test_the_headline_says_how_fast_in_how_many_passes_and_that_the_text_is_the_same(
-    speedup: float, words: str, ink: str
-) -> None:
-    longest = headline(measured(speedup))[0]
-    assert text_of(longest) == f"{words} · 256 tokens in 70 passes · same text"
-    assert longest[0] == (words, ink)
 
 
 def test_it_stands_first_at_every_width() -> None:
@@ -55,16 +40,10 @@ def test_it_stands_first_at_every_width() -> None:
 
 
 def test_before_both_methods_are_warm_it_claims_no_speed() -> None:
-    rounds = [tree_round(number) for number in range(WARM_UP_TOKENS)]
-    cold = state_of([run(), *rounds, plain_round("ar", 0)])
+    cold = state_of([run(), *WARM, plain_round("ar", 0)])
+    warm = state_of([run(), *raced(WARM, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))])
     assert "x" not in text_of(headline(cold)[0]).split()[0]
-    warm = state_of([run(), *raced(rounds, (plain_round("ar", place) for place in range(WARM_UP_TOKENS)))])
     assert "plain decoding" in text_of(headline(warm)[0])
-
-
-def test_one_token_in_one_pass_is_said_in_the_singular() -> None:
-    first = structs.replace(tree_round(0), accepted=[], committed=[11])
-    assert text_of(headline(state_of([run(("dynatree",)), first]))[0]) == "1 token in 1 pass"
 
 
 def test_plain_decoding_itself_is_compared_with_nothing() -> None:
@@ -73,11 +52,61 @@ def test_plain_decoding_itself_is_compared_with_nothing() -> None:
     assert compared(state) == ()
 
 
+def estimated(*events: Event, expected: Expected = EXPECTED) -> RunState:
+    return state_of([structs.replace(run(), expected=expected), *events])
+
+
+def test_expected_times_are_told_before_the_first_round_only_and_where_they_are_known() -> None:
+    assert expected_words(estimated()) == (LONG, SHORT)
+    assert expected_words(estimated(expected=Expected(target_read_s=4.0)))[1] == "at most 0.25 tokens/s plain"
+    assert expected_words(estimated(tree_round(0))) == expected_words(RunState()) == ()
+    assert overhead_words(state_of([run(), *WARM])) == expected_words(state_of([run()])) == ()
+
+
+def test_the_overhead_of_a_round_is_its_time_beyond_the_least_time_of_its_own_size() -> None:
+    state = estimated(*WARM)
+    # Each round takes 20 ms, makes 2 draft passes and verifies 6 rows.
+    least = round_s(EXPECTED, 2, 6)
+    (slow,) = overhead_words(state)
+    assert slow.startswith(
+        f"A round takes 20.00 ms, of which memory and arithmetic of this machine need {1000 * least:.2f};"
+    )
+    assert slow in " ".join(" ".join(line.strip("│ ") for line in lines(work(Scene(state), 150, 40))).split())
+    (fast,) = overhead_words(estimated(*WARM, expected=Expected(target_read_s=0.019)))
+    assert "near the least time on this machine, 19.00 ms: only smaller trees" in fast
+
+
+def test_the_overhead_is_told_once_the_watched_method_is_warm_and_reports_its_passes() -> None:
+    plain = [plain_round("ar", number) for number in range(WARM_UP_TOKENS)]
+    cold, warm = (structs.replace(estimated(*told), chosen="ar") for told in (plain[:-1], plain))
+    assert (overhead_words(cold) == (), overhead_words(warm) == ()) == (True, False)
+    assert overhead_words(estimated(*(structs.replace(event, draft_forwards=None) for event in WARM))) == ()
+
+
+def test_a_recording_keeps_the_expected_times_and_older_ones_have_none() -> None:
+    told = structs.replace(run(), expected=EXPECTED)
+    assert decode_line(encode(told), 1) == told
+    bare = encode(run())
+    assert b"expected" not in bare
+    old = decode_line(bare, 1)
+    assert isinstance(old, Run)
+    assert old.expected is UNSET
+
+
 test_golden = golden(
     {
+        "it says how fast in how many passes and that the text is the same": lambda: [
+            inked(headline(measured(speedup))[:1]) for speedup in (1.326, 1.003, 0.931)
+        ],
+        "the header tells what fits of the expected times": lambda: [
+            status(Scene(estimated()), width, 1) for width in (60, 80, 120, 200)
+        ],
         "its wordings get shorter and end with the speed alone": lambda: headline(measured(1.33)),
         "at 80 columns it is whole": lambda: status(Scene(measured(1.33)), 80, 1),
         "before there is text there is no headline": lambda: (headline(state_of([run()])), headline(RunState())),
         "a text that is not that of ar is never called the same": lambda: headline(measured(1.33, same=False)),
+        "one token in one pass is said in the singular": lambda: headline(
+            state_of([run(("dynatree",)), structs.replace(tree_round(0), accepted=[], committed=[11])])
+        ),
     }
 )

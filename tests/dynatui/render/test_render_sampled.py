@@ -1,39 +1,51 @@
-"""Tests of the panels for sampled runs: sampling settings, probabilities, and hf without comparison."""
+"""The panels for sampled runs and drawn trees: settings, chances, draws, the verifier's actions, and the light."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from decoder.analysis.losslessness import Evidence
 from decoder.analysis.metrics import fold
 from decoder.analysis.what_if import what_if
-from decoder.events import Event, Round, Summary
+from decoder.events import Event, Knob, Round, Summary, Verification
 from decoder.methods.dynatree import DynaTree
 from dynatui.knobs import sampling_in_force
-from dynatui.render import curves, drawer, versus
-from dynatui.render.guide import GUIDE
+from dynatui.render import cards, curves, drawer, sliders, versus
 from dynatui.render.headline import compared
+from dynatui.render.ink import Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.prompts import prompts
 from dynatui.render.race import race
+from dynatui.render.sampling import INKS, light_words, sampling
 from dynatui.render.scene import Scene
-from dynatui.render.status import status
+from dynatui.render.status import status, tabs
 from dynatui.render.tree import tree
-from dynatui.render.words import ALONE, WHY_ALONE, sampling_words
+from dynatui.render.words import drawing_words, sampling_words, shape_sentence, shape_words
 from dynatui.state.run_state import Prompt, RunState
-from tests.dynatui.render.golden import golden
+from tests.dynatui.render.golden import golden, inked
 from tests.dynatui.scripted_runs import (
+    HOSTILE,
+    delayed_run,
+    drawn_round,
     lines,
     plain_round,
     run,
     sampled_round,
     sampled_run,
     state_of,
-    text_of,
     tree_round,
     turned_temperature,
 )
 
+GREEDY = state_of([run(), tree_round(0)])
 
-def drawn(*more: Event, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
+
+def sampled(*more: Event, methods: tuple[str, ...] = ("dynatree", "ar")) -> RunState:
     return state_of([sampled_run(methods), sampled_round(0), *more])
 
 
@@ -44,113 +56,38 @@ def burst(number: int, token: int = 50) -> Round:
 
 def with_hf(watched: str = "hf") -> RunState:
     events = [*(burst(number) for number in range(2)), *(plain_round("ar", number) for number in range(4))]
-    return structs.replace(drawn(*events, methods=("dynatree", "ar", "hf")), chosen=watched)
+    return structs.replace(sampled(*events, methods=("dynatree", "ar", "hf")), chosen=watched)
 
 
-def told(state: RunState, cursor: int, size: tuple[int, int] = (90, 10)) -> dict[str, str]:
-    rows = [line[2:-2] for line in lines(inspect(Scene(state, cursor=cursor), *size))[1:-1]]
-    return {row[:8].strip(): " ".join(row[8:].split()) for row in rows if row[:8].strip()}
+def over() -> RunState:
+    events: list[Event] = [sampled_run(), sampled_round(0), plain_round("ar", 0)]
+    return state_of([*events, Summary(methods=fold(events).figures())])
 
 
-def test_the_first_line_of_a_greedy_run_says_so_and_no_seed() -> None:
-    line = lines(status(Scene(state_of([run(), tree_round(0)])), 140, 1))[0]
-    assert "greedy" in line
-    assert "seed" not in line
+def inspected(state: RunState, cursor: int, size: tuple[int, int] = (90, 10)) -> Rows:
+    return inspect(Scene(state, cursor=cursor), *size)
 
 
-@pytest.mark.parametrize("replaying", [False, True])
-def test_the_first_line_follows_the_turns_of_the_watched_method(*, replaying: bool) -> None:
-    state = drawn(turned_temperature("dynatree", 1, 0.6, 0.0))
-    scenes = [Scene(structs.replace(state, chosen=name), replaying=replaying) for name in ("dynatree", "ar")]
-    first, second = (lines(status(scene, 140, 1))[0] for scene in scenes)
-    assert "greedy" in first
-    assert "T 0.6  top-p 0.9" in second
+def first_line(state: RunState, width: int = 140, *, replaying: bool = False) -> Rows:
+    return status(Scene(state, replaying=replaying), width, 1)
 
 
-def test_a_turn_that_the_watched_method_has_not_come_to_is_shown_beside_what_is_in_force() -> None:
-    assert sampling_words(drawn(), {"temperature": 0.7, "top_p": 1.0}) == ("T 0.6→0.7", "top-p 0.9→1", "seed 7")
-    assert sampling_words(state_of([run()]), {"temperature": 0.5})[0] == "T 0→0.5"
-    assert "T 0.6→0.7" in lines(status(Scene(drawn(), pending={"temperature": 0.7}), 140, 1))[0]
+COOLED = turned_temperature("dynatree", 1, 0.6, 0.0)
+WARMED = (run(), tree_round(0), turned_temperature("dynatree", 1, 0.0, 1.5), sampled_round(1))
+TURNED_LATE = state_of([sampled_run(), *map(sampled_round, range(3)), turned_temperature("dynatree", 3, 0.6, 0.7)])
 
 
-def test_without_room_for_both_the_tree_shows_the_chance_and_says_so() -> None:
-    narrow = lines(tree(Scene(drawn()), 46, 14))
-    greedy = lines(tree(Scene(state_of([run(), tree_round(0)])), 46, 14))
+def test_without_room_for_both_the_tree_shows_the_chance() -> None:
+    narrow, greedy = (lines(tree(Scene(state), 46, 14)) for state in (sampled(), GREEDY))
     assert narrow[2:5] == greedy[2:5]
-    assert ("%: chance" in narrow[1], "%: prob." in greedy[1]) == (True, True)
-
-
-def test_the_tree_explains_its_figures_where_there_is_room() -> None:
-    roomy, tight = (" ".join(lines(tree(Scene(drawn()), 80, height))) for height in (16, 8))
-    for words in ("prob.: how likely the draft finds it", "chance: how likely the target keeps it", "path: the same"):
-        assert words in " ".join(roomy.replace("│", "").split())
-        assert words not in " ".join(tight.replace("│", "").split())
-    narrow = " ".join(lines(tree(Scene(drawn()), 42, 16)))
-    assert "prob." not in narrow
-    assert "chance: how" in narrow
-
-
-def test_a_drawn_token_tells_both_probabilities_what_they_are_and_how_it_was_drawn() -> None:
-    facts = told(drawn(), 1, (120, 10))
-    assert facts["draft"] == "gave it 5%, 50% with this noise, its first choice of 2"
-    assert facts["target"] == "sampled this at T 0.6 · all methods have the same noise"
-    assert facts["noise"] == (
-        "decided by seed 7 and the position in the text · chances are estimates by the draft, given this noise"
-    )
-    assert "noise" not in told(state_of([run(), tree_round(0)]), 1)
-
-
-def test_a_token_of_a_sharpened_greedy_round_tells_both_probabilities_and_no_noise() -> None:
-    facts = told(state_of([run(), sampled_round(0)]), 1, (120, 10))
-    assert facts["draft"] == "gave it 5%, 50% estimated, its first choice of 2"
-    assert "noise" not in facts
-
-
-def test_what_was_drawn_before_a_turn_is_told_as_drawn_and_what_was_chosen_after_it_as_chosen() -> None:
-    state = drawn(turned_temperature("dynatree", 1, 0.6, 0.0), tree_round(1))
-    drew, chose = "sampled this at T 0.6 · all methods have the same noise", "chose exactly this"
-    assert [told(state, cursor)["target"] for cursor in (2, 3)] == [drew, chose]
-    assert told(state, 3)["draft"].startswith("gave it 60%, its first choice")
-    warmer = state_of([run(), tree_round(0), turned_temperature("dynatree", 1, 0.0, 1.5), sampled_round(1)])
-    assert [told(warmer, cursor)["target"] for cursor in (2, 3)] == [chose, drew.replace("0.6", "1.5")]
 
 
 def test_the_text_is_coloured_by_what_the_draft_itself_gave() -> None:
-    assert [token.probability for token in drawn().lane.tokens][:2] == pytest.approx([0.06, 0.05])
-
-
-def test_hf_is_said_to_draw_alone_wherever_it_would_be_compared() -> None:
-    state = with_hf()
-    assert compared(state) == (((ALONE, "dim"),),)
-    page = "\n".join(lines(race(Scene(state), 120, 20)))
-    assert f"hf: {WHY_ALONE}" in page
-    assert ALONE in next(row for row in page.split("\n")[8:] if "hf " in row)
-    assert "hf: own noise, not compared with ar" in "\n".join(lines(race(Scene(state), 60, 20)))
-    assert told(state, 0)["target"] == "sampled this at T 0.6 · noise differs from that of ar: not compared"
-    shown = structs.replace(state, prompt=Prompt(1, 1))
-    assert ALONE in "\n".join(lines(prompts(Scene(shown), 110, 10)))
-
-
-def test_greedy_hf_is_compared_as_ever() -> None:
-    state = state_of([run(("hf", "ar")), burst(0), plain_round("ar", 0)])
-    assert ALONE not in "\n".join(lines(race(Scene(state), 100, 20)))
-    assert text_of(compared(state)[0]) == "~ text differs from token 0"
-
-
-@pytest.mark.parametrize("watched", ["dynatree", "ar"])
-def test_the_drawer_has_temperature_and_top_p_of_the_watched_method(watched: str) -> None:
-    state = structs.replace(drawn(turned_temperature("dynatree", 1, 0.6, 0.8)), chosen=watched)
-    scene = Scene(state, slider="temperature", pending={} if watched == "dynatree" else {"temperature": 0.8})
-    page = lines(drawer.drawer(scene, 120, 20))
-    row = next(row for row in page if "▸ T " in row)
-    assert "0 to 2" in row
-    assert (" 0.8 " in row) if watched == "dynatree" else (" 0.6 →0.8" in row and row.index("●") < row.index("○"))
-    assert (row.count("┼") == 1) == (watched == "dynatree"), "at the start of the run"
-    assert "0.05 to 1" in next(row for row in page if " top-p " in row)
+    assert [token.probability for token in sampled().lane.tokens][:2] == pytest.approx([0.06, 0.05])
 
 
 def test_a_click_on_the_temperature_asks_for_its_value() -> None:
-    scene = Scene(drawn(), slider="temperature", pending={"temperature": 1.5})
+    scene = Scene(sampled(), slider="temperature", pending={"temperature": 1.5})
     page = lines(drawer.drawer(scene, 120, 20))
     y = next(number for number, row in enumerate(page) if "▸ T " in row)
     found = drawer.hit(scene, 120, 20, page[y].index("○"), y)
@@ -163,26 +100,12 @@ def test_a_recording_that_claims_an_impossible_temperature_has_no_sliders_for_it
     state = state_of([structs.replace(sampled_run(), temperature=9.0), sampled_round(0)])
     assert sampling_in_force(state) is None
     assert "temperature" not in drawer.listed_knobs(state)
-    assert "T 9" in lines(status(Scene(state), 140, 1))[0]
+    assert "T 9" in lines(first_line(state))[0]
 
 
 def test_a_turn_of_the_temperature_is_a_mark_on_the_curves() -> None:
-    state = drawn(*(sampled_round(number) for number in (1, 2)), turned_temperature("dynatree", 3, 0.6, 0.7))
-    state = state_of([sampled_run(), *(state.lane.past), turned_temperature("dynatree", 3, 0.6, 0.7)])
-    assert [(mark.name, mark.old, mark.new) for mark in state.lane.marks] == [("temperature", 0.6, 0.7)]
-    assert "▲T 0.6→0.7" in "\n".join(lines(curves.depth(Scene(state), 80, 12)))
-
-
-def test_two_recordings_say_how_each_was_drawn() -> None:
-    assert "T 0.6 top-p 0.9 seed 7" in text_of(versus.heading(0, "a.jsonl", drawn(), 140))
-    assert "seed" not in text_of(versus.heading(0, "a.jsonl", state_of([run(), tree_round(0)]), 140))
-
-
-def test_the_guide_explains_temperature_noise_and_chance() -> None:
-    meanings = dict(GUIDE)
-    assert "0 is greedy" in meanings["T, top-p"]
-    assert "position and is the same for every method" in meanings["T, top-p"]
-    assert "draft's estimate of the probability that the target takes this token" in meanings["Chance"]
+    assert [(mark.name, mark.old, mark.new) for mark in TURNED_LATE.lane.marks] == [("temperature", 0.6, 0.7)]
+    assert "▲T 0.6→0.7" in "\n".join(lines(curves.depth(Scene(TURNED_LATE), 80, 12)))
 
 
 def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
@@ -191,30 +114,271 @@ def test_what_if_goes_by_the_chances_that_the_rules_went_by() -> None:
     found = what_if(past, rules)
     assert found is not None
     assert found == what_if([tree_round(number) for number in range(12)], rules)
-    tenth = [structs.replace(event, logprobs=event.draft_logprobs) for event in past]
-    assert found != what_if(tenth, rules)
-
-
-def test_a_replayed_run_that_is_over_still_says_how_it_was_drawn() -> None:
-    events: list[Event] = [sampled_run(), sampled_round(0), plain_round("ar", 0)]
-    state = state_of([*events, Summary(methods=fold(events).figures())])
-    assert "T 0.6  top-p 0.9  seed 7" in lines(status(Scene(state, replaying=True), 140, 1))[0]
-    assert told(state, 0)["target"] == "sampled this at T 0.6, as did ar · all methods have the same noise"
+    assert found != what_if([structs.replace(event, logprobs=event.draft_logprobs) for event in past], rules)
 
 
 test_golden = golden(
     {
         "the first line says how tokens are drawn": lambda: (
-            status(Scene(drawn()), 140, 1),
-            status(Scene(state_of([structs.replace(sampled_run(top_p=1.0), top_k=40)])), 140, 1),
-            status(Scene(drawn()), 80, 1),
+            first_line(sampled()),
+            first_line(state_of([structs.replace(sampled_run(top_p=1.0), top_k=40)])),
+            first_line(sampled(), 80),
         ),
-        "the tree shows what the draft gives a token beside its chance": lambda: tree(Scene(drawn()), 92, 14),
+        "a turn that the watched method has not come to is shown beside what is in force": lambda: [
+            sampling_words(sampled(), {"temperature": 0.7, "top_p": 1.0}),
+            sampling_words(state_of([run()]), {"temperature": 0.5}),
+            status(Scene(sampled(), pending={"temperature": 0.7}), 140, 1),
+        ],
+        "two recordings say how each was drawn": lambda: [
+            versus.heading(0, "a.jsonl", state, 140) for state in (sampled(), GREEDY)
+        ],
+        "the first line of a greedy run says so and no seed": lambda: first_line(GREEDY),
+        "the first line follows the turns of the watched method": lambda: [
+            first_line(structs.replace(sampled(COOLED), chosen=name), replaying=replaying)
+            for name in ("dynatree", "ar")
+            for replaying in (False, True)
+        ],
+        "the tree shows what the draft gives a token beside its chance": lambda: tree(Scene(sampled()), 92, 14),
+        "the tree explains its figures where there is room": lambda: [
+            tree(Scene(state), width, height)
+            for state, width, height in ((sampled(), 80, 16), (sampled(), 80, 8), (sampled(), 42, 16), (GREEDY, 46, 14))
+        ],
+        "a drawn token tells both probabilities what they are and how it was drawn": lambda: [
+            inspected(sampled(), 1, (120, 10)),
+            inspected(GREEDY, 1),
+        ],
+        "a token of a sharpened greedy round tells both probabilities and no noise": lambda: inspected(
+            state_of([run(), sampled_round(0)]), 1, (120, 10)
+        ),
+        "what was drawn before a turn is told as drawn and what was chosen after it as chosen": lambda: [
+            inspected(state, cursor)
+            for state in (sampled(COOLED, tree_round(1)), state_of(WARMED))
+            for cursor in (2, 3)
+        ],
         "a method that is compared keeps its verdict beside hf": lambda: (
             compared(with_hf("dynatree")),
             race(Scene(with_hf("dynatree")), 100, 9),
             race(Scene(with_hf("dynatree")), 60, 9),
             race(Scene(structs.replace(with_hf("dynatree"), chosen="ar")), 60, 9),
         ),
+        "hf is said to draw alone wherever it would be compared": lambda: (
+            compared(with_hf()),
+            *(race(Scene(with_hf()), width, 20) for width in (120, 60)),
+            inspected(with_hf(), 0),
+            prompts(Scene(structs.replace(with_hf(), prompt=Prompt(1, 1))), 110, 10),
+        ),
+        "greedy hf is compared as ever": lambda: [
+            shown(state_of([run(("hf", "ar")), burst(0), plain_round("ar", 0)]))
+            for shown in (compared, lambda state: race(Scene(state), 100, 20))
+        ],
+        "the drawer has temperature and top p of the watched method": lambda: [
+            drawer.drawer(scene, 120, 20) for scene in drawers()
+        ],
+        "a replayed run that is over still says how it was drawn": lambda: [
+            first_line(over(), replaying=True),
+            inspected(over(), 0),
+        ],
+    }
+)
+
+
+def drawers() -> list[Scene]:
+    state = sampled(turned_temperature("dynatree", 1, 0.6, 0.8))
+    own = Scene(state, slider="temperature")
+    return [own, replace(own, state=structs.replace(state, chosen="ar"), pending={"temperature": 0.8})]
+
+
+TURNS: Sequence[tuple[Any, float]] = (("verifier", 5.0), ("drafting", 1.0), ("rollouts", 3.0))
+DIED_OUT = structs.replace(drawn_round(0), accepted=[1, 2, 3], committed=[11, 13, 14, 100])
+
+
+def drawn(*more: Event, first: Round | None = None) -> RunState:
+    return state_of([delayed_run(), first or drawn_round(0), *more])
+
+
+def turn(name: Any, new: float, at: int = 1, old: float = 0) -> Knob:
+    return Knob(method="delayed", round=at, name=name, old=old, new=new, source="user")
+
+
+def verified(**changed: Any) -> Round:
+    event = drawn_round(0)
+    assert event.verification is not None
+    return structs.replace(event, verification=structs.replace(event.verification, **changed))
+
+
+def judging_whole_paths() -> Round:
+    event = drawn_round(0)
+    assert event.verification is not None
+    return verified(path=[structs.replace(draws, acceptance=None) for draws in event.verification.path])
+
+
+def explained(state: RunState, cursor: int) -> Rows:
+    return inspect(Scene(state, cursor=cursor), 240, 12)
+
+
+def test_long_names_are_cut_before_counts_and_chances() -> None:
+    deep = structs.replace(
+        drawn_round(0),
+        tokens=list(range(6)),
+        parents=list(range(-1, 5)),
+        logprobs=[math.log(0.5)] * 6,
+        pieces=[" extraordinary"] * 6,
+        drawn=[1, *[2] * 5],
+        verification=Verification(surprise=0, surprise_variance=1, top1=0, top1_variance=1, reach=[0.62] * 6),
+    )
+    for width in range(38, 120):
+        page = "\n".join(lines(tree(Scene(drawn(first=deep)), width, 16)))
+        assert len(re.findall(r"[●○] ext[a-z…]+ +x2( 50%)? 62%", page)) == 5
+
+
+def test_a_shape_that_the_selector_chose_is_called_its_choice() -> None:
+    chosen = structs.replace(drawn_round(0), shape=(4, 0, 3))
+    state = state_of([delayed_run(), turn("drafting", 3, at=0, old=2), chosen])
+    assert shape_sentence(state, state.lane.past[0]) == "the selector chose (4, 0, 3): 4 paths of 3 draws from the root"
+
+
+def test_a_recording_that_claims_nonsense_is_drawn_all_the_same() -> None:
+    wild = verified(predicted_tokens=1e308, reach=[math.nan, 9.0], path=[])
+    scene = Scene(drawn(first=structs.replace(wild, shape=(0, 2**53, 2**53), drawn=[2**53])), cursor=1)
+    for width, height in ((1, 1), (30, 8), (46, 20), (120, 30)):
+        assert len(tree(scene, width, height)) == len(inspect(scene, width, height)) == height
+
+
+def test_greedy_and_coupled_trees_are_as_before() -> None:
+    for begins in (sampled_run(), run()):
+        page = " ".join(lines(tree(Scene(state_of([begins, sampled_round(0), plain_round("ar", 0)])), 92, 16)))
+        assert not re.search("kept|drawn twice", page)
+
+
+test_golden_drawn = golden(
+    {
+        "the tree says its shape what was expected and what the columns mean": lambda: (
+            tree(Scene(drawn()), 80, 18),
+            tree(Scene(drawn()), 46, 10),
+        ),
+        "a shape is told in plain words": lambda: [
+            shape_words(shape) for shape in ((2, 1, 3), (3, 0, 4), (1, 2, 2), (4, 5, 0), (0, 1, 0))
+        ],
+        "verifier drafting and shape are those in force and of methods that draw trees": lambda: [
+            drawing_words(state)
+            for state in (
+                drawn(*(turn(name, new) for name, new in TURNS)),
+                state_of([sampled_run(), sampled_round(0)]),
+                structs.replace(drawn(), chosen="ar"),
+                *(state_of([structs.replace(sampled_run(), verifier=name)]) for name in ("nss", HOSTILE)),
+            )
+        ],
+        "the first line says verifier drafting and shape": lambda: [
+            *(status(Scene(drawn()), width, 1) for width in (160, 120)),
+            status(Scene(drawn(), pending={"verifier": 6.0}), 160, 1),
+        ],
+        "the card and the knobs say them too": lambda: [
+            cards.cards(Scene(drawn()), 80, 3),
+            sliders.knobs(Scene(drawn()), 120, 5),
+        ],
+        "the colour is the chance to be kept and so is the bar at the end of a row": lambda: inked(
+            tree(Scene(drawn()), 80, 16)
+        ),
+        "signs that are not there are not explained": lambda: [
+            *(tree(Scene(drawn()), width, 18) for width in (46, 80)),
+            tree(Scene(drawn(first=drawn_round(0, told=False))), 80, 18),
+        ],
+        "a token tells how often it was drawn and what the verifier did or refused": lambda: [
+            explained(drawn(), cursor) for cursor in (0, 1, 2)
+        ],
+        "a token after the last draw is the targets alone": lambda: explained(drawn(first=DIED_OUT), 3),
+        "the verifier of a round is the one that was in force then": lambda: [
+            explained(drawn(turn("verifier", 5, old=7), drawn_round(1)), cursor) for cursor in (1, 4)
+        ],
+        "a verifier that judges whole paths has no acceptance of one node": lambda: explained(
+            drawn(first=judging_whole_paths()), 1
+        ),
+    }
+)
+
+
+TURN = Knob(method="delayed", round=20, name="verifier", old=7, new=5, source="user")
+
+
+def lit(rounds: int, *more: Event, surprise: float = 0.0) -> RunState:
+    told = [drawn_round(number, generator=surprise) for number in range(rounds)]
+    return state_of([delayed_run(), *told, *more])
+
+
+def page(state: RunState, width: int = 120, height: int = 30) -> Rows:
+    return sampling(Scene(state), width, height)
+
+
+def said(state: RunState, width: int = 120, height: int = 30) -> str:
+    return " ".join(" ".join(lines(page(state, width, height))).replace("│", " ").split())
+
+
+def coupled(rounds: int, **verification: Any) -> RunState:
+    told = drawn_round(0, generator=0.0).verification
+    assert told is not None
+    own = structs.replace(told, predicted_tokens=None, reach=[], path=[], **verification)
+    return state_of([sampled_run(), *(structs.replace(sampled_round(n), verification=own) for n in range(rounds))])
+
+
+def certain() -> RunState:
+    state = lit(40)
+    surprise = structs.replace(state.lane.evidence.surprise, variance=0.1)
+    lane = structs.replace(state.lane, evidence=Evidence(surprise=surprise, top1=surprise))
+    return structs.replace(state, lanes={**state.lanes, "delayed": lane})
+
+
+def verified_as_a_whole() -> Round:
+    event = drawn_round(0)
+    assert event.verification is not None
+    path = [structs.replace(draws, acceptance=None) for draws in event.verification.path]
+    return structs.replace(event, verification=structs.replace(event.verification, path=path))
+
+
+def test_each_colour_has_an_ink_of_its_own() -> None:
+    assert len(set(INKS.values())) == len(INKS)
+    assert light_words(lit(40, surprise=-3.0))[0][0][1] == "bad"
+    assert light_words(state_of([sampled_run(), sampled_round(0)])) == ()
+
+
+def test_a_coupled_method_has_the_light_too_and_no_depths() -> None:
+    told = said(coupled(30, surprise=0.1))
+    assert "losslessness light: green" in told
+    assert "tokens a round" not in told
+    assert "visits" not in told
+
+
+test_golden_sampling = golden(
+    {
+        "a recording cannot turn it": lambda: sampling(
+            Scene(state_of([run(), tree_round(0), plain_round("ar", 0)]), replaying=True), 120, 9
+        ),
+        "all tabs fit in 80 columns with their names": lambda: tabs(Scene(lit(1)), 80, 1),
+        "the light says its colour in words and what it means": lambda: [
+            shown
+            for state in (lit(40), lit(40, surprise=0.8), lit(40, surprise=-3.0))
+            for shown in (page(state, 120, 9), status(Scene(state), 80, 1))
+        ],
+        "what cannot be judged says why": lambda: [
+            page(state, 120, 9)
+            for state in (
+                *(lit(4), certain(), RunState(), GREEDY, state_of([sampled_run(), sampled_round(0)])),
+                lit(20, turned_temperature("delayed", 20, 0.6, 0.0)),
+            )
+        ],
+        "it is called a light and says what it does not see": lambda: page(lit(20)),
+        "in little room it says the least of that": lambda: [page(lit(40), 74, 9), page(coupled(20), 74, 9)],
+        "the sums are told with their z": lambda: [
+            page(lit(40, surprise=0.3)),
+            page(lit(40, surprise=0.3), 80, 9),
+        ],
+        "expected and realised tokens stand side by side with their z": lambda: page(lit(3)),
+        "each depth has distance acceptance and bound": lambda: page(lit(20), 80, 9),
+        "a verifier that judges whole paths has a dash": lambda: page(
+            state_of([delayed_run(), verified_as_a_whole()]), 80, 9
+        ),
+        "the depths are those since the last turn and the light is of the whole run": lambda: page(
+            lit(20, TURN, drawn_round(20), drawn_round(21))
+        ),
+        "where there is no room for all depths it says how many are left out": lambda: page(lit(20), 80, 8),
     }
 )

@@ -1,6 +1,7 @@
-"""Tests of the panels of a server: at every size, with gaps, unknown figures and hostile names."""
+"""The panels of a server: at every size, with gaps, unknown figures and hostile names."""
 
 import math
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from tests.dynatui.attach.scripted_session import (
     wasting,
 )
 from tests.dynatui.hostile_text import ACTS, hostile
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines
 
 LOOK = ServerView()
@@ -92,6 +94,14 @@ def drawn(state: ServerState, look: ServerView, width: int, height: int) -> dict
     }
 
 
+def shown(events: Sequence[Event], panel: str, width: int = 80, height: int = 9, look: ServerView = LOOK) -> Rows:
+    return drawn(fold(events), look, width, height)[panel]
+
+
+def text(events: Sequence[Event], panel: str, width: int = 80, height: int = 9) -> str:
+    return "\n".join(lines(shown(events, panel, width, height)))
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_every_panel_fits_every_size(name: str) -> None:
     for size in ((1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)):
@@ -103,94 +113,21 @@ def test_every_panel_fits_every_size(name: str) -> None:
                 assert len(told) <= max(height, 3 if panel == "cards" else 1), panel
 
 
-def test_foreign_text_steers_nothing() -> None:
-    told = "".join(line for rows in drawn(fold(STORIES["hostile"]), LOOK, 300, 9).values() for line in lines(rows))
-    assert "URL" in told
-    assert "REASON" in told
+@pytest.mark.parametrize(
+    ("name", "words"), [("hostile", "URL"), ("hostile", "REASON"), ("asked", "PROMPT"), ("not answered", "ERROR")]
+)
+def test_foreign_text_steers_nothing(name: str, words: str) -> None:
+    told = "".join(line for rows in drawn(fold(STORIES[name]), LOOK, 300, 9).values() for line in lines(rows))
+    assert words in told
     assert not set("".join(ACTS)) & set(told) & set("\x1b\x07\x08\x9b\x9d\x90\u202e\u2066\r\x7f\x0b\x0c\u2028\ufeff")
 
 
-def shown(state: ServerState, panel: str, width: int = 80, height: int = 9, look: ServerView = LOOK) -> str:
-    return "\n".join(lines(drawn(state, look, width, height)[panel]))
-
-
-def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
-    line = shown(fold(session()), "status", 120)
-    assert " dynatui   connected  vLLM  meta-llama/Llama-3.1-8B-Instruct  http://host:8000/metrics" in line
-    assert "NO METRICS for 14 s" in shown(fold(STORIES["a gap now"]), "status")
-    assert "connecting" in shown(fold([OPENING]), "status")
-    assert "PAUSED" in shown(fold(session()), "status", look=ServerView(paused=True))
-    assert "● REC" in shown(fold(session()), "status", look=ServerView(recording=True))
-    assert "replay ended" in shown(fold(session()), "status", look=ServerView(replaying=True, ended=True))
-
-
-def test_a_gap_is_shown_with_its_reason() -> None:
-    assert "cannot reach host:8000: Connection refused; trying again" in shown(fold([OPENING, GAP]), "note")
-
-
-def test_wasted_drafts_are_said_to_be_with_their_share_their_time_and_what_follows() -> None:
-    told = " ".join(shown(fold(wasting()), "note", 120, 2).split())
-    assert told == (
-        "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most 1.09 times as "
-        "fast as without drafts, even if they cost nothing; decoding is likely slower"
-    )
-    assert "DRAFTS WASTED" in shown(fold(wasting()), "status")
-
-
-@pytest.mark.parametrize(
-    ("size", "told"),
-    [
-        ((80, 3), "drafts wasted for 59 s: 3% of 14,640 drafted tokens accepted, 1.09 tokens a round, so at most"),
-        ((80, 1), "drafts wasted for 59 s: 3% accepted, likely slower than without drafts"),
-        ((40, 1), "drafts wasted for 59 s: 3% accepted"),
-    ],
-)
-def test_where_there_is_less_room_less_is_said_of_wasted_drafts(size: tuple[int, int], told: str) -> None:
-    assert " ".join(shown(fold(wasting()), "note", *size).split()).startswith(told)
-
-
-def test_wordings_of_wasted_drafts_get_shorter() -> None:
+def test_wasted_drafts_leave_when_drafts_are_accepted_and_their_wordings_get_shorter() -> None:
+    again: list[Event] = [*wasting(), reading(61.0)]
+    assert "wasted" not in text(again, "note")
+    assert "connected" in text(again, "status")
     lengths = list(map(len, wasted(WASTED, 60.0)))
     assert lengths == sorted(lengths, reverse=True)
-
-
-def test_a_gap_comes_before_wasted_drafts_and_those_leave_when_drafts_are_accepted() -> None:
-    gone = fold([*wasting(), GAP])
-    assert "cannot reach" in shown(gone, "note")
-    assert "NO METRICS" in shown(gone, "status")
-    again = fold([*wasting(), reading(61.0)])
-    assert "wasted" not in shown(again, "note")
-    assert "connected" in shown(again, "status")
-
-
-def test_the_summary_after_the_end_says_that_drafts_are_wasted() -> None:
-    assert summary(fold(wasting())).endswith(
-        "tokens/s; drafts wasted for 59 s: 3% accepted, likely slower than without drafts"
-    )
-    assert "wasted" not in summary(fold(session()))
-
-
-def test_how_a_server_drafts_is_told_with_what_its_numbers_count() -> None:
-    told = lines(drafting(DRAFTING, (60, 9)))
-    assert "Drafts" in told[0]
-    assert [row.strip("│ ").split()[-1] for row in told[1:5]] == ["5", "6", "4.40", "3.60"]
-    assert told[1].strip("│ ").startswith("draft steps per round")
-    assert len(lines(drafting(Drafting(steps=3), (60, 9)))) == len(told)
-    assert "cap" not in "".join(lines(drafting(Drafting(steps=3), (60, 9))))
-
-
-def test_cards_hold_the_last_interval_over_the_session() -> None:
-    state = fold([OPENING, SERVER, FIRST, structs.replace(reading(1.0), session=figures(1.0, 100, 100))])
-    titles, now, whole = shown(state, "cards", 120, 3).splitlines()
-    assert titles.split("▏")[0].startswith("L-bar, tokens a round")
-    assert [card.strip() for card in now.split("▏")] == ["2.70", "0.57", "270", "300", "170"]
-    assert [card.split()[-1] for card in whole.split("▏")] == ["2.00", "0.33", "200", "300", "100"]
-
-
-def test_in_a_gap_there_are_no_figures_of_now() -> None:
-    _, now, whole = shown(fold([*session(60), GAP]), "cards", 120, 3).splitlines()
-    assert {card.strip() for card in now.split("▏")} == {"-"}
-    assert "2.70" in whole
 
 
 def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
@@ -201,9 +138,8 @@ def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
 def test_a_gap_leaves_its_columns_empty() -> None:
     steady = [reading(float(t)) for t in range(1, 101)]
     gaps = [Gap(t=float(t), reason="x") for t in range(101, 201)]
-    state = fold([OPENING, SERVER, FIRST, *steady, *gaps, *(reading(float(t)) for t in range(201, 301))])
-    rows = shown(state, "lengths", 110, 12).splitlines()[1:-2]
-    plot = [row[7:-7] for row in rows]
+    told: list[Event] = [OPENING, SERVER, FIRST, *steady, *gaps, *(reading(float(t)) for t in range(201, 301))]
+    plot = [row[7:-7] for row in text(told, "lengths", 110, 12).splitlines()[1:-2]]
     filled = [any(row[column] != " " for row in plot) for column in range(len(plot[0]))]
     third = len(filled) // 3
     assert all(filled[2 : third - 2])
@@ -231,65 +167,6 @@ def test_readings_within_a_second_are_one_point() -> None:
     assert list(found.points) == pytest.approx([2.0, 3.0])
 
 
-def test_positions_are_bars_of_the_session_with_the_share_of_now() -> None:
-    told = shown(fold(session()), "positions")
-    assert "position" in told.splitlines()[1]
-    first = told.splitlines()[2].split()
-    assert (first[1], first[3]) == ("1", "79%")
-
-
-def test_positions_that_are_not_there_are_explained() -> None:
-    assert "no metrics were read yet" in shown(fold([OPENING, GAP]), "positions")
-    assert "the server does not report" in shown(fold([OPENING, SERVER, FIRST]), "positions")
-
-
-def test_more_positions_than_rows_are_counted() -> None:
-    state = fold([OPENING, SERVER, FIRST, Reading(t=1.0, interval=HUGE, session=HUGE)])
-    assert "251 more" in shown(state, "positions", 80, 9)
-
-
-def test_totals_tell_what_was_counted_and_what_was_missed() -> None:
-    told = shown(fold([*session(60), GAP, reading(63.0)]), "totals", 80, 9)
-    assert "1,500" in told
-    assert "watched for 1 min 3 s, 62 pages read" in told
-    assert "failed polls 1, gaps 1, restarts 0" in told
-
-
-def test_the_rounds_of_a_request_are_columns_under_what_they_come_to() -> None:
-    told = shown(fold([OPENING, SERVER, FIRST, ANSWER]), "answer")
-    assert "4 rounds, L-bar 2.00, 40% accepted, 8 tokens in 0.5 s" in told
-    assert "▆·█▃" in told
-    assert "█ all ▄ some · none accepted in a round" in told
-    assert "and the light fell on the floor" in told
-
-
-def test_a_request_that_is_not_answered_yet_is_shown_with_its_time() -> None:
-    told = shown(fold([OPENING, SERVER, FIRST, ASKED, reading(4.0)]), "answer")
-    assert "sent 2 s ago, no answer yet:" in told
-    assert "The door opened" in told
-    assert not set("\x1b\x07\x9b\u202e") & set(shown(fold(STORIES["asked"]), "answer"))
-
-
-def test_a_server_that_does_not_tell_rounds_is_said_not_to_and_what_it_tells_is_shown() -> None:
-    silent = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
-    told = shown(fold([OPENING, SERVER, FIRST, silent]), "answer", 100)
-    assert "vLLM reports each round if it is started with --per-request-spec-decode-metrics detailed" in told
-    assert "│ 40% accepted, 8 tokens in 0.5 s " in told
-    other = shown(fold([OPENING, structs.replace(SERVER, kind="sglang"), FIRST, silent]), "answer", 100)
-    assert "SGLang does not report rounds one by one" in other
-
-
-def test_why_there_is_no_answer_is_shown_and_steers_nothing() -> None:
-    told = shown(fold([OPENING, structs.replace(ANSWER, error=hostile("ERROR"))]), "answer")
-    assert "ERROR" in told
-    assert not set("\x1b\x07\x9b\u202e") & set(told)
-
-
-def test_names_that_the_first_line_has_no_room_for_follow_in_the_next() -> None:
-    assert "http://host:8000/metrics" in shown(fold(session()), "note", 80)
-    assert not shown(fold(session()), "note", 200).strip()
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [(0.0, "0 s"), (59.9, "59 s"), (61.0, "1 min 1 s"), (3725.0, "1 h 2 min"), (1e300, "277777 h 46 min")],
@@ -301,3 +178,63 @@ def test_times_have_their_two_largest_units(seconds: float, text: str) -> None:
 @given(st.floats(0, 1e15), st.floats(1, 1e3))
 def test_scales_reach_what_they_show(most: float, least: float) -> None:
     assert panels._top([most], least) >= max(most, least)
+
+
+BEGUN: list[Event] = [OPENING, SERVER, FIRST]
+SILENT = structs.replace(ANSWER, drafted_by_round=(), accepted_by_round=(), rounds=None, tokens_per_round=None)
+
+test_golden = golden(
+    {
+        "the first line says what is watched and whether it answers": lambda: [
+            shown(session(), "status", 120),
+            shown(STORIES["a gap now"], "status"),
+            shown([OPENING], "status"),
+            shown(wasting(), "status"),
+            *(
+                shown(session(), "status", look=look)
+                for look in (
+                    ServerView(paused=True),
+                    ServerView(recording=True),
+                    ServerView(replaying=True, ended=True),
+                )
+            ),
+        ],
+        "a gap is shown with its reason and comes before wasted drafts": lambda: [
+            shown([OPENING, GAP], "note"),
+            shown([*wasting(), GAP], "note"),
+            shown([*wasting(), GAP], "status"),
+        ],
+        "wasted drafts are told with their share and their time and in fewer words where there is less room": lambda: [
+            shown(wasting(), "note", *size) for size in ((120, 2), (80, 3), (80, 1), (40, 1))
+        ],
+        "how a server drafts is told with what its numbers count": lambda: [
+            drafting(drafts, (60, 9)) for drafts in (DRAFTING, Drafting(steps=3))
+        ],
+        "the summary after the end says that drafts are wasted": lambda: [
+            summary(fold(events)) for events in (wasting(), session())
+        ],
+        "cards hold the last interval over the session and none in a gap": lambda: [
+            shown([*BEGUN, structs.replace(reading(1.0), session=figures(1.0, 100, 100))], "cards", 120, 3),
+            shown([*session(60), GAP], "cards", 120, 3),
+        ],
+        "positions are bars of the session with the share of now": lambda: shown(session(), "positions"),
+        "positions that are not there are explained": lambda: [
+            shown(events, "positions") for events in (STORIES["unreachable"], BEGUN)
+        ],
+        "more positions than rows are counted": lambda: shown(
+            [*BEGUN, Reading(t=1.0, interval=HUGE, session=HUGE)], "positions"
+        ),
+        "totals tell what was counted and what was missed": lambda: shown([*session(60), GAP, reading(63.0)], "totals"),
+        "the rounds of a request are columns under what they come to": lambda: shown([*BEGUN, ANSWER], "answer"),
+        "a request that is not answered yet is shown with its time": lambda: shown(
+            [*BEGUN, ASKED, reading(4.0)], "answer"
+        ),
+        "a server that does not tell rounds is said not to and what it tells is shown": lambda: [
+            shown([OPENING, server, FIRST, SILENT], "answer", 100)
+            for server in (SERVER, structs.replace(SERVER, kind="sglang"))
+        ],
+        "names that the first line has no room for follow in the next": lambda: [
+            shown(session(), "note", width, 2) for width in (80, 200)
+        ],
+    }
+)

@@ -1,13 +1,14 @@
-"""Tests of the what-if panel: its contents and layout, and that it claims no more than the data support."""
+"""The what-if panel: its contents and layout, and that it claims no more than the data support."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from msgspec import structs
 
 from decoder.analysis.what_if import Grid, GridCell, WhatIf
 from dynatui.render import palette
-from dynatui.render.ink import in_ascii
+from dynatui.render.ink import Rows, in_ascii
 from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.text import HOT
@@ -15,6 +16,7 @@ from dynatui.render.what_if import whatif
 from dynatui.render.words import remedy
 from dynatui.render.work import work
 from dynatui.state.run_state import RunState, apply
+from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 SURE = GridCell(20, 20, 3.0, 20, 9.0)
@@ -24,59 +26,44 @@ TAU_L = (0.2, 0.3, 0.4, 0.5, 0.6)
 DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
 
 
-def _what_if(**changed: GridCell) -> WhatIf:
+def _what_if(usual: GridCell = SURE, **changed: GridCell) -> WhatIf:
     def cells(table: str) -> tuple[tuple[GridCell, ...], ...]:
-        return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))
+        return tuple(tuple(changed.get(f"{table}{row}{column}", usual) for column in range(5)) for row in range(5))
 
-    return WhatIf(
-        Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)), Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)), 20
-    )
+    tau_h, tau_l = (Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)), Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)))
+    return WhatIf(tau_h, tau_l, 20)
 
 
-def _panel(found: WhatIf | None, width: int = 80, height: int = 14) -> list[str]:
-    return lines(whatif(replace(running(), whatif=found), width, height))
+def _panel(found: WhatIf | None, width: int = 80, height: int = 14) -> Rows:
+    return whatif(replace(running(), whatif=found), width, height)
 
 
 def _said(found: WhatIf) -> str:
-    return " ".join(line.strip("│ ").strip() for line in _panel(found, 120, 18))
+    return " ".join(line.strip("│ ").strip() for line in lines(_panel(found, 120, 18)))
 
 
-def test_every_cell_shows_tokens_a_round_and_a_second_and_the_knobs_stand_in_brackets() -> None:
-    panel = _panel(_what_if(h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04)))
-    assert panel[1].startswith("│ τh draft sure from ↓  D0 base depth →  tokens a round, tokens/s")
-    assert panel[2].split() == ["│", "τh\\D0", "3", "4", "[5]", "6", "7", "│"]
-    assert panel[3].startswith("│  0.50  ▁2.00 100/s")
-    assert panel[5].split()[1] == "[0.70]"
-    assert "▇4.00 100/s" in panel[5]
+DOUBTFUL, BOUND, OTHER_BOUND = (
+    GridCell(20, 2, 3.0, 2, 9.0),
+    GridCell(20, 15, 3.4, 15, 12.0),
+    GridCell(20, 15, 3.1, 15, 9.0),
+)
+FASTER = _what_if(TIMED, h31=replace(TIMED, tokens=2.7, seconds=0.015))
+HEATED = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
 
 
-def test_a_bound_has_a_plus_and_what_is_not_known_a_question_mark() -> None:
-    bound, doubtful = GridCell(20, 12, 3.2, 11, 9.5), GridCell(20, 4, 9.0, 4, 30.0)
-    panel = _panel(_what_if(h20=bound, h21=doubtful))
-    assert "▇3.20+ " in panel[5]
-    assert "?" in panel[5]
-    assert "9.00" not in " ".join(panel)
-    assert "20-100% judged" in panel[0]
-
-
-def test_the_title_says_that_it_is_an_estimate_and_from_how_much() -> None:
-    assert "estimate: the last 20 rounds under other knobs, 100% judged" in _panel(_what_if())[0]
-    assert "estimate, 100% judged" in _panel(_what_if(), 40)[0]
-
-
-def _timed(**changed: GridCell) -> WhatIf:
-    same = {f"{table}{row}{column}": TIMED for table in "hl" for row in range(5) for column in range(5)}
-    return _what_if(**same | changed)
-
-
-def test_the_fastest_cell_is_told_in_words_although_another_has_more_tokens_a_round() -> None:
-    said = _said(_timed(l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=replace(TIMED, tokens=2.7, seconds=0.015)))
-    assert "τh 0.80 with D0 4 is estimated to be 20% faster than the knobs as they are, 150 tokens/s." in said
-
-
-def test_where_no_cell_is_faster_that_is_said() -> None:
-    said = _said(_timed(l04=replace(TIMED, tokens=3.01), h31=GridCell(20, 15, 9.0, 20, 9.0, 0.001)))
-    assert "No cell is estimated to be faster than the knobs as they are, 150 tokens/s" in said
+TOLD = {
+    "the fastest is told although another has more tokens a round": _what_if(
+        TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=replace(TIMED, tokens=2.7, seconds=0.015)
+    ),
+    "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01), h31=GridCell(20, 15, 9.0, 20, 9.0, 0.001)),
+    "the most tokens": _what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)),
+    "a gain that is a bound": _what_if(h33=BOUND),
+    "two bounds are not compared": _what_if(h22=OTHER_BOUND, l22=OTHER_BOUND, h33=GridCell(20, 15, 3.4, 15, 9.0)),
+    "the same for less": _what_if(h02=replace(SURE, drafted=5.0)),
+    "nothing is better": _what_if(),
+    "too little is known": _what_if(h22=DOUBTFUL, l22=DOUBTFUL),
+    "an automatic number of nodes is taken for granted": replace(_what_if(), by_costs=True),
+}
 
 
 def limited(found: WhatIf | None) -> Scene:
@@ -85,7 +72,7 @@ def limited(found: WhatIf | None) -> Scene:
     return replace(running(), state=state_of([run(), *rounds, *plain]), whatif=found)
 
 
-@pytest.mark.parametrize("found", [None, _timed(), _timed(h31=replace(TIMED, tokens=2.7, seconds=0.015))])
+@pytest.mark.parametrize("found", [None, _what_if(TIMED), FASTER])
 def test_race_work_and_what_if_name_the_same_remedy(found: WhatIf | None) -> None:
     scene = limited(found)
     helps = remedy(scene)
@@ -98,81 +85,49 @@ def test_race_work_and_what_if_name_the_same_remedy(found: WhatIf | None) -> Non
 
 
 def test_smaller_trees_are_no_remedy_where_no_other_size_is_estimated_to_be_faster() -> None:
-    unknown, settled = (remedy(limited(found)) for found in (None, _timed()))
+    unknown, settled = (remedy(limited(found)) for found in (None, _what_if(TIMED)))
     assert unknown is not None
     assert settled is not None
-    assert "trees" in unknown.whole
-    assert "trees" not in settled.whole
-
-
-def test_the_best_cell_is_told_in_words() -> None:
-    said = _said(_what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)))
-    assert (
-        "τl 0.20 with D0 7 would have given 3.40 tokens a round, 12.0 drafted; "
-        "the knobs as they are give 3.00 tokens a round, 9.0 drafted." in said
-    )
-
-
-def test_a_gain_that_is_a_bound_is_called_so() -> None:
-    said = _said(_what_if(h33=GridCell(20, 15, 3.4, 15, 12.0)))
-    assert "τh 0.80 with D0 6 would have given at least 3.40 tokens a round, at least 12.0 drafted;" in said
-
-
-def test_two_bounds_are_not_compared() -> None:
-    present, other = GridCell(20, 15, 3.1, 15, 9.0), GridCell(20, 15, 3.4, 15, 9.0)
-    assert "; it is unknown which gives more." in _said(_what_if(h22=present, l22=present, h33=other))
-
-
-def test_the_same_for_less_is_told() -> None:
-    said = _said(_what_if(h02=replace(SURE, drafted=5.0)))
-    assert "No cell certainly gives more; τh 0.50 with D0 5 gives the same, 5.0 drafted: the knobs as they are" in said
-
-
-def test_where_nothing_is_better_that_is_said() -> None:
-    assert "No cell certainly gives more: the knobs as they are give 3.00 tokens a round, 9.0 drafted." in _said(
-        _what_if()
-    )
-
-
-def test_where_too_little_is_known_nothing_is_claimed() -> None:
-    doubtful = GridCell(20, 2, 3.0, 2, 9.0)
-    assert "The recorded trees do not suffice yet" in _said(_what_if(h22=doubtful, l22=doubtful))
+    assert ("trees" in unknown.whole, "trees" in settled.whole) == (True, False)
 
 
 @pytest.mark.parametrize(
     ("size", "tables"), [((160, 14), 2), ((100, 14), 2), ((80, 24), 2), ((80, 14), 1), ((60, 4), 0)]
 )
 def test_as_many_tables_as_there_is_room_for(size: tuple[int, int], tables: int) -> None:
-    panel = "\n".join(_panel(_what_if(), *size))
+    panel = "\n".join(lines(_panel(_what_if(), *size)))
     assert ("τh\\D0" in panel) + ("τl\\D0" in panel) == tables
     assert "No cell certainly" in panel
 
 
-def test_a_narrow_panel_keeps_the_columns_around_the_knobs() -> None:
-    assert _panel(_what_if(), 36)[2].split() == ["│", "τh\\D0", "4", "[5]", "6", "│"]
-
-
 def test_the_most_tokens_have_the_colour_of_what_is_good_and_none_that_of_what_is_slow() -> None:
-    found = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
-    inks = {text: ink for row in whatif(replace(running(), whatif=found), 80, 14) for text, ink in row}
+    inks = {text: ink for row in _panel(HEATED) for text, ink in row}
     roles = {text: palette._ATTRIBUTES[inks[text]][0] for text in ("▁1.00", "▃2.00", "▅3.00", "▇4.00")}
     assert roles["▇4.00"] == palette._ATTRIBUTES["good"][0]
     assert not set(roles.values()) & {palette._ATTRIBUTES[ink][0] for ink in HOT[-2:]}
 
 
 def test_in_ascii_the_heat_can_still_be_told() -> None:
-    found = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
-    row = text_of(in_ascii(whatif(replace(running(), whatif=found), 80, 14))[5])
+    row = text_of(in_ascii(_panel(HEATED))[5])
     assert row.isascii()
     assert all(figure in row for figure in ("_1.00", ".2.00", "=3.00", "#4.00"))
 
 
-def test_what_is_missing_is_explained() -> None:
-    assert "appear after the first rounds" in " ".join(_panel(None, 120))
-    plain = apply(apply(RunState(), run(("ar",))), plain_round("ar", 0))
-    assert "ar has no tree with knobs" in " ".join(lines(whatif(Scene(state=plain), 78, 8)))
-
-
-def test_under_an_automatic_number_of_nodes_the_panel_says_what_it_takes_for_granted() -> None:
-    said = [_said(found) for found in (_what_if(), replace(_what_if(), by_costs=True))]
-    assert ["auto drafts only nodes that save time" in one for one in said] == [False, True]
+test_golden = golden(
+    {
+        **{name: partial(_said, found) for name, found in TOLD.items()},
+        "every cell shows tokens a round and a second and the knobs stand in brackets": lambda: _panel(
+            _what_if(h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04))
+        ),
+        "a bound has a plus and what is not known a question mark": lambda: _panel(
+            _what_if(h20=GridCell(20, 12, 3.2, 11, 9.5), h21=GridCell(20, 4, 9.0, 4, 30.0))
+        ),
+        "a narrow panel keeps the columns around the knobs and says that it is an estimate": lambda: [
+            _panel(_what_if(), width) for width in (40, 36)
+        ],
+        "what is missing is explained": lambda: [
+            _panel(None, 120),
+            whatif(Scene(apply(apply(RunState(), run(("ar",))), plain_round("ar", 0))), 78, 8),
+        ],
+    }
+)

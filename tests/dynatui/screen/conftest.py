@@ -1,4 +1,4 @@
-"""Replaces Textual's wait for an idle app by a faster one."""
+"""Replaces Textual's wait for an idle app by a faster one, and removes settings that change pictures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -44,3 +44,9 @@ def _no_longer_than_needed() -> Iterator[None]:
         for name in ("press", "click", "resize_terminal"):
             patch.setattr(pilot.Pilot, name, then_idle(getattr(pilot.Pilot, name)))
         yield
+
+
+@pytest.fixture(autouse=True)
+def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TEXTUAL_THEME", "SSH_CONNECTION", "COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)

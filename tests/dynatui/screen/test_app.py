@@ -1,111 +1,62 @@
 """The app on a scripted source: keys, frame rate, layouts, freezing, failures and leaving."""
 
-import re
 from functools import partial
 
 import pytest
+from msgspec import structs
 
 from decoder.errors import ConfigError
 from decoder.events import Knob
-from dynatui.keymap import PANELS
 from dynatui.screen.app import DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
-from dynatui.state.run_state import Failure, Loading, Prompt
-from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, screen_text, shown, visible
+from dynatui.state.run_state import Failure, Loading, Prompt, Record
+from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, Clock, screen_text, shown, still
 from tests.dynatui.screen.transcripts import transcripts
-from tests.dynatui.scripted_runs import ScriptedSource, run, story, tree_round
+from tests.dynatui.scripted_runs import ScriptedSource, plain_round, run, story, tree_round
+from tests.dynatui.turned_runs import rounds, turned
 
-
-@pytest.mark.parametrize(
-    ("key", "turn"),
-    [
-        ("[", ("tau_h", 0.75)),
-        ("]", ("tau_h", 0.85)),
-        ("{", ("tau_l", 0.35)),
-        ("}", ("tau_l", 0.45)),
-        ("-", ("d0", 5.0)),
-        ("=", ("d0", 7.0)),
-    ],
-)
-async def test_a_turned_knob_reaches_the_source_and_shows_at_once(key: str, turn: tuple[str, float]) -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press(key)
-        assert source.turns == [turn]
-        assert "→" in screen_text(app)
-
-
-async def test_what_history_has_moved_back_is_held_by_one_key() -> None:
-    turn = Knob(method="dynatree", round=6, name="d0", old=6.0, new=2.0, source="user")
-    back = Knob(method="dynatree", round=7, name="d0", old=2.0, new=3.0, source="history")
-    async with shown([*story()[:-3], turn, tree_round(6, d0=2.0), back]) as (app, source, pilot):
-        assert "history moves D0 back: you set 2, now 3" in screen_text(app)
-        await pilot.press("H")
-        assert source.turns == [("history", 0.0), ("d0", 2.0), ("tau_h", 0.9)]
-
-
-async def test_every_panel_shows_the_method_that_is_watched() -> None:
-    async with shown() as (app, source, pilot):
-        named = set(re.findall("(?:Text by|Knobs of) \\w+", screen_text(app)))
-        assert named == {"Text by dynatree", "Knobs of dynatree"}
-        await pilot.press("w")
-        assert source.steering.watched == "ar"
-        told = screen_text(app)
-        assert "Text by ar" in told
-        assert "ar has no knobs; w watches another method" in told
-        await pilot.press("W")
-        assert (source.steering.watched, app.viewpoint.state.watched) == ("dynatree", "dynatree")
-
-
-async def test_a_turn_of_a_knob_pins_a_by_itself_and_compares_as_soon_as_it_can() -> None:
-    async with shown([run(), *(tree_round(number) for number in range(12))]) as (app, source, pilot):
-        source.records.append(Knob(method="dynatree", round=12, name="tau_h", old=0.9, new=0.5, source="user"))
-        source.records += [tree_round(number, tau_h=0.5) for number in range(12, 15)]
-        app.read_events()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "too few rounds yet: A has 12, B has 3; each needs 10" in screen_text(app)
-        source.records += [tree_round(number, tau_h=0.5) for number in range(15, 22)]
-        app.read_events()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "no clear difference so far  L-bar: B - A 0 (0 to 0)  tokens/s: B - A" in screen_text(app)
-        await pilot.press("b")
-        assert app.event_reader.pins["dynatree"].by_hand
-
-
-async def test_a_knob_in_force_is_turned_on_from_where_it_is() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("=")
-        source.records += [
-            Knob(method="dynatree", round=6, name="d0", old=6.0, new=7.0, source="user", turn=1),
-            tree_round(6, d0=6.5),
-        ]
-        app.tick()
-        await pilot.press("-")
-        assert source.turns == [("d0", 7.0), ("d0", 5.5)]
+UNSEEN = [tree_round(6, " unseen")]
+THREE_AFTER: list[Record] = [
+    turned("tau_h", 12, 0.9, 0.5),
+    *(tree_round(number, tau_h=0.5) for number in range(12, 15)),
+]
+MOVED_BACK: list[Record] = [turned("d0", 6, 6, 2), tree_round(6, d0=2.0), turned("d0", 7, 2, 3, "history")]
+IN_FORCE: list[Record] = [
+    Knob(method="dynatree", round=6, name="d0", old=6.0, new=7.0, source="user", turn=1),
+    tree_round(6, d0=6.5),
+]
+ANOTHER: list[Record] = [Prompt(2, 2), run(prompt="Another tale"), tree_round(0)]
+AR = [structs.replace(plain_round("ar", number), committed=[token]) for number, token in enumerate((11, 13, 7))]
+WITHIN = 12
+TWO_TURNS: list[Record] = [
+    run(),
+    turned("history", 0, 1, 0),
+    *rounds(range(12)),
+    turned("d0", 12, 2, 5),
+    *rounds(range(12, 24), nodes=10),
+    turned("tau_h", 24, 0.9, 0.8),
+    *rounds(range(24, 36), nodes=8),
+]
 
 
 async def test_knobs_stay_within_their_bounds() -> None:
     async with shown() as (_, source, pilot):
         await pilot.press(*["="] * 4, *["{"] * 12, *["["] * 20)
-        turned = dict(source.turns)
-        assert turned["d0"] == 7.0
-        assert turned["tau_l"] == 0.01
-        assert turned["tau_h"] == 0.02
+        assert dict(source.turns) == {"d0": 7.0, "tau_l": 0.01, "tau_h": 0.02}
 
 
-async def test_a_frozen_view_stands_still_while_data_is_read() -> None:
-    async with shown() as (app, source, pilot):
-        await pilot.press("space")
-        source.records.append(tree_round(6, " unseen"))
-        app.tick()
-        await pilot.pause()
-        assert "FROZEN" in screen_text(app)
-        assert "unseen" not in screen_text(app)
-        assert app.viewpoint.work.rounds("dynatree") == 7
-        await pilot.press("space")
-        assert "unseen" in screen_text(app)
+@pytest.mark.parametrize("size", [FULL, TABBED], ids=["full", "tabbed"])
+async def test_from_one_end_to_the_other_each_slider_has_its_line_with_an_interval_soon(size: tuple[int, int]) -> None:
+    turns = (turned("d0", 12, 1, 7), turned("tau_h", 24, 0.41, 1), turned("tau_l", 36, 0.01, 0.99))
+    told = ("D0 1 → 7", "τh 0.41 → 1", "τl 0.01 → 0.99")
+    async with shown([run(), turned("history", 0, 1, 0), *rounds(range(WITHIN))], size=size) as (app, source, _):
+        for nodes, (turn, words) in enumerate(zip(turns, told, strict=True), 7):
+            source.records += [turn, *rounds(range(turn.round, turn.round + WITHIN), nodes=nodes + 1)]
+            app.read_events()
+            app.draw(everything=True)
+            assert f"{words}: nodes {nodes} → {nodes + 1}, L-bar" in screen_text(app)
+            assert " to +" in screen_text(app)
 
 
 @pytest.mark.parametrize("keys", [("q",), ("ctrl+c",), ("?", "q"), ("?", "ctrl+c")])
@@ -116,6 +67,12 @@ async def test_the_app_can_be_left_from_everywhere(keys: tuple[str, ...]) -> Non
         assert app.return_code == 0
 
 
+async def test_the_exit_code_of_a_failure_is_kept() -> None:
+    async with shown([*MIDWAY, Failure("no space on the device", 3)]) as (app, _, pilot):
+        await pilot.press("q")
+        assert app.return_code == 3
+
+
 async def test_runs_that_are_over_are_forgotten() -> None:
     async with shown(story()) as (app, source, _):
         source.records += [*story()[:-3]]
@@ -124,84 +81,6 @@ async def test_runs_that_are_over_are_forgotten() -> None:
         assert app.viewpoint.work.rounds("dynatree") == 6
         app.tick()
         assert app.viewpoint.work.rounds("dynatree") == 6
-
-
-async def test_a_failure_is_shown_in_every_tab_and_its_exit_code_kept() -> None:
-    async with shown([*MIDWAY], TABBED) as (app, source, pilot):
-        await pilot.press("2")
-        source.records.append(Failure("no space on the device\nGive a smaller model.", 3))
-        app.tick()
-        await pilot.pause()
-        app.tick()
-        await pilot.pause()
-        assert "no space on the device" in screen_text(app)
-        assert "R tries again" in screen_text(app)
-        await pilot.press("q")
-        assert app.return_code == 3
-
-
-async def test_after_a_failure_restart_tries_again() -> None:
-    async with shown([Failure("no such model", 3)]) as (app, source, pilot):
-        await pilot.press("R")
-        assert source.steps == [0]
-        source.records += [Prompt(1, 1), run(), tree_round(0)]
-        app.tick()
-        await pilot.pause()
-        assert "ERROR" not in screen_text(app)
-        assert "a time" in screen_text(app)
-
-
-async def test_a_turned_knob_is_marked_on_the_curves() -> None:
-    async with shown() as (app, _, _pilot):
-        assert "▲τh 0.9→0.8" in screen_text(app)
-
-
-async def test_at_full_size_every_panel_is_there() -> None:
-    async with shown() as (app, _, _pilot):
-        assert visible(app) == {
-            "status",
-            "cards",
-            "text",
-            "race",
-            "tree",
-            "acceptance",
-            "depth",
-            "timeline",
-            "knobs",
-            "footer",
-        }
-
-
-async def test_a_large_terminal_explains_itself() -> None:
-    async with shown(size=(200, 60)) as (app, _, _pilot):
-        assert "guide" in visible(app)
-        assert "How to read this" in screen_text(app)
-        assert "Tokens per round" in screen_text(app)
-
-
-@pytest.mark.parametrize(
-    ("key", "panels"),
-    zip(
-        "123456789",
-        [
-            {"text", "tree", "race"},
-            {"tree", "trends"},
-            {"acceptance", "depth", "trends"},
-            {"race", "trends"},
-            {"work", "trends"},
-            {"whatif", "trends"},
-            {"prompts", "trends"},
-            {"log", "trends"},
-            {"sampling", "trends"},
-        ],
-        strict=True,
-    ),
-)
-async def test_in_a_small_terminal_tabs_share_one_place(key: str, panels: set[str]) -> None:
-    async with shown(size=TABBED) as (app, _, pilot):
-        await pilot.press(key)
-        assert visible(app) == {"status", "cards", "tabs", "knobs", "footer"} | panels
-        assert app.scene.panel == PANELS[int(key) - 1]
 
 
 @pytest.mark.parametrize("size", [(40, 10), (30, 6), (20, 3), (10, 1), (1, 1), (300, 8), (20, 90)])
@@ -231,20 +110,16 @@ async def test_only_changed_rows_are_drawn_again() -> None:
 
 
 async def test_panels_are_drawn_no_more_often_than_they_should() -> None:
-    now = [0.0]
-    source = ScriptedSource(MIDWAY)
-    app = DynaApp(source, ticking=False, clock=lambda: now[0])
+    source, clock = ScriptedSource(MIDWAY), Clock()
+    app = still(source, clock=clock)
     async with app.run_test(size=FULL) as pilot:
         await pilot.pause()
         tree = app.query_one("#tree", Canvas)
         before = list(tree._rows)
-        now[0] = 0.1
         source.records.append(tree_round(6))
-        app.tick()
-        assert tree._rows == before
-        now[0] = 0.3
-        app.tick()
-        assert tree._rows != before
+        for clock.now, drawn in ((0.1, False), (0.3, True)):
+            app.tick()
+            assert (tree._rows != before) is drawn
 
 
 async def test_without_colour_no_cell_has_one_and_origins_still_differ(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,21 +130,10 @@ async def test_without_colour_no_cell_has_one_and_origins_still_differ(monkeypat
             for segment in strip:
                 assert segment.style is None or segment.style.color is None or segment.style.color.is_default
                 styles[segment.text.strip()] = segment.style
-        assert styles["at"] is not None
-        assert styles["at"].bold
-        assert styles["time"] is not None
-        assert styles["time"].underline
-
-
-async def test_in_ascii_mode_the_screen_is_ascii() -> None:
-    async with shown(view=View(symbols="ascii")) as (app, _, _pilot):
-        assert screen_text(app).isascii()
-
-
-@pytest.mark.parametrize("theme", ["textual-light", "ansi-dark", "nord"])
-async def test_other_themes_work(theme: str) -> None:
-    async with shown(view=View(theme=theme)) as (app, _, _pilot):
-        assert "a time" in screen_text(app)
+        at, time = styles["at"], styles["time"]
+        assert at is not None
+        assert time is not None
+        assert (at.bold, time.underline) == (True, True)
 
 
 def test_an_unknown_theme_is_refused_with_the_names_of_the_others() -> None:
@@ -279,7 +143,6 @@ def test_an_unknown_theme_is_refused_with_the_names_of_the_others() -> None:
 
 @pytest.mark.parametrize(("fps", "ssh", "expected"), [(None, "", 10), (None, "10.0.0.1", 5), (8, "10.0.0.1", 8)])
 def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SSH_CONNECTION", raising=False)
     if ssh:
         monkeypatch.setenv("SSH_CONNECTION", ssh)
     assert DynaApp(ScriptedSource(), View(fps=fps))._fps == expected
@@ -287,9 +150,20 @@ def test_fewer_frames_over_ssh(fps: int | None, ssh: str, expected: int, monkeyp
 
 test_transcript = transcripts(
     {
+        "at full size every panel is there": (shown,),
+        "keys turn the knobs and show it at once": (shown, "[", "]", "{", "}", "-", "="),
         "history is switched off with its knobs where they are": (shown, "h"),
         "without such a knob there is nothing to hold": (shown, "H"),
+        "what history has moved back is held by one key": (shown, MOVED_BACK, "H"),
+        "every panel shows the method that is watched": (shown, "w", "W"),
+        "a turn of a knob pins a by itself and compares as soon as it can": (
+            partial(shown, [run(), *(tree_round(number) for number in range(12))]),
+            THREE_AFTER,
+            [tree_round(number, tau_h=0.5) for number in range(15, 22)],
+            "b",
+        ),
         "two presses add up before the first is in force": (shown, "[ ["),
+        "a knob in force is turned on from where it is": (shown, "=", IN_FORCE, "-"),
         "a turn against the stop is none": (partial(shown, [run(), tree_round(0, d0=7.0)]), "= ="),
         "a recordings knobs cannot be turned": (partial(shown, steerable=False), "[ h ="),
         "knobs that are turned while the models load wait for the first round": (
@@ -297,8 +171,51 @@ test_transcript = transcripts(
             "[ - space P n",
         ),
         "pause holds the source and goes on": (shown, "P", "P"),
+        "a frozen view stands still while data is read": (shown, "space", UNSEEN, "space"),
+        "escape goes back to what happens now": (shown, "i", UNSEEN, "escape"),
+        "a frozen run stays when the next prompt begins": (shown, "left", ANOTHER, "space"),
+        "results of prompts are kept": (partial(shown, [Prompt(1, 2), *story()]), ANOTHER, "7"),
+        "a step pauses first and then goes on by stages": (shown, ".", ". ."),
         "next restart and previous move among the prompts": (partial(shown, [Prompt(1, 2), *story()]), "n R N"),
         "speed halves and doubles": (shown, "< < >"),
         "help names every key and closes again": (shown, "?", "?", "? escape"),
+        "a failure is shown in every tab": (
+            partial(shown, size=TABBED),
+            "2",
+            [Failure("no space\nGive a smaller.", 3)],
+        ),
+        "after a failure restart tries again": (partial(shown, [Failure("no such model", 3)]), "R", ANOTHER),
+        "in a small terminal tabs share one place": (partial(shown, size=TABBED), *"123456789"),
+        "a look back shows the consequence of that place": (
+            partial(shown, TWO_TURNS),
+            "shift+left left left left",
+            "G",
+        ),
+        "the first difference from ar is found": (partial(shown, [run(), tree_round(0), *AR]), "f"),
+        "a click on the time line goes there": (shown, "@timeline+6+0"),
+        "a click on a token inspects it": (shown, "@text+13+1"),
+        "a click in the race below its lanes watches nothing else": (shown, "@race+5+4"),
+        "a cursor in the text says why a token is there": (shown, "i"),
+        "the tree shows the round of the inspected token": (shown, "i home"),
+        "every panel shows the round of the token that is inspected": (
+            shown,
+            "i home right right right",
+            "left",
+            "escape",
+        ),
+        "the cursor goes by token round and end and stays inside": (
+            shown,
+            *("i left", "shift+left", "end right right", "home left"),
+        ),
+        "the cursor goes by line": (partial(shown, [*story(40)[:-3]]), "i home down", "up"),
+        "scrubbing shows every panel as it was": (shown, "left left", "home", "shift+right", "end"),
+        "conditions to pause at are switched by number": (shown, "B", "1 5 right 1", "escape"),
+        "a prompt is edited in place": (shown, "E", "! ctrl+r"),
+        "an edit can be left and an unchanged one is none": (shown, "E x escape E ctrl+r"),
+        "the drawer turns any knob by key and by value": (shown, "d", "left 0 . 7 enter", "down right", "escape"),
+        "undo takes back the last turn": (shown, "[ u"),
+        "a panel can have the screen for itself": (shown, "2 e", "escape"),
+        "tab goes from panel to panel": (partial(shown, size=TABBED), "tab tab", "shift+tab shift+tab shift+tab"),
+        "heat mask symbols and theme change": (shown, "o t v T", "down enter"),
     }
 )

@@ -1,4 +1,4 @@
-"""Files written by keys, and the summary on the normal screen after the app."""
+"""Files written by keys, background work, and the summary on the normal screen after the app."""
 
 import csv
 import os
@@ -15,9 +15,13 @@ from dynatui.record.reader import Runs, read_events
 from dynatui.screen import run as exit_summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
+from dynatui.screen.protocol import Aside
 from dynatui.state.run_state import Prompt
-from tests.dynatui.screen.shown_app import FULL, screen_text, shown
+from tests.dynatui.screen.shown_app import screen_text, shown
 from tests.dynatui.scripted_runs import story
+
+WIDE = (240, 60)
+"""Notes with whole paths have room."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,27 +55,22 @@ async def exported(app: DynaApp, pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
-async def test_an_export_holds_the_run_as_it_is_shown(tmp_path: Path) -> None:
-    async with shown() as (app, _, pilot):
+async def test_an_export_has_the_run_as_it_is_shown_and_all_that_is_shared_each_in_its_format(tmp_path: Path) -> None:
+    async with shown(size=WIDE) as (app, _, pilot):
         await exported(app, pilot)
         (folder,) = app.written_paths
-        assert folder.is_relative_to(tmp_path)
-        assert read_events(folder / "run.jsonl") == story()[:-3]
-
-
-async def test_an_export_has_all_that_is_shared_each_in_its_format() -> None:
-    async with shown() as (app, _, pilot):
-        await exported(app, pilot)
-        (folder,) = app.written_paths
+        assert f"exported 9 files to {folder}" in screen_text(app)
+    assert folder.is_relative_to(tmp_path)
+    assert read_events(folder / "run.jsonl") == [event for events in Runs(folder / "run.jsonl") for event in events]
+    assert read_events(folder / "run.jsonl") == story()[:-3]
     assert ET.fromstring((folder / "screen.svg").read_text()).tag.endswith("svg")  # noqa: S314 - our own file
     with (folder / "figures.csv").open(newline="") as file:
         assert next(csv.reader(file))[0] == "method"
-    assert [event for events in Runs(folder / "run.jsonl") for event in events] == story()[:-3]
     page = (folder / "replay.html").read_text()
     assert "Once upon" in page
     assert "</html>" in page
     header, *frames = [json.decode(line) for line in (folder / "screen.cast").read_bytes().splitlines()]
-    assert (header["version"], header["width"], header["height"]) == (2, *FULL)
+    assert (header["version"], header["width"], header["height"]) == (2, *WIDE)
     assert all(kind == "o" for _, kind, _ in frames)
 
 
@@ -85,12 +84,6 @@ async def test_a_second_export_leaves_the_first_as_it_is() -> None:
     assert {path.name for path in second.iterdir()} == {path.name for path in before}
 
 
-async def test_the_note_of_an_export_says_how_many_files_there_are_and_where() -> None:
-    async with shown(size=(240, 60)) as (app, _, pilot):
-        await exported(app, pilot)
-        assert f"exported 9 files to {app.written_paths[0]}" in screen_text(app)
-
-
 async def test_the_screen_goes_on_while_an_export_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
 
@@ -99,7 +92,7 @@ async def test_the_screen_goes_on_while_an_export_is_written(monkeypatch: pytest
         yield b""
 
     monkeypatch.setattr(record, "film", slow)
-    async with shown(size=(240, 60)) as (app, _, pilot):
+    async with shown(size=WIDE) as (app, _, pilot):
         await pilot.press("x")
         assert "writing 9 files to" in screen_text(app)
         await pilot.press("8", "x")
@@ -112,43 +105,72 @@ async def test_the_screen_goes_on_while_an_export_is_written(monkeypatch: pytest
         assert len(app.written_paths) == 1
 
 
-async def test_an_export_into_a_full_disk_is_one_line_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("full", ["screen.cast", ""], ids=["one file", "every file and folder"])
+async def test_an_export_that_cannot_be_written_is_one_line_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str
 ) -> None:
     opened = os.open
 
-    def full(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        return _no_space() if Path(path).name.startswith("screen.cast") else opened(path, flags, mode, dir_fd=dir_fd)
+    def refused(*_arguments: object, **_named: object) -> int:
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.open", full)
-    async with shown(size=(240, 60)) as (app, _, pilot):
+    def open_(path: str | Path, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        return refused() if Path(path).name.startswith(full) else opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr("os.open", open_)
+    if not full:
+        monkeypatch.setattr("os.mkdir", refused)
+    async with shown(size=WIDE) as (app, _, pilot):
         await exported(app, pilot)
         assert app.written_paths == []
         assert "No space left on device" in screen_text(app)
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_an_export_that_cannot_be_written_is_said_and_nothing_else_happens(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("os.open", _no_space)
-    monkeypatch.setattr("os.mkdir", _no_space)
-    async with shown(size=(240, 60)) as (app, _, pilot):
-        await pilot.press("x")
-        assert app.written_paths == []
-        assert "space" in screen_text(app)
-    assert list(tmp_path.iterdir()) == []
-
-
 async def test_the_exit_summary_names_what_was_seen() -> None:
     async with shown([Prompt(1, 1), *story(30)]) as (app, _, _pilot):
-        lines = exit_summary.lines(
-            app.event_reader.session_log, command="dynatui --tau-h 0.8", written=[Path("run.jsonl")]
-        )
-    assert any("Once upon" in line for line in lines)
-    assert any("run.jsonl" in line for line in lines)
-    assert any("--tau-h 0.8" in line for line in lines)
+        log, command = app.event_reader.session_log, "dynatui --tau-h 0.8"
+    page = "\n".join(exit_summary.lines(log, command=command, written=[Path("run.jsonl")]))
+    assert all(words in page for words in ("Once upon", "run.jsonl", command))
 
 
-def _no_space(*_arguments: object, **_named: object) -> int:
-    raise OSError(28, "No space left on device")
+def test_the_end_of_background_work_is_told_with_what_it_raised() -> None:
+    fault = ValueError("no")
+
+    def work() -> None:
+        raise fault
+
+    for act, end in ((lambda: None, None), (work, fault)):
+        found: list[Exception | None] = []
+        aside = Aside(lambda call, *given: call(*given))
+        aside.start(act, found.append)
+        aside.wait(10)
+        assert (aside.busy, found) == (False, [end])
+
+
+def wait(until: threading.Event) -> None:
+    until.wait(10)
+
+
+def test_it_is_busy_until_the_work_is_over() -> None:
+    go_on, aside = threading.Event(), Aside(lambda *_: None)
+    assert not aside.busy
+    aside.start(lambda: wait(go_on), lambda _: None)
+    aside.wait(0.0)
+    assert aside.busy
+    go_on.set()
+    aside.wait(10)
+    assert not aside.busy
+
+
+def test_an_app_that_is_over_is_told_nothing() -> None:
+    def closed(*_: object) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        faults = list[object]()
+        patch.setattr(threading, "excepthook", faults.append)
+        aside = Aside(closed)
+        aside.start(lambda: None, lambda _: None)
+        aside.wait(10)
+    assert (aside.busy, faults) == (False, [])

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,6 @@ from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, writt
 from tests.dynatui.screen.random_input import LARGEST, PAGES, commands_that_stay, random_bursts, sizes
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 ESCAPE = "\x1b[27u"
 NO_LEAVING = """
@@ -93,8 +90,7 @@ def bombard(terminal: Terminal, home: Path, seed: int, strokes: int, resizes: in
     terminal.resize(80, 24)
     for _ in range(40):  # earlier keys may still open pages
         terminal.send(ESCAPE * 3)
-        terminal.read(0.2)
-        terminal.send("?")
+        terminal.play(0.2, b"?")
         if "arrow keys, j k g G scroll" in terminal.read(0.3):
             return
         if not terminal.child.isalive():
@@ -112,8 +108,7 @@ def assert_ended_well(terminal: Terminal, home: Path) -> None:
 
 def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Path) -> None:
     terminal = start("-c", script(f'{NO_LEAVING}record = Path("run.jsonl"); engine = EndlessEngine(rounds=150)'))
-    terminal.wait_for(" w1")
-    terminal.send("x")
+    terminal.play(" w1", b"x")
     bombard(terminal, tmp_path, seed=14, strokes=250, resizes=40)
     assert_ended_well(terminal, tmp_path)
     assert all(read_events(path) for path in tmp_path.rglob("*.jsonl"))

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -13,10 +12,8 @@ from decoder.events import Round, Run
 from dynatui.record.reader import read_events
 from dynatui.record.recording import Recorder
 from tests.dynatui.endless_engine import script
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
+from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, leave
 from tests.dynatui.scripted_runs import story
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 RECORDED = 'record = Path("run.jsonl")'
 SOON_S = 12.0
@@ -125,10 +122,8 @@ def test_a_signal_ends_it_with_a_page_open_too(start: Start, page: str) -> None:
 
 def test_a_quit_during_decoding_closes_the_recording_with_its_end(start: Start, tmp_path: Path) -> None:
     terminal = decoding(start)
-    terminal.send("q")
-    assert terminal.end() == 0
+    leave(terminal)
     assert_whole(tmp_path / "run.jsonl")
-    assert_left_clean(terminal)
 
 
 FULL_DISK = """
@@ -142,32 +137,21 @@ engine = EndlessEngine(pause_s=0.01)
 def test_a_disk_that_fills_up_ends_the_recording_and_not_the_program(start: Start, tmp_path: Path, begun: str) -> None:
     terminal = start("-c", script(FULL_DISK + (RECORDED if begun == "from the start" else "")))
     if begun == "by a key":
-        terminal.wait_for(" w1")
-        terminal.send("r")
-    terminal.wait_for("File too large")
-    terminal.send("R")
-    terminal.wait_for(" w1")
+        terminal.play(" w1", b"r")
+    terminal.play("File too large", b"R", " w1")
     assert "REC" not in terminal.shown
-    terminal.send("q")
-    assert terminal.end() == 2
-    assert_left_clean(terminal)
+    leave(terminal, 2)
     assert_whole(next(tmp_path.rglob("*.jsonl")), closed=False)
 
 
 def test_a_full_disk_from_the_first_byte_is_a_failure_panel(start: Start) -> None:
     terminal = start("-c", script('record = Path("/dev/full")'))
     assert "R tries again" in terminal.wait_for("No space left on device")
-    terminal.send("q")
-    assert terminal.end() == 2
-    assert_left_clean(terminal)
+    leave(terminal, 2)
 
 
 def test_a_folder_that_takes_no_recording_is_a_note(start: Start, tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the folder should be")
     terminal = start("-c", script(), XDG_STATE_HOME=str(tmp_path / "state"))
-    terminal.wait_for(" w9")
-    terminal.send("r")
-    terminal.wait_for("cannot write")
-    terminal.send("q")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
+    terminal.play(" w9", b"r", "cannot write")
+    leave(terminal)

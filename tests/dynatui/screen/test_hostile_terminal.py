@@ -1,7 +1,6 @@
 """Foreign text in a pseudo-terminal is shown, but never interpreted; all output bytes are checked."""
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,11 +8,9 @@ import pytest
 
 from tests.dynatui.endless_engine import script
 from tests.dynatui.hostile_text import hostile_event, renamed
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean, written
+from tests.dynatui.pty_terminal import Start, Terminal, leave, written
 from tests.dynatui.scripted_runs import story
 from tests.dynatui.terminal_grammar import forbidden_output
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 TOUR = (
     *"123456789",
@@ -38,14 +35,18 @@ def toured(terminal: Terminal, keys: tuple[str, ...] = TOUR, pages: Mapping[str,
     return "\n".join(seen)
 
 
+def replaying(start: Start, *paths: str) -> Terminal:
+    return start("-m", "dynatui", "replay", *paths, "--speed", "20", size=FULL)
+
+
 def close(terminal: Terminal, words: str) -> None:
     terminal.send("\x1b")
     assert terminal.wait_until(lambda: words not in terminal.shown), f"the page with {words!r} is not closed"
 
 
-def left(terminal: Terminal) -> int:
-    terminal.send("q")
-    return terminal.end()
+def leave_unharmed(terminal: Terminal, code: int = 0) -> None:
+    leave(terminal, code)
+    assert forbidden_output(terminal.written, FULL) == []
 
 
 def assert_shown(seen: str, *names: str) -> None:
@@ -55,14 +56,12 @@ def assert_shown(seen: str, *names: str) -> None:
 
 def test_a_hostile_recording_is_shown_in_every_panel_and_never_obeyed(start: Start, tmp_path: Path) -> None:
     path = written(tmp_path / "hostile.jsonl", [hostile_event(event) for event in story(9)])
-    terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
+    terminal = replaying(start, path)
     terminal.wait_for("TEXT␛")
     seen = toured(terminal)
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "TARGET")
-    assert left(terminal) == 0
-    assert forbidden_output(terminal.written, FULL) == []
+    leave_unharmed(terminal)
     assert_shown(terminal.afterwards, "PROMPT")
-    assert_left_clean(terminal)
 
 
 LIVE = """
@@ -91,60 +90,50 @@ def test_a_hostile_model_prompt_and_folder_are_shown_while_decoding_and_never_ob
     close(terminal, "Edit the prompt")
     assert_shown(seen, "PROMPT", "PIECE", "TEXT", "ASKED")
     assert "FOLDER␛" in seen, "the place of the recording and of the export"
-    assert left(terminal) == 0
+    leave(terminal)
     assert b"\x1b]52;c;" in terminal.written, "text and command line are copied"
     assert forbidden_output(terminal.written, FULL, copies=True) == []
     assert_shown(terminal.afterwards, "PROMPT", "FOLDER")
-    assert_left_clean(terminal)
     modes = {path.stat().st_mode & 0o77 for path in folder.rglob("*") if path.is_file()}
     assert modes == {0}, "recordings and exports are their owner's alone"
 
 
 def test_a_hostile_prompt_can_be_edited_and_run_again(start: Start) -> None:
     terminal = start("-c", script(LIVE), size=FULL)
-    terminal.wait_for("TEXT␛")
-    terminal.send("E")
-    terminal.wait_for("Edit the prompt")
+    terminal.play("TEXT␛", b"E", "Edit the prompt")
     terminal.send("\x1b[200~PASTED\x1b[31m\x07[/x]\x9b\u202e\x1b[201~typed\x12")
     terminal.wait_for("TEXT␛")
-    assert left(terminal) == 0
-    assert forbidden_output(terminal.written, FULL) == []
+    leave_unharmed(terminal)
 
 
 def test_clicks_on_foreign_markup_do_nothing(start: Start, tmp_path: Path) -> None:
     path = written(tmp_path / "run.jsonl", [hostile_event(event) for event in story(2)])
-    terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
-    terminal.wait_for("ended")
-    terminal.read(0.4)
-    terminal.wait_for("PRESS")
+    terminal = replaying(start, path)
+    terminal.play("ended", 0.4, "PRESS")
     line = next(place for place, row in enumerate(terminal.rows) if "PRESS" in row)
     column = terminal.rows[line].index("PRESS")
     for x in range(column - 18, column + 6):
         terminal.send(f"\x1b[<0;{x + 1};{line + 1}M\x1b[<0;{x + 1};{line + 1}m")
     terminal.wait_for("INSPECT")
     assert terminal.child.isalive()
-    assert left(terminal) == 0
-    assert forbidden_output(terminal.written, FULL) == []
+    leave_unharmed(terminal)
 
 
 def test_hostile_names_of_methods_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
     path = written(tmp_path / "run.jsonl", [renamed(event) for event in story(4)])
-    terminal = start("-m", "dynatui", "replay", path, "--speed", "20", size=FULL)
+    terminal = replaying(start, path)
     seen = terminal.wait_for("ended") + toured(terminal, ("4", "5", "8"), {})
     assert_shown(seen, "dy", "ar")
-    assert left(terminal) == 0
-    assert forbidden_output(terminal.written, FULL) == []
+    leave_unharmed(terminal)
 
 
 def test_two_hostile_recordings_side_by_side_are_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
     events = [hostile_event(event) for event in story(4)]
     paths = [written(hostile_folder(tmp_path) / "one.jsonl", events), written(tmp_path / "two.jsonl", events)]
-    terminal = start("-m", "dynatui", "replay", *paths, "--speed", "20", size=FULL)
+    terminal = replaying(start, *paths)
     terminal.wait_for("TEXT␛")
     toured(terminal, ("\x1b[D", "\x1b[H", "\x1b[F", "\t", "v", " "), {"?": "this page"})
-    assert left(terminal) == 0
-    assert forbidden_output(terminal.written, FULL) == []
-    assert_left_clean(terminal)
+    leave_unharmed(terminal)
 
 
 def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: Start, tmp_path: Path) -> None:
@@ -154,8 +143,7 @@ def test_a_hostile_recording_that_is_followed_is_shown_and_never_obeyed(start: S
     terminal.wait_for("TEXT␛")
     Path(path).unlink()
     assert "FOLDER␛" in terminal.wait_for("was removed")
-    assert left(terminal) == 2
-    assert forbidden_output(terminal.written, FULL) == []
+    leave_unharmed(terminal, 2)
 
 
 @pytest.mark.parametrize(("fault", "code"), [("ModelError", 3), ("RuntimeError", 3)])
@@ -170,8 +158,7 @@ engine.load = load
     terminal = start("-c", script(failing), size=FULL)
     seen = terminal.wait_for("R tries again") + toured(terminal, ("7", "8", "e", "R"), {})
     assert_shown(seen, "FAULT")
-    assert left(terminal) == code
-    assert forbidden_output(terminal.written, FULL) == []
+    leave_unharmed(terminal, code)
 
 
 LINES = """
@@ -229,29 +216,14 @@ def test_what_is_printed_without_a_screen_is_clean_on_a_terminal(start: Start, t
     assert forbidden_output(terminal.written, (80, 24)) == []
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        b"\x1b]0;title\x07",
-        b"\x1b]52;c;UFdORUQ=\x07",
-        b"\x1b[2J",
-        b"\x1b[5;8m",
-        b"\x1b[38;5;999m",
-        b"\x1b[99;1H",
-        b"\x1b[?1002h",
-        b"\x1b[5;90r",
-        b"\x1bPq\x1b\\",
-        b"\x1bc",
-        "\x9b".encode(),
-        b"\x9b",
-        b"\x07",
-        b"a\rb",
-        b"\x7f",
-        "\u202e".encode(),
-        "\u2028".encode(),
-        b"\x1b",
-    ],
+BAD = (
+    *(b"\x1b]0;title\x07", b"\x1b]52;c;UFdORUQ=\x07", b"\x1b[2J", b"\x1b[5;8m", b"\x1b[38;5;999m", b"\x1b[99;1H"),
+    *(b"\x1b[?1002h", b"\x1b[5;90r", b"\x1bPq\x1b\\", b"\x1bc", "\x9b".encode(), b"\x9b", b"\x07", b"a\rb"),
+    *(b"\x7f", "\u202e".encode(), "\u2028".encode(), b"\x1b"),
 )
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_the_list_of_what_a_terminal_may_get_leaves_this_out(bad: bytes) -> None:
     good = b"\x1b[?1049h\x1b[2;3H\x1b[1;38;5;12;48;2;0;0;255mtext\x1b[m\r\n\x1b[3C\x1b]22;text\x07\x1b[>25u"
     assert forbidden_output(good, (80, 24)) == []

@@ -31,6 +31,11 @@ from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import run, sampled_run, state_of, tree_round, turned_temperature
 
 PAPER = RunConfig(dynatree=PRESETS["paper"])
+METHODS = ("dynatree", "auto", "ar", "linear", "fixed", "alg1")
+DYNATREE, AR, LINEAR, AUTO = (
+    structs.replace(state_of([run(METHODS), tree_round(0)]), chosen=method)
+    for method in ("dynatree", "ar", "linear", "auto")
+)
 
 
 @dataclass
@@ -39,6 +44,10 @@ class Engine:
     turns: list[tuple[KnobName, float]] = field(default_factory=list)
     sets: set[RulesName] = field(default_factory=set)
 
+    @property
+    def rules(self) -> DynaTree:
+        return self.config.of(DynaTree)
+
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
         self.turns.append((name, value))
         self.sets.add(rules_name)
@@ -46,14 +55,19 @@ class Engine:
         return Turn(name, value, rules_name, len(self.turns))
 
 
-@pytest.fixture
-def engine() -> Engine:
-    return Engine()
+def edited(config: RunConfig = PAPER) -> tuple[KnobEditor, Engine]:
+    engine = Engine(config)
+    return KnobEditor(engine), engine
 
 
-@pytest.fixture
-def editor(engine: Engine) -> KnobEditor:
-    return KnobEditor(engine)
+def started(preset: str = "paper", **changed: Any) -> tuple[KnobEditor, Engine]:
+    return edited(RunConfig(dynatree=replace(PRESETS[preset], **changed)))
+
+
+def warm(*methods: str) -> tuple[KnobEditor, Engine]:
+    editor, engine = edited(RunConfig(temperature=0.6, top_p=0.9))
+    editor.take(sampled_run(methods))
+    return editor, engine
 
 
 def at(d0: float = 5.0, tau_h: float = 0.9) -> RunState:
@@ -64,112 +78,95 @@ def in_force(method: str, turn: int) -> Knob:
     return Knob(method=method, round=1, name="tau_h", old=0.9, new=0.85, source="user", turn=turn)
 
 
-def test_a_knob_is_turned_from_where_history_has_moved_it(editor: KnobEditor, engine: Engine) -> None:
+def down(editor: KnobEditor, times: int = 1, state: RunState | None = None) -> None:
+    for _ in range(times):
+        editor.move("tau_h", -0.05, state or at())
+
+
+def warmer(editor: KnobEditor, times: int = 1) -> None:
+    for _ in range(times):
+        editor.move("temperature", 0.05, DYNATREE)
+
+
+def test_a_knob_is_turned_from_where_history_has_moved_it_and_not_against_the_stop() -> None:
+    editor, engine = edited()
     editor.move("d0", 1, at(d0=6.4))
     assert engine.turns == [("d0", 7.0)]
-
-
-def test_presses_add_up_before_the_first_is_in_force(editor: KnobEditor, engine: Engine) -> None:
-    editor.move("tau_h", -0.05, at())
-    editor.move("tau_h", -0.05, at())
-    assert [value for _, value in engine.turns] == pytest.approx([0.85, 0.8])
-    assert editor.pending(at())["tau_h"] == pytest.approx(0.8)
+    editor.set({"d0": 99}, at(d0=7.0))
+    assert engine.turns == [("d0", 7.0)]
+    assert len(editor.undo(at())) == 1
+    assert editor.undo(at()) == []
 
 
 @pytest.mark.parametrize("preset", ["paper", "tuned"])
 def test_a_key_between_two_turns_that_come_into_force_is_not_lost(preset: str) -> None:
-    engine = Engine(RunConfig(dynatree=PRESETS[preset]))
-    editor = KnobEditor(engine)
-    editor.move("tau_h", -0.05, at())
-    editor.move("tau_h", -0.05, at())
-    editor.take(in_force("dynatree", 1))
-    assert editor.pending(at(tau_h=0.85)) == {"tau_h": 0.8}
-    editor.move("tau_h", -0.05, at(tau_h=0.85))
+    editor, engine = started(preset)
+    down(editor, 2)
+    assert editor.pending(at())["tau_h"] == pytest.approx(0.8)
+    for method in ("dynatree", "alg1"):
+        editor.take(in_force(method, 1))
+        assert editor.pending(at(tau_h=0.85)) == {"tau_h": 0.8}, "until one method has applied all of them"
+    down(editor, state=at(tau_h=0.85))
     assert [value for _, value in engine.turns] == [0.85, 0.8, 0.75]
 
 
-def test_a_turn_is_pending_until_one_method_has_applied_all_of_them(editor: KnobEditor) -> None:
-    editor.move("tau_h", -0.05, at())
-    editor.move("tau_h", -0.05, at())
-    for method in ("dynatree", "alg1"):
-        editor.take(in_force(method, 1))
-    assert editor.pending(at(tau_h=0.85)) == {"tau_h": 0.8}
-
-
-def test_steps_add_up_to_the_value_that_people_write(editor: KnobEditor, engine: Engine) -> None:
-    for _ in range(8):
-        editor.move("tau_h", -0.05, at())
-    for _ in range(9):
-        editor.move("tau_h", 0.05, at())
-    assert engine.config.of(DynaTree).tau_h == 0.95
-
-
-def test_what_is_in_force_is_no_longer_wanted(editor: KnobEditor) -> None:
-    editor.move("tau_h", -0.05, at())
+def test_what_is_in_force_is_no_longer_wanted() -> None:
+    editor, _ = edited()
+    down(editor)
     editor.take(in_force("dynatree", 1))
     assert editor.pending(at()) == {}
 
 
-def test_undo_goes_back_turn_by_turn(editor: KnobEditor, engine: Engine) -> None:
+def test_steps_add_up_to_the_value_that_people_write() -> None:
+    editor, engine = edited()
+    for step in (-0.05,) * 8 + (0.05,) * 9:
+        editor.move("tau_h", step, at())
+    assert engine.rules.tau_h == 0.95
+
+
+def test_undo_goes_back_turn_by_turn_in_the_method_that_was_turned() -> None:
+    editor, engine = edited()
     editor.set({"tau_l": 0.3}, at())
     editor.set({"n_max": 64}, at())
-    assert editor.undo(at()) == [Turn("n_max", 256.0, "dynatree")]
-    assert editor.undo(at()) == [Turn("tau_l", 0.4, "dynatree")]
-    assert editor.undo(at()) == []
+    assert [editor.undo(at()) for _ in range(3)] == [
+        [Turn("n_max", 256.0, "dynatree")],
+        [Turn("tau_l", 0.4, "dynatree")],
+        [],
+    ]
     assert engine.turns[-2:] == [("n_max", 256.0), ("tau_l", 0.4)]
-
-
-def test_a_turn_against_the_stop_is_none_and_leaves_nothing_to_undo(editor: KnobEditor, engine: Engine) -> None:
-    editor.set({"d0": 99}, at(d0=7.0))
-    assert engine.turns == []
-    assert editor.undo(at()) == []
+    editor.set({"d0": 3}, AUTO)
+    assert editor.undo(LINEAR) == [Turn("d0", 8.0, "auto")]
+    assert engine.config == PAPER
 
 
 def test_the_defaults_are_what_the_program_was_started_with() -> None:
-    engine = Engine(RunConfig(dynatree=replace(PAPER.of(DynaTree), tau_h=0.7, tau_l=0.2)))
-    editor = KnobEditor(engine)
+    editor, engine = started(tau_h=0.7, tau_l=0.2)
     state = at(tau_h=0.7)
-    editor.set({"tau_h": 0.95}, state)
-    editor.set({"tau_l": 0.9}, state)
-    editor.set({"d0": 3}, state)
+    for values in ({"tau_h": 0.95}, {"tau_l": 0.9}, {"d0": 3.0}):
+        editor.set(values, state)
     editor.defaults(state)
-    rules = engine.config.of(DynaTree)
-    assert (rules.tau_h, rules.tau_l, rules.d0) == (0.7, 0.2, 5.0)
+    assert (engine.rules.tau_h, engine.rules.tau_l, engine.rules.d0) == (0.7, 0.2, 5.0)
 
 
-def test_a_preset_brings_every_knob_of_dynatree(editor: KnobEditor, engine: Engine) -> None:
+def test_a_preset_brings_every_knob_of_dynatree_and_the_next_is_not_the_one_in_force() -> None:
+    editor, engine = edited()
     editor.set({"tau_h": 0.5}, at())
     editor.set({"d_max": 12}, at())
     assert [editor.next_preset(at()) for _ in range(3)] == ["sampled", "tuned", "paper"]
-    assert engine.config.of(DynaTree) == PRESETS["paper"]
+    assert engine.rules == PRESETS["paper"]
+    assert edited(RunConfig())[0].next_preset(at()) == "paper"
 
 
-def test_the_next_preset_is_not_the_one_that_is_in_force() -> None:
-    editor = KnobEditor(Engine(RunConfig()))
-    assert editor.next_preset(at()) == "paper"
-
-
-def test_a_preset_is_undone_at_once(editor: KnobEditor, engine: Engine) -> None:
-    editor.set({"tau_h": 0.5}, at())
-    before = engine.config
-    editor.next_preset(at())
-    assert engine.config.of(DynaTree) == PRESETS["sampled"]
-    editor.undo(at())
-    assert engine.config == before
-
-
-def test_so_are_the_defaults(editor: KnobEditor, engine: Engine) -> None:
+@pytest.mark.parametrize("change", [KnobEditor.next_preset, KnobEditor.defaults])
+def test_a_preset_is_undone_at_once_and_so_are_the_defaults(change: Callable[[KnobEditor, RunState], object]) -> None:
+    editor, engine = edited()
     editor.set({"tau_h": 0.5}, at())
     editor.set({"n_max": 9}, at())
     before = engine.config
-    assert editor.defaults(at())
+    assert change(editor, at())
+    assert engine.rules == PRESETS["sampled" if change is KnobEditor.next_preset else "paper"]
     editor.undo(at())
     assert engine.config == before
-
-
-def watching(method: str) -> RunState:
-    methods = ("dynatree", "auto", "ar", "linear", "fixed", "alg1")
-    return structs.replace(state_of([run(methods), tree_round(0)]), chosen=method)
 
 
 @pytest.mark.parametrize(
@@ -182,93 +179,73 @@ def watching(method: str) -> RunState:
         ("fixed", "n_max", "fixed"),
     ],
 )
-def test_only_the_watched_method_is_turned(
-    editor: KnobEditor, engine: Engine, method: str, name: KnobName, of: RulesName
-) -> None:
-    editor.set({name: 3}, watching(method))
+def test_only_the_watched_method_is_turned(method: str, name: KnobName, of: RulesName) -> None:
+    editor, engine = edited()
+    state = structs.replace(DYNATREE, chosen=method)
+    editor.set({name: 3}, state)
     assert engine.sets == {of}
-    assert editor.pending(watching(method)) == {name: 3}
-    others = {"dynatree": "auto", "alg1": "auto"}.get(method, "dynatree")
-    assert editor.pending(watching(others)) == {}
-
-
-def test_where_the_watched_method_has_no_knobs_nothing_is_turned(editor: KnobEditor, engine: Engine) -> None:
-    editor.move("d0", 1, watching("ar"))
-    assert not editor.set({"d0": 3}, watching("ar"))
-    assert not editor.defaults(watching("ar"))
-    assert engine.turns == []
+    assert editor.pending(state) == {name: 3}
+    assert editor.pending(AUTO if of == "dynatree" else DYNATREE) == {}
 
 
 @pytest.mark.parametrize("method", ["auto", "linear", "fixed", "ar"])
-def test_presets_are_of_dynatree(editor: KnobEditor, engine: Engine, method: str) -> None:
-    assert editor.next_preset(watching(method)) is None
-    assert engine.config == PAPER
+def test_presets_are_of_dynatree_and_a_method_without_knobs_turns_nothing(method: str) -> None:
+    editor, engine = edited()
+    state = structs.replace(DYNATREE, chosen=method)
+    assert editor.next_preset(state) is None
+    if method == "ar":
+        editor.move("d0", 1, state)
+        assert not editor.set({"d0": 3}, state)
+        assert not editor.defaults(state)
+    assert (engine.turns, engine.config) == ([], PAPER)
 
 
-def test_undo_goes_back_in_the_method_that_was_turned(editor: KnobEditor, engine: Engine) -> None:
-    editor.set({"d0": 3}, watching("auto"))
-    assert editor.undo(watching("linear")) == [Turn("d0", 8.0, "auto")]
-    assert engine.config == PAPER
-
-
-def test_before_the_models_are_loaded_the_first_method_is_turned(editor: KnobEditor, engine: Engine) -> None:
+def test_before_the_models_are_loaded_the_first_method_is_turned() -> None:
+    editor, engine = edited()
     editor.move("d0", -1, RunState())
-    assert engine.config.of(DynaTree).d0 == 4
+    assert engine.rules.d0 == 4
     assert editor.pending(RunState()) == {"d0": 4}
 
 
-def test_history_that_is_switched_off_leaves_its_knobs_where_they_are(editor: KnobEditor, engine: Engine) -> None:
+def test_history_that_is_switched_off_leaves_its_knobs_where_they_are_and_begins_there_again() -> None:
+    editor, engine = edited()
     editor.history(at(d0=6.4, tau_h=0.8))
-    rules = engine.config.of(DynaTree)
-    assert (rules.history, rules.d0, rules.tau_h) == (False, 6.4, 0.8)
+    assert (engine.rules.history, engine.rules.d0, engine.rules.tau_h) == (False, 6.4, 0.8)
     assert engine.turns == [("history", 0.0), ("d0", 6.4), ("tau_h", 0.8)]
-
-
-def test_history_that_is_switched_on_again_begins_there(editor: KnobEditor, engine: Engine) -> None:
     editor.history(at(d0=6.4))
-    editor.history(at(d0=6.4))
-    assert (engine.config.of(DynaTree).history, engine.config.of(DynaTree).d0) == (True, 6.4)
+    assert (engine.rules.history, engine.rules.d0) == (True, 6.4)
 
 
 def test_taking_back_that_history_was_switched_on_puts_back_what_it_has_moved() -> None:
-    engine = Engine(RunConfig(dynatree=PRESETS["tuned"]))
-    editor = KnobEditor(engine)
+    editor, engine = started("tuned")
     editor.history(at(d0=2.0, tau_h=0.9))
     editor.undo(at(d0=1.0, tau_h=0.8))
-    assert not engine.config.of(DynaTree).history
+    assert not engine.rules.history
     assert [(name, value) for name, value in engine.turns if name in ("d0", "tau_h")] == [("tau_h", 0.9), ("d0", 2.0)]
 
 
-def test_a_knob_is_held_where_the_hand_had_put_it(editor: KnobEditor, engine: Engine) -> None:
+def test_a_knob_is_held_where_the_hand_had_put_it() -> None:
+    editor, engine = edited()
     editor.hold({"d0": 2.0}, at(d0=3.7, tau_h=0.85))
-    rules = engine.config.of(DynaTree)
-    assert (rules.history, rules.d0, rules.tau_h) == (False, 2.0, 0.85)
+    assert (engine.rules.history, engine.rules.d0, engine.rules.tau_h) == (False, 2.0, 0.85)
     editor.undo(at(d0=2.0, tau_h=0.85))
-    assert engine.config.of(DynaTree).history
+    assert engine.rules.history
 
 
-def warm(*methods: str) -> tuple[KnobEditor, Engine]:
-    engine = Engine(RunConfig(temperature=0.6, top_p=0.9))
-    editor = KnobEditor(engine)
-    editor.take(sampled_run(methods))
-    return editor, engine
-
-
-@pytest.mark.parametrize("method", ["dynatree", "auto", "ar", "linear"])
-def test_temperature_and_top_p_are_turned_for_all_methods_from_any(method: str) -> None:
+@pytest.mark.parametrize("state", [DYNATREE, AUTO, AR, LINEAR], ids=lambda state: state.chosen)
+def test_temperature_and_top_p_are_turned_for_all_methods_from_any(state: RunState) -> None:
     editor, engine = warm("dynatree", "auto", "ar", "linear")
-    assert editor.move("temperature", 0.05, watching(method))
-    assert editor.set({"top_p": 0.5}, watching(method))
+    assert editor.move("temperature", 0.05, state)
+    assert editor.set({"top_p": 0.5}, state)
     assert engine.sets == {SAMPLING}
     assert (editor.sampling.temperature, editor.sampling.top_p) == (0.65, 0.5)
-    assert editor.pending(watching("ar")) == {"temperature": 0.65, "top_p": 0.5}
-    assert not editor.set({"top_p": 0.5}, watching(method))
+    assert editor.pending(AR) == {"temperature": 0.65, "top_p": 0.5}
+    assert not editor.set({"top_p": 0.5}, state)
 
 
 def test_a_turned_temperature_is_pending_in_each_method_until_that_comes_there() -> None:
     (editor, _), began = warm("dynatree", "ar"), sampled_run(("dynatree", "ar"))
-    editor.move("temperature", 0.05, watching("dynatree"))
-    editor.move("temperature", 0.05, watching("dynatree"))
+    warmer(editor, 2)
     state = state_of([began, turned_temperature("dynatree", 3, 0.6, 0.7)])
     assert editor.pending(state) == {}, "two turns before a token are one"
     assert editor.pending(structs.replace(state, chosen="ar")) == {"temperature": 0.7}
@@ -277,34 +254,36 @@ def test_a_turned_temperature_is_pending_in_each_method_until_that_comes_there()
 
 def test_a_temperature_that_was_turned_back_before_a_token_is_not_pending() -> None:
     editor, engine = warm("dynatree", "ar")
-    editor.move("temperature", 0.05, watching("dynatree"))
-    assert editor.undo(watching("ar")) == [Turn("temperature", 0.6, SAMPLING)]
+    warmer(editor)
+    assert editor.undo(AR) == [Turn("temperature", 0.6, SAMPLING)]
     assert editor.pending(state_of([sampled_run(("dynatree", "ar"))])) == {}
     assert engine.config.sampling.temperature == 0.6
 
 
 def test_the_defaults_of_a_method_and_of_what_all_share_are_undone_at_once() -> None:
     editor, engine = warm("linear", "ar")
-    editor.set({"temperature": 1.0}, watching("ar"))
-    editor.set({"k": 7}, watching("linear"))
+    editor.set({"temperature": 1.0}, AR)
+    editor.set({"k": 7}, LINEAR)
     turned = engine.config
-    assert editor.defaults(watching("linear"))
+    assert editor.defaults(LINEAR)
     assert engine.config == RunConfig(temperature=0.6, top_p=0.9)
-    editor.undo(watching("linear"))
+    editor.undo(LINEAR)
     assert engine.config == turned
 
 
 def test_the_defaults_are_the_preset_and_the_temperature_of_the_start() -> None:
     editor, engine = warm("dynatree", "ar")
-    started = engine.config
-    editor.set({"temperature": 0}, watching("dynatree"))
-    assert engine.config.of(DynaTree) == started.of(DynaTree) == PRESETS["sampled"]
-    assert editor.next_preset(watching("dynatree")) == "tuned"
-    assert editor.defaults(watching("dynatree"))
-    assert engine.config == started
+    begun = engine.config
+    editor.set({"temperature": 0}, DYNATREE)
+    assert engine.rules == begun.of(DynaTree) == PRESETS["sampled"]
+    assert editor.next_preset(DYNATREE) == "tuned"
+    assert editor.defaults(DYNATREE)
+    assert engine.config == begun
 
 
 KEYS = st.sampled_from(["rounds", "h", "[", "]", "{", "}", "-", "=", "s", "0", "u", "H", "rounds", "h"])
+FOUND_ON_GRID = st.sampled_from(["[", "]", "{", "}", "-", "=", "u", "h", "H", "rounds"])
+KNOBS = {knob.name: knob for knob in DynaTree.knobs}
 
 
 def press(editor: KnobEditor, key: str, state: RunState) -> None:
@@ -316,10 +295,8 @@ def press(editor: KnobEditor, key: str, state: RunState) -> None:
         "H": lambda: editor.hold({"d0": 2.0}, state),
     }
     for slider in sliders_of("dynatree"):
-        step = slider.step
-        down, up = slider.keys[0], slider.keys[1]
-        actions[down] = partial(editor.move, slider.name, -step, state)
-        actions[up] = partial(editor.move, slider.name, step, state)
+        for cap, step in zip(slider.keys, (-slider.step, slider.step), strict=False):
+            actions[cap] = partial(editor.move, slider.name, step, state)
     actions[key]()
 
 
@@ -327,11 +304,23 @@ def numbered(turns: Sequence[tuple[KnobName, float]]) -> tuple[Turn, ...]:
     return tuple(Turn(name, value, "dynatree", number) for number, (name, value) in enumerate(turns, 1))
 
 
-def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random.Random) -> None:
-    for turn in decoding.apply(numbered(engine.turns)):
-        editor.take(Knob(method="dynatree", round=1, name=turn.name, old=0, new=0, source="user", turn=turn.number))
-    for _ in range(12):
-        decoding.learn(luck.random())
+def decoded(start: DynaTree, keys: list[str], luck: random.Random) -> Engine:
+    """The engine after the keys; where history is off, decoding has the values that it was told."""
+    editor, engine = edited(RunConfig(dynatree=start))
+    decoding = KnobState(start)
+    for key in keys:
+        assert decoding.adaptive is not None
+        if key == "rounds":
+            for turn in decoding.apply(numbered(engine.turns)):
+                told = Knob(method="dynatree", round=1, name=turn.name, old=0, new=0, source="user", turn=turn.number)
+                editor.take(told)
+            for _ in range(12):
+                decoding.learn(luck.random())
+        else:
+            press(editor, key, state_of([run(), structs.replace(tree_round(0), knobs=decoding.adaptive)]))
+    decoding.apply(numbered(engine.turns))
+    assert engine.rules.history or decoding.rules == engine.rules
+    return engine
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -339,26 +328,8 @@ def decode(decoding: KnobState, editor: KnobEditor, engine: Engine, luck: random
 def test_whatever_keys_are_pressed_the_command_line_says_what_the_user_set(
     preset: DynaTree, keys: list[str], luck: random.Random
 ) -> None:
-    engine = Engine(RunConfig(dynatree=preset))
-    editor = KnobEditor(engine)
-    decoding = KnobState(preset)
-    for key in keys:
-        knobs = decoding.adaptive
-        assert knobs is not None
-        state = state_of([run(), structs.replace(tree_round(0), knobs=knobs)])
-        if key == "rounds":
-            decode(decoding, editor, engine, luck)
-        else:
-            press(editor, key, state)
-    decoding.apply(numbered(engine.turns))
-    if not engine.config.of(DynaTree).history:
-        assert decoding.rules == engine.config.of(DynaTree)
-    line = command_line(Session(load.embedded(), config=engine.config))
-    assert parsed(line) == engine.config
-
-
-KNOBS = {knob.name: knob for knob in DynaTree.knobs}
-FOUND_ON_GRID = st.sampled_from(["[", "]", "{", "}", "-", "=", "u", "h", "H", "rounds"])
+    config = decoded(preset, keys, luck).config
+    assert parsed(command_line(Session(load.embedded(), config=config))) == config
 
 
 def decimals(value: float) -> int:
@@ -377,35 +348,24 @@ def anywhere(draw: st.DrawFn) -> DynaTree:
 def test_whatever_keys_are_pressed_every_knob_is_a_number_as_short_as_its_grid(
     start: DynaTree, keys: list[str], luck: random.Random
 ) -> None:
-    engine = Engine(RunConfig(dynatree=start))
-    editor, decoding = KnobEditor(engine), KnobState(start)
-    for key in keys:
-        assert decoding.adaptive is not None
-        state = state_of([run(), structs.replace(tree_round(0), knobs=decoding.adaptive)])
-        if key == "rounds":
-            decode(decoding, editor, engine, luck)
-        else:
-            press(editor, key, state)
-    rules = engine.config.of(DynaTree)
+    engine = decoded(start, keys, luck)
     for name in ("tau_h", "tau_l", "d0"):
-        assert decimals(rules.knob(name)) <= KNOBS[name].digits, (name, rules.knob(name))
-        assert float(number(rules.knob(name))) == rules.knob(name)
+        value = engine.rules.knob(name)
+        assert decimals(value) <= KNOBS[name].digits, (name, value)
+        assert float(number(value)) == value
     for name, value in engine.turns:
         assert decimals(value) <= KNOBS[name].digits, (name, value)
-    if not rules.history:
-        decoding.apply(numbered(engine.turns))
-        assert decoding.rules == rules
 
 
 def test_tau_h_against_its_lower_stop_is_printed_without_noise() -> None:
-    engine = Engine(RunConfig(dynatree=replace(PRESETS["paper"], tau_l=0.05, tau_h=0.1)))
-    KnobEditor(engine).move("tau_h", -0.05, at(tau_h=0.1))
+    editor, engine = started(tau_l=0.05, tau_h=0.1)
+    down(editor, state=at(tau_h=0.1))
     assert "--tau-h 0.06 " in command_line(Session(load.embedded(), config=engine.config)) + " "
 
 
-def test_undo_puts_back_what_history_had_moved_as_it_was_shown(editor: KnobEditor, engine: Engine) -> None:
-    moved = at(d0=6.410000000000002, tau_h=0.8130000000000001)
-    editor.hold({}, moved)
+def test_undo_puts_back_what_history_had_moved_as_it_was_shown() -> None:
+    editor, engine = edited()
+    editor.hold({}, at(d0=6.410000000000002, tau_h=0.8130000000000001))
     editor.history(at(d0=6.41, tau_h=0.813))
     editor.undo(at(d0=3.0, tau_h=0.7))
     assert engine.turns[-2:] == [("tau_h", 0.813), ("d0", 6.41)]
@@ -413,18 +373,16 @@ def test_undo_puts_back_what_history_had_moved_as_it_was_shown(editor: KnobEdito
 
 
 def test_undo_puts_back_a_start_between_two_values_of_the_grid_as_it_was_given() -> None:
-    engine = Engine(RunConfig(dynatree=replace(PRESETS["paper"], tau_h=0.87654)))
-    editor = KnobEditor(engine)
+    editor, engine = started(tau_h=0.87654)
     editor.move("tau_h", 0.05, at(tau_h=0.87654))
     assert engine.turns == [("tau_h", 0.927)]
     editor.undo(at(tau_h=0.927))
-    assert engine.config.of(DynaTree).tau_h == 0.87654
+    assert engine.rules.tau_h == 0.87654
 
 
 def test_a_value_between_two_of_the_grid_becomes_the_nearest_that_bounds_allow() -> None:
     rules = replace(PRESETS["paper"], rho_deep=0.5005)
-    assert rules.settled("rho_stop", 0.123456) == 0.123
-    assert rules.settled("rho_stop", 0.9) == 0.5
+    assert [rules.settled("rho_stop", value) for value in (0.123456, 0.9)] == [0.123, 0.5]
     assert replace(rules, rho_stop=0.5004).settled("rho_deep", 0.50041) == 0.501
     assert rules.settled("n_max", 41.6) == 42
 

@@ -6,7 +6,6 @@ steps of a turn take effect in the same round and the screen is constant while i
 
 import math
 import re
-import sys
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -15,9 +14,7 @@ import pytest
 
 from decoder.events import Knob, Round
 from dynatui.record.reader import read_events
-from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
+from tests.dynatui.pty_terminal import Start, Terminal, leave
 
 LIVELY = (
     *("--d0", "2", "--tau-h", "0.9", "--tau-l", "0.05", "--rho-stop", "0.025", "--rho-deep", "0.3", "--n-max", "10"),
@@ -126,9 +123,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
         live.turn("-", "→1.00"),
         live.turn("=", "→2.00"),
     ]
-    terminal.send("q")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
+    leave(terminal)
 
     events = read_events(path)
     turns = [event for event in events if isinstance(event, Knob) and event.source == "user"]
@@ -178,9 +173,7 @@ def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_p
     terminal.wait_for("2→4")
     seen = len(live.rounds)
     assert terminal.wait_until(lambda: len(live.rounds) > seen)
-    terminal.send("q")
-    assert terminal.end() == 0
-    assert_left_clean(terminal)
+    leave(terminal)
     down = [0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5]
     values = [event.new for event in read_events(path) if isinstance(event, Knob) and event.source == "user"]
     assert values == [*down, *down[-2::-1], 0.9, 3, 2, 3, 4]

@@ -1,24 +1,69 @@
-"""In each frame, header, tree, time line, curves and inspector show the same round, however it was reached."""
+"""In each frame all panels show the same round, however it was reached, and the tour holds at its stages."""
 
 import random
 import re
-from collections.abc import AsyncIterator
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
 
 import pytest
+from msgspec import structs
 from textual.pilot import Pilot
 
-from decoder.events import Round
-from decoder.session.steering import Stage
+from decoder.events import Event, Round
+from decoder.prompts.prompt import AnyPrompt, as_prompt
+from decoder.run.config import RunConfig
+from decoder.session.steering import Stage, StageName, Steering, hold, takes_step
+from dynatui.keymap import PanelName
 from dynatui.screen.app import DynaApp
+from dynatui.screen.tour import HELD_S
 from dynatui.screen.widgets.canvas import Canvas
-from dynatui.session import Models, Session
-from dynatui.sources.engine import EngineSource
+from dynatui.session import Models, Session, View
+from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.playback import TraceSource
 from dynatui.sources.source import Source
-from tests.dynatui.screen.gated_engine import LONGEST, PATIENCE_S, ROUNDS, Clock, Gated, until
-from tests.dynatui.scripted_runs import story
+from tests.dynatui.screen.shown_app import FULL, Clock, screen_text
+from tests.dynatui.scripted_runs import run, story, tree_round
+
+ROUNDS, LONGEST = 20, 64
+PATIENCE_S = 30.0
+
+
+class Gated:
+    def __init__(self) -> None:
+        self.gate = threading.Semaphore(0)
+
+    def load(self, report: Callable[[str], None], progress: Callable[[str], None]) -> Loaded:
+        del report, progress
+        return Loaded(self.decode)
+
+    def decode(self, prompt: AnyPrompt, config: RunConfig, steering: Steering) -> Iterator[Event]:
+        del config
+        yield run(prompt=as_prompt(prompt).text)
+        for number in range(ROUNDS):
+            while not self.gate.acquire(timeout=0.01):
+                if steering.stopped:
+                    return
+            hold(steering)
+            event = tree_round(number)
+            bare = structs.replace(event, accepted=[], committed=[], text="")
+            stages: tuple[tuple[StageName, Round], ...] = (("drafted", bare), ("verified", event))
+            for name, known in stages:
+                if takes_step(steering):
+                    hold(steering, Stage(name, known))
+            yield event
+            if takes_step(steering):
+                hold(steering, Stage("committed", event))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.002)
+
 
 PER_ROUND = 3
 BEAT_S = 0.1
@@ -32,7 +77,7 @@ NAMED = {
 
 
 @asynccontextmanager
-async def shown(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
+async def following(source: Source) -> AsyncIterator[tuple[DynaApp, Clock, Pilot[None]]]:
     clock = Clock()
     app = DynaApp(source, ticking=False, clock=clock)
     async with app.run_test(size=(160, 50)) as pilot:
@@ -121,7 +166,7 @@ def moved_on(source: EngineSource, before: Stage | None) -> bool:
 
 async def test_live_every_panel_is_of_the_same_round() -> None:
     source, gated = engine()
-    async with shown(source) as parts:
+    async with following(source) as parts:
         witness = Witness(*parts)
         for number in range(ROUNDS):
             gated.gate.release()
@@ -135,7 +180,7 @@ async def test_live_every_panel_is_of_the_same_round() -> None:
 
 async def test_stepping_every_panel_is_of_the_round_that_is_held() -> None:
     source, gated = engine()
-    async with shown(source) as parts:
+    async with following(source) as parts:
         witness = Witness(*parts)
         await witness.press("P")
         gated.gate.release(ROUNDS)
@@ -153,7 +198,7 @@ async def test_stepping_every_panel_is_of_the_round_that_is_held() -> None:
 
 
 async def test_a_recording_that_plays_shows_one_round_in_every_panel() -> None:
-    async with shown(recorded()) as parts:
+    async with following(recorded()) as parts:
         witness = Witness(*parts)
         for beat in range(60):
             witness.beat(0.01 + 0.07 * (beat % 3))
@@ -161,7 +206,7 @@ async def test_a_recording_that_plays_shows_one_round_in_every_panel() -> None:
 
 
 async def test_stepping_and_scrubbing_a_recording_leave_no_panel_behind() -> None:
-    async with shown(recorded()) as parts:
+    async with following(recorded()) as parts:
         witness = Witness(*parts)
         for _ in range(6):
             witness.beat()
@@ -173,7 +218,7 @@ async def test_stepping_and_scrubbing_a_recording_leave_no_panel_behind() -> Non
 @pytest.mark.parametrize("seed", range(2))
 async def test_whatever_keys_are_pressed_while_it_plays_there_is_one_round(seed: int) -> None:
     chosen = random.Random(seed)
-    async with shown(recorded()) as parts:
+    async with following(recorded()) as parts:
         witness = Witness(*parts)
         for _ in range(60):
             if chosen.random() < 0.5:
@@ -183,3 +228,73 @@ async def test_whatever_keys_are_pressed_while_it_plays_there_is_one_round(seed:
                     chosen.choice((".", "left", "right", "shift+left", "P", "space", "i", "escape", "<"))
                 )
     assert witness.seen
+
+
+STAGES: tuple[StageName, ...] = ("drafted", "verified", "committed")
+
+
+@asynccontextmanager
+async def toured(size: tuple[int, int] = FULL) -> AsyncIterator[tuple[DynaApp, EngineSource, Clock, Pilot[None]]]:
+    (source, gated), clock = engine(), Clock()
+    gated.gate.release(9)
+    app = DynaApp(source, View(tour=True), ticking=False, clock=clock)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        until(lambda: source.stage is not None)
+        app.tick()
+        yield app, source, clock, pilot
+    assert source.close(PATIENCE_S)
+
+
+def panel_of(app: DynaApp) -> PanelName:
+    return app.scene.panel
+
+
+def held_at(source: EngineSource, name: StageName) -> bool:
+    return source.stage is not None and source.stage.name == name
+
+
+async def test_each_stage_has_its_caption_and_all_take_less_than_four_seconds() -> None:
+    assert sum(HELD_S.values()) < 4
+    async with toured() as (app, source, clock, _):
+        assert [event.round for event in app.scene.state.lane.past] == [0]
+        page = screen_text(app)
+        assert "Tree ─ round 2:" in page
+        assert "None of it is text yet" in page.replace("\n", " ")
+        for number, name in enumerate(STAGES, 1):
+            until(lambda name=name: held_at(source, name))  # type: ignore[misc]
+            app.tick()
+            assert f"{number} of 3, {name}:" in screen_text(app)
+            assert "any key goes on" in screen_text(app)
+            clock.now += HELD_S[name] - 0.01
+            app.tick()
+            assert held_at(source, name)
+            clock.now += 0.02
+            app.tick()
+        until(lambda: not source.paused)
+        app.tick()
+        assert "any key goes on" not in screen_text(app)
+        assert not app.scene.touring
+
+
+@pytest.mark.parametrize("key", ["x", "enter", "P", "7", ".", "q"])
+async def test_any_key_goes_on_and_does_nothing_else_unless_it_quits(key: str) -> None:
+    async with toured() as (app, source, _, pilot):
+        before = app.scene.panel
+        await pilot.press(key)
+        if key == "q":
+            assert app.return_code == 0
+            return
+        app.tick()
+        assert (source.paused, app.scene.touring, app.scene.panel) == (False, False, before)
+
+
+async def test_where_one_panel_is_shown_at_a_time_the_tree_is_and_then_the_text_again() -> None:
+    async with toured((80, 24)) as (app, source, _, pilot):
+        app.tick()
+        assert panel_of(app) == "tree"
+        assert "1 of 3, drafted:" in screen_text(app)
+        await pilot.press("enter")
+        until(lambda: not source.paused)
+        app.tick()
+        assert panel_of(app) == "text"

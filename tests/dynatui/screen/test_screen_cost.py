@@ -73,25 +73,6 @@ def test_a_screen_costs_no_more_than_it_may(tmp_path: Path) -> None:
     assert found.frames > fps, "it was drawn at all"
 
 
-def test_what_was_patched_for_seconds_is_what_a_full_repaint_shows(tmp_path: Path) -> None:
-    recording = steady_recording(tmp_path, 2.0)
-    terminal = Terminal([sys.executable, "-m", "dynatui", "replay", str(recording), "--speed", "1"], (160, 50))
-    try:
-        while FRAME not in terminal.written:
-            terminal.read(0.1)
-        picture = Picture(terminal)
-        terminal.read(1.5)
-        terminal.press("P")
-        patched = picture.at_rest()
-        terminal.press("?")
-        helped = picture.at_rest(unlike=patched)
-        terminal.press("\x1b")
-        repainted = picture.at_rest(unlike=helped)
-        assert {place: cell for place, cell in repainted.items() if cell != patched[place]} == {}
-    finally:
-        terminal.close()
-
-
 def test_a_reading_of_a_watched_server_costs_a_slow_line_little() -> None:
     with ExitStack() as ending:
         terminals = []
@@ -139,53 +120,16 @@ def growing() -> Answer:
     return answer
 
 
-Cells = dict[tuple[int, int], tuple[object, ...]]
-
-
-class Picture:
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._screen = pyte.Screen(*terminal.size)
-        self._stream = pyte.ByteStream(self._screen)
-        self._fed = 0
-
-    def at_rest(self, unlike: Cells | None = None) -> Cells:
-        end, before = time.monotonic() + PATIENCE_S, None
-        while time.monotonic() < end:
-            self._terminal.read(0.5)
-            found = self._cells()
-            if found == before != unlike:
-                return found
-            before = found
-        pytest.fail("it never came to rest")
-
-    def lines(self) -> list[str]:
-        self._feed()
-        return list(self._screen.display)
-
-    def _feed(self) -> None:
-        self._stream.feed(bytes(self._terminal.written[self._fed :]))
-        self._fed = len(self._terminal.written)
-
-    def _cells(self) -> Cells:
-        self._feed()
-        found: Cells = {}
-        for y in range(1, self._screen.lines):
-            for x in range(self._screen.columns):
-                cell = self._screen.buffer[y][x]
-                under = (cell.bg, cell.underscore, cell.reverse)
-                blank = cell.data == " " and not cell.reverse
-                found[x, y] = under if blank else (cell.data, cell.fg, cell.bold, cell.italics, *under)
-        return found
-
-
 @pytest.mark.wall_time
 def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Terminal) -> None:
-    picture = Picture(clock)
+    screen, fed = pyte.Screen(*SIZE), 0
+    stream = pyte.ByteStream(screen)
     lags, began, end = list[float](), float("inf"), time.monotonic() + PATIENCE_S
     while time.monotonic() < min(began + 5, end):
         clock.read(0.1, bytes_per_second=THIN_LINE)
-        shown = re.findall(r"t(\d+\.\d\d)!", " ".join(picture.lines()))
+        stream.feed(bytes(clock.written[fed:]))
+        fed = len(clock.written)
+        shown = re.findall(r"t(\d+\.\d\d)!", " ".join(screen.display))
         began = min(began, time.monotonic()) if shown else began
         if time.monotonic() > began + 3:
             lags.append(time.monotonic() - max(map(float, shown)))

@@ -1,7 +1,10 @@
-"""The app that watches a server, on a scripted source: its panels, keys and end."""
+"""The app that watches a server: its panels, keys and end, on a scripted source and in a pseudo-terminal."""
 
-from collections.abc import AsyncIterator, Sequence
+import re
+import signal
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -13,15 +16,22 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
+from tests.dynatui.attach.page_server import PageServer, page, serving, text
 from tests.dynatui.attach.scripted_session import ANSWER, ASKED, DRAFTING, GAP, OPENING, reading, session, wasting
 from tests.dynatui.hostile_text import hostile
+from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
+from tests.dynatui.screen.shown_app import screen_text
+from tests.dynatui.terminal_grammar import forbidden_output
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
+LAST = reading(4.0)
+KNOWN = structs.replace(LAST, drafting=DRAFTING)
+WITHOUT_POSITIONS = structs.replace(KNOWN, session=structs.replace(LAST.session, acceptance_by_position=[]))
 
 
 class ScriptedServer:
-    def __init__(self, events: Sequence[Event] = (), *, live: bool = True) -> None:
-        self.paused, self.recording, self.live = False, False, live
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.paused, self.recording, self.live = False, False, True
         self.upcoming = list(events)
         self.fault: Exception | None = None
         self.ended = self.stopped = self.started = False
@@ -55,31 +65,28 @@ async def watched(
         yield app, source, pilot
 
 
-def screen_text(app: ServerApp, level: int = 0) -> str:
-    strips = app.screen_stack[level]._compositor.render_strips()
-    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+async def told(app: ServerApp, source: ScriptedServer, pilot: Pilot[None], *events: Event) -> str:
+    source.upcoming = list(events)
+    app.tick()
+    app.draw(everything=True)
+    await pilot.pause()
+    return screen_text(app)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 async def test_everything_that_matters_is_seen_at_every_usual_size(size: tuple[int, int]) -> None:
-    async with watched(session(), size) as (app, source, _):
-        told = screen_text(app)
+    async with watched(session(), size) as (app, source, pilot):
         assert source.started
+        page = screen_text(app)
         for words in (
             *("connected", "vLLM", "meta-llama/Llama-3.1-8B-Instruct", "L-bar", "acceptance", "tokens/s"),
             *("Acceptance by position", "Totals", "generated tokens", "watched for 1 min 0 s", "pause", "quit", "help"),
         ):
-            assert words in told, words
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-async def test_the_answer_to_a_request_of_ours_takes_the_place_of_the_totals(size: tuple[int, int]) -> None:
-    async with watched([*session(), ANSWER], size) as (app, _, _pilot):
-        told = screen_text(app)
-        assert "Our request" in told
-        assert "4 rounds, L-bar 2.00" in told
-        assert "▆·█▃" in told
-        assert "Totals" not in told
+            assert words in page, words
+        page = await told(app, source, pilot, ANSWER)
+        for words in ("Our request", "4 rounds, L-bar 2.00", "▆·█▃"):
+            assert words in page, words
+        assert "Totals" not in page, "the answer to a request of ours takes their place"
 
 
 @pytest.mark.parametrize("size", [*SIZES, (40, 10)], ids=str)
@@ -87,52 +94,32 @@ async def test_wasted_drafts_are_seen_at_every_size_until_drafts_are_accepted(si
     async with watched(wasting(), size) as (app, source, pilot):
         assert "DRAFTS WASTED" in screen_text(app)
         assert "3% " in screen_text(app)
-        source.upcoming = [reading(61.0)]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "WASTED" not in screen_text(app)
+        assert "WASTED" not in await told(app, source, pilot, reading(61.0))
 
 
-async def test_how_a_server_drafts_takes_the_place_of_positions_that_it_does_not_tell() -> None:
-    last = reading(4.0)
-    known = structs.replace(last, drafting=DRAFTING)
-    async with watched([*session(3), known]) as (app, source, pilot):
-        assert "Acceptance by position" in screen_text(app)
-        source.upcoming = [structs.replace(known, session=structs.replace(last.session, acceptance_by_position=[]))]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "limit of verified tokens" in screen_text(app)
-
-
-async def test_a_request_is_seen_before_it_is_answered() -> None:
-    async with watched([*session(3), ASKED]) as (app, source, pilot):
-        assert "no answer yet" in screen_text(app)
-        source.upcoming = [ANSWER]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "4 rounds, L-bar 2.00" in screen_text(app)
+@pytest.mark.parametrize(
+    ("events", "before", "later", "after"),
+    [
+        ([*session(3), KNOWN], "Acceptance by position", [WITHOUT_POSITIONS], ["limit of verified tokens"]),
+        ([*session(3), ASKED], "no answer yet", [ANSWER], ["4 rounds, L-bar 2.00"]),
+        ([OPENING], "connecting", [*session(), GAP], ["NO METRICS", "Connection refused; trying again"]),
+    ],
+    ids=["drafting in the place of positions", "a request before its answer", "news"],
+)
+async def test_news_are_shown_at_the_next_tick(
+    events: list[Event], before: str, later: list[Event], after: list[str]
+) -> None:
+    async with watched(events) as (app, source, pilot):
+        assert before in screen_text(app)
+        page = await told(app, source, pilot, *later)
+        assert all(words in page for words in after)
 
 
 async def test_a_small_terminal_keeps_state_figures_and_curves() -> None:
     async with watched(session(), (40, 10)) as (app, _, _pilot):
-        told = screen_text(app)
-        assert "connected" in told
-        assert "L-bar" in told
+        assert "connected" in screen_text(app)
+        assert "L-bar" in screen_text(app)
         assert not app.query_one("#below").display
-
-
-async def test_news_are_shown_at_the_next_tick() -> None:
-    async with watched([OPENING]) as (app, source, pilot):
-        assert "connecting" in screen_text(app)
-        source.upcoming = [*session(), GAP]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "NO METRICS" in screen_text(app)
-        assert "Connection refused; trying again" in screen_text(app)
 
 
 @pytest.mark.parametrize("key", ["space", "p", "P"])
@@ -140,12 +127,9 @@ async def test_a_pause_holds_the_view_while_the_server_is_watched_on(key: str) -
     async with watched(session(5)) as (app, source, pilot):
         await pilot.press(key)
         assert source.paused
-        source.upcoming = [reading(66.0)]
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
-        assert "PAUSED" in screen_text(app)
-        assert "watched for 5 s" in screen_text(app)
+        page = await told(app, source, pilot, reading(66.0))
+        assert "PAUSED" in page
+        assert "watched for 5 s" in page
         assert app.state.t == 66.0
         await pilot.press(key)
         assert "watched for 1 min 6 s" in screen_text(app)
@@ -180,10 +164,9 @@ async def test_it_quits(key: str) -> None:
 async def test_keys_that_are_bound_anew_act() -> None:
     view = View(keys=KEYMAP.rebound({"pause": ["f5"]}))
     async with watched(session(), view=view) as (app, _, pilot):
-        await pilot.press("p")
-        assert app.frozen_state is None
-        await pilot.press("f5")
-        assert app.frozen_state is not None
+        for key, held in (("p", False), ("f5", True)):
+            await pilot.press(key)
+            assert (app.frozen_state is not None) is held
 
 
 async def test_an_error_of_the_recording_ends_it_with_the_exit_code_and_the_reason() -> None:
@@ -194,31 +177,89 @@ async def test_an_error_of_the_recording_ends_it_with_the_exit_code_and_the_reas
     assert str(app.failure) == "cannot write server.jsonl: No space left on device"
 
 
-async def test_it_survives_any_size() -> None:
+async def test_it_survives_any_size_and_panels_without_room_leave_at_once_and_come_back() -> None:
+    rooms: dict[tuple[int, int], Any] = {(50, 13): (False, False), (50, 40): (True, False), (120, 40): (True, True)}
     async with watched(session()) as (app, _, pilot):
-        for size in ((1, 1), (10, 3), (40, 10), (300, 80), (59, 200), (80, 24)):
+        for size in (*rooms, (1, 1), (10, 3), (40, 10), (300, 80), (59, 200), (80, 24)):
             await pilot.resize_terminal(*size)
+            room = app.query_one("#below").display, app.query_one("#speeds").display
+            assert room == rooms.get(size, room), size
             app.tick()
 
 
-async def test_panels_that_have_no_room_leave_at_once_and_come_back() -> None:
-    async with watched(session()) as (app, _, pilot):
-        for size, room in (((50, 13), (False, False)), ((50, 40), (True, False)), ((120, 40), (True, True))):
-            await pilot.resize_terminal(*size)
-            assert (app.query_one("#below").display, app.query_one("#speeds").display) == room, size
-
-
 async def test_foreign_text_steers_nothing() -> None:
-    story = session(3)
     gap = type(GAP)(t=9.0, reason=hostile("REASON"))
-    async with watched([*story, gap]) as (app, _, _pilot):
+    async with watched([*session(3), gap]) as (app, _, _pilot):
         assert not set("\x1b\x07\x9b\u202e\r\x7f") & set(screen_text(app))
 
 
 async def test_between_two_readings_nothing_is_sent() -> None:
-    async with watched(session()) as (app, _, pilot):
+    async with watched(session()) as (app, source, pilot):
         before = {canvas.id: canvas._rows for canvas in app.query(Canvas)}
-        app.tick()
-        app.draw(everything=True)
-        await pilot.pause()
+        await told(app, source, pilot)
         assert {canvas.id: canvas._rows for canvas in app.query(Canvas)} == before
+
+
+HOSTILE = "\x1b]52;c;UFdORUQ=\x07\x9b2J\u202e"
+
+
+@pytest.fixture
+def server() -> Iterator[PageServer]:
+    with serving(text(page("vllm-1"))) as found:
+        yield found
+
+
+def test_a_server_is_shown_and_a_key_leaves_a_clean_terminal(start: Start, server: PageServer) -> None:
+    terminal = start("-m", "dynatui", "attach", server.url, "--interval", "0.2")
+    terminal.wait_for("connected")
+    assert "vLLM" in terminal.shown
+    server.answer = text(page("vllm-2"))
+    terminal.wait_for("2.70")
+    server.answer = text("", 503)
+    terminal.wait_for("answers 503 Service Unavailable")
+    assert "NO METRICS" in terminal.shown
+    server.answer = text(page("vllm-2"))
+    terminal.wait_for("connected")
+    leave(terminal)
+    assert re.search(r"vLLM at http://127.0.0.1:\d+/metrics, watched for \d+ s: L-bar 2.70", terminal.afterwards)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_a_clean_terminal(start: Start, server: PageServer, number: signal.Signals) -> None:
+    terminal = start("-m", "dynatui", "attach", server.url)
+    terminal.wait_for("connected")
+    terminal.child.kill(number)
+    assert terminal.end() == 128 + number
+    assert_left_clean(terminal)
+
+
+def test_it_ends_at_once_though_the_server_does_not_answer(start: Start, server: PageServer) -> None:
+    server.answer = lambda handler: handler.connection.recv(1) and None
+    terminal = start("-m", "dynatui", "attach", server.url)
+    terminal.play("connecting", b"q")
+    assert terminal.end(within_s=10.0) == 0
+    assert_left_clean(terminal)
+
+
+def test_a_server_that_is_not_there_is_said_to_be_asked_again(start: Start) -> None:
+    with serving() as gone:
+        port = gone.port
+    terminal = start("-m", "dynatui", "attach", f"127.0.0.1:{port}", "--interval", "0.2", size=(120, 40))
+    terminal.wait_for("Connection refused; trying again")
+    leave(terminal, key="\x03")
+
+
+def test_hostile_names_are_shown_and_never_obeyed(start: Start, server: PageServer) -> None:
+    server.answer = text(page("vllm-1").replace("meta-llama", f"NAME{HOSTILE}"))
+    terminal = start("-m", "dynatui", "attach", server.url, size=(200, 60))
+    terminal.wait_for("NAME")
+    leave(terminal)
+    assert not forbidden_output(terminal.written, (200, 60))
+    assert b"52;c;" not in terminal.written.replace(b"\xe2\x90\x9b]52;c;", b"")
+
+
+def test_a_full_disk_ends_it_with_a_clean_terminal_and_one_line(start: Start, server: PageServer) -> None:
+    terminal = start("-m", "dynatui", "attach", server.url, "--record", "/dev/full")
+    assert terminal.end() == 2
+    assert_left_clean(terminal)
+    assert "cannot write /dev/full: No space left on device" in terminal.afterwards

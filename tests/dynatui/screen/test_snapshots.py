@@ -3,8 +3,10 @@
 After an intended change, run `pytest --snapshot-update tests/dynatui/screen/test_snapshots.py` and check the pictures.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -14,114 +16,77 @@ from decoder.run.config import RunConfig
 from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
-from dynatui.state.run_state import Failure, Loading, Prompt
+from dynatui.state.run_state import Failure, Loading, Prompt, Record
 from screenshots.make import standing_at
+from tests.dynatui.screen.shown_app import still
 from tests.dynatui.scripted_runs import ScriptedSource, delayed_run, drawn_round, plain_round
 
 TRACE = Path(__file__).parents[2] / "traces" / "lighthouse.jsonl"
-Compare = Callable[..., bool]
+SMALL, FULL, LARGE = (80, 24), (120, 40), (200, 60)
+DARK, LIGHT = View(), View(theme="textual-light")
+NO_COLOR, ASCII = View(color=False), View(symbols="ascii")
+ERROR = PairError("no model at /srv/modles/big: no config.json there; give a Hugging Face id or a folder")
+INSPECTED, DRAWER = ("i", *["left"] * 6, "o"), ("d", *["down"] * 7, "0", ".", "4")
 
 
-@pytest.fixture(autouse=True)
-def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_COLOR", "TEXTUAL_THEME", "SSH_CONNECTION", "COLUMNS", "LINES"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(scope="module")
-def runs() -> Runs:
+@cache
+def lighthouse() -> Runs:
     return Runs(TRACE)
 
 
-SMALL, FULL, LARGE = [(80, 24), (120, 40), (200, 60)]
-LOOKS = {
-    "dark": View(),
-    "light": View(theme="textual-light"),
-    "no-color": View(color=False),
-    "ascii": View(symbols="ascii"),
-}
+def midway(view: View) -> DynaApp:
+    return standing_at(lighthouse(), 0.5, view)
 
 
-def named(value: tuple[int, int] | str) -> str:
-    return value if isinstance(value, str) else f"{value[0]}x{value[1]}"
-
-
-@pytest.mark.parametrize(
-    ("size", "look"), [(SMALL, "dark"), (FULL, "no-color"), (LARGE, "light"), (LARGE, "ascii")], ids=named
-)
-def test_the_main_screen(runs: Runs, size: tuple[int, int], look: str, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5, LOOKS[look]), terminal_size=size)
-
-
-@pytest.mark.parametrize("size", [(40, 10), (36, 8)], ids=named)
-def test_a_terminal_of_a_few_lines(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5), terminal_size=size)
-
-
-@pytest.mark.parametrize("key", ["2", "3", "4", "5", "6", "7", "8"])
-def test_the_tabs_of_a_small_terminal(runs: Runs, key: str, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5), press=[key], terminal_size=(80, 24))
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=named)
-def test_an_inspected_token(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5), press=["i", *["left"] * 6, "o"], terminal_size=size)
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=named)
-def test_the_drawer_of_all_knobs(runs: Runs, size: tuple[int, int], snap_compare: Compare) -> None:
-    keys = ["d", *["down"] * 7, "0", ".", "4"]
-    assert snap_compare(standing_at(runs, 0.5), press=keys, terminal_size=size)
-
-
-def test_a_look_back_at_the_mask_of_a_round(runs: Runs, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5), press=["left", "left", "t", "5"], terminal_size=(120, 40))
-
-
-def test_a_panel_alone(runs: Runs, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5), press=["4", "e"], terminal_size=(120, 40))
-
-
-def test_help(runs: Runs, snap_compare: Compare) -> None:
-    assert snap_compare(standing_at(runs, 0.5), press=["?"], terminal_size=(80, 24))
-
-
-def test_loading(snap_compare: Compare) -> None:
-    source = ScriptedSource([Loading("importing torch"), Loading("loading target books-16m")])
-    assert snap_compare(DynaApp(source, ticking=False, clock=lambda: 0.0), terminal_size=(120, 40))
-
-
-def test_an_error(snap_compare: Compare) -> None:
-    error = PairError("no model at /srv/modles/big: no config.json there; give a Hugging Face id or a folder")
-    source = ScriptedSource([Loading("importing torch"), Failure(str(error), error.exit_code)])
-    assert snap_compare(DynaApp(source, ticking=False, clock=lambda: 0.0), terminal_size=(80, 24))
-
-
-def drawing(look: str = "dark") -> DynaApp:
+def drawing(view: View) -> DynaApp:
     told = [drawn_round(number, generator=0.9 * (-1) ** number) for number in range(30)]
     source = ScriptedSource([Prompt(1, 1), delayed_run(), *told, plain_round("ar", 0)])
     own = Delayed("traversal", "delayed", 2, 1, 2)
     source.steering.config = RunConfig(("delayed", "ar"), temperature=0.6, delayed=own)
-    return DynaApp(source, LOOKS[look], ticking=False, clock=lambda: 0.0)
+    return still(source, view)
 
 
-@pytest.mark.parametrize(
-    ("size", "look"),
-    [(SMALL, "light"), (SMALL, "ascii"), (FULL, "dark"), (FULL, "no-color"), (LARGE, "dark")],
-    ids=named,
-)
-def test_a_run_whose_trees_are_drawn(size: tuple[int, int], look: str, snap_compare: Compare) -> None:
-    assert snap_compare(drawing(look), press=["9"], terminal_size=size)
+def with_records(*records: Record) -> Callable[[View], DynaApp]:
+    return lambda view: still(ScriptedSource([Loading("importing torch"), *records]), view)
 
 
-def test_a_drawn_tree_alone(snap_compare: Compare) -> None:
-    assert snap_compare(drawing(), press=["2"], terminal_size=(80, 24))
+class Shot(NamedTuple):
+    app: Callable[[View], DynaApp]
+    size: tuple[int, int]
+    keys: Sequence[str] = ()
+    view: View = DARK
 
 
-@pytest.mark.parametrize("size", [SMALL, LARGE], ids=named)
-def test_a_token_that_was_drawn(size: tuple[int, int], snap_compare: Compare) -> None:
-    assert snap_compare(drawing(), press=["i", "left"], terminal_size=size)
+SHOTS = {
+    "the main screen small and dark": Shot(midway, SMALL),
+    "the main screen without colour": Shot(midway, FULL, view=NO_COLOR),
+    "the main screen large and light": Shot(midway, LARGE, view=LIGHT),
+    "the main screen large in ascii": Shot(midway, LARGE, view=ASCII),
+    "a terminal of ten lines": Shot(midway, (40, 10)),
+    "a terminal of eight lines": Shot(midway, (36, 8)),
+    **{f"tab {key} of a small terminal": Shot(midway, SMALL, key) for key in "2345678"},
+    "an inspected token small": Shot(midway, SMALL, INSPECTED),
+    "an inspected token large": Shot(midway, LARGE, INSPECTED),
+    "the drawer of all knobs small": Shot(midway, SMALL, DRAWER),
+    "the drawer of all knobs large": Shot(midway, LARGE, DRAWER),
+    "a look back at the mask of a round": Shot(midway, FULL, ("left", "left", "t", "5")),
+    "a panel alone": Shot(midway, FULL, "4e"),
+    "help": Shot(midway, SMALL, "?"),
+    "loading": Shot(with_records(Loading("loading target books-16m")), FULL),
+    "an error": Shot(with_records(Failure(str(ERROR), ERROR.exit_code)), SMALL),
+    "a run whose trees are drawn small and light": Shot(drawing, SMALL, "9", LIGHT),
+    "a run whose trees are drawn small in ascii": Shot(drawing, SMALL, "9", ASCII),
+    "a run whose trees are drawn": Shot(drawing, FULL, "9"),
+    "a run whose trees are drawn without colour": Shot(drawing, FULL, "9", NO_COLOR),
+    "a run whose trees are drawn large": Shot(drawing, LARGE, "9"),
+    "a drawn tree alone": Shot(drawing, SMALL, "2"),
+    "a token that was drawn small": Shot(drawing, SMALL, ("i", "left")),
+    "a token that was drawn large": Shot(drawing, LARGE, ("i", "left")),
+    "the drawer with verifier and drafting": Shot(drawing, SMALL, ("d", "home", *["down"] * 3)),
+}
 
 
-def test_the_drawer_with_verifier_and_drafting(snap_compare: Compare) -> None:
-    assert snap_compare(drawing(), press=["d", "home", *["down"] * 3], terminal_size=(80, 24))
+@pytest.mark.parametrize("name", SHOTS)
+def test_a_picture(name: str, snap_compare: Callable[..., bool]) -> None:
+    shot = SHOTS[name]
+    assert snap_compare(shot.app(shot.view), press=shot.keys, terminal_size=shot.size)

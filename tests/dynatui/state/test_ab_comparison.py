@@ -1,4 +1,4 @@
-"""Tests of A/B comparisons: the compared rounds and the coverage of the intervals."""
+"""A/B comparisons and the effect of a turned knob: the compared rounds and the coverage of the intervals."""
 
 import math
 import time
@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from decoder.analysis.metrics import fold
 from decoder.events import Event, Knob
+from decoder.knobs import KnobName
 from dynatui.state.ab_comparison import (
     LEAST,
+    ROUNDS,
+    Consequence,
     Difference,
     Pin,
     Samples,
     compared,
+    consequence,
     difference_words,
     samples_of,
     sentence,
@@ -27,6 +31,7 @@ from dynatui.state.ab_comparison import (
 from dynatui.state.lane import Sample
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, state_of, tree_round
+from tests.dynatui.turned_runs import rounds, turned
 
 WATCHED = "dynatree"
 
@@ -156,12 +161,16 @@ def _decoded(state: RunState, count: int, tau_h: float = 0.9) -> RunState:
     return state
 
 
+def _begun(rounds: int) -> RunState:
+    return _decoded(apply(RunState(), run()), rounds)
+
+
 def _turned(state: RunState) -> RunState:
     return apply(state, Knob(method="dynatree", round=state.rounds, name="tau_h", old=0.9, new=0.8, source="user"))
 
 
 def test_a_begins_with_the_users_last_turn_and_b_after_the_pin() -> None:
-    state = _decoded(_turned(_decoded(apply(RunState(), run()), 7)), 12)
+    state = _decoded(_turned(_begun(7)), 12)
     pin = Pin.of(state, WATCHED)
     assert len(pin.samples) == 12
     assert (pin.rounds, pin.curves, pin.knobs) == (19, state.lane.curves, state.lane.knobs)
@@ -171,57 +180,42 @@ def test_a_begins_with_the_users_last_turn_and_b_after_the_pin() -> None:
 
 
 def test_b_begins_anew_with_every_turn_of_the_user() -> None:
-    pin = Pin.of(state := _decoded(apply(RunState(), run()), 12), WATCHED)
+    pin = Pin.of(state := _begun(12), WATCHED)
     state = _decoded(_turned(_decoded(state, 5)), 3)
     assert len(pin.since(state)) == 3
 
 
-def test_a_turn_pins_what_was_in_force_until_then() -> None:
-    before = _decoded(apply(RunState(), run()), 12)
-    pin = Pin.of(before, WATCHED)
-    after = _decoded(_turned(before), 11)
-    assert (len(pin.samples), len(pin.since(after))) == (12, 11)
-    again = pin.after_turn(after)
-    assert len(again.samples) == 11
-
-
-def test_a_turn_after_few_rounds_keeps_the_a_that_can_be_compared() -> None:
-    before = _decoded(apply(RunState(), run()), 12)
-    pin = Pin.of(before, WATCHED)
-    after = _decoded(_turned(before), LEAST - 1)
-    assert pin.after_turn(after) is pin
-
-
-def test_an_a_of_few_rounds_gives_way_to_one_of_as_many() -> None:
-    before = _decoded(apply(RunState(), run()), 3)
-    pin = Pin.of(before, WATCHED)
-    assert len(pin.after_turn(_decoded(_turned(before), 5)).samples) == 5
-
-
-def test_what_was_pinned_by_hand_stays_whatever_is_turned() -> None:
-    before = _decoded(apply(RunState(), run()), 12)
-    pin = Pin.of(before, WATCHED, by_hand=True)
-    assert pin.after_turn(_decoded(_turned(before), 30)) is pin
+@pytest.mark.parametrize(
+    ("before", "after", "by_hand", "kept", "samples"),
+    [(12, 11, False, False, 11), (12, LEAST - 1, False, True, 12), (3, 5, False, False, 5), (12, 30, True, True, 12)],
+    ids=["as many", "few after the turn", "as few before it", "pinned by hand"],
+)
+def test_a_turn_pins_what_was_in_force_until_then_if_it_can_be_compared_and_no_hand_has_pinned(
+    before: int, after: int, samples: int, *, by_hand: bool, kept: bool
+) -> None:
+    state = _begun(before)
+    pin = Pin.of(state, WATCHED, by_hand=by_hand)
+    state = _decoded(_turned(state), after)
+    assert (len(pin.samples), len(pin.since(state))) == (before, after)
+    again = pin.after_turn(state)
+    assert (again is pin, len(again.samples)) == (kept, samples)
 
 
 def test_in_another_run_all_rounds_are_bs() -> None:
-    pin = Pin.of(_decoded(apply(RunState(), run()), 12), WATCHED)
+    pin = Pin.of(_begun(12), WATCHED)
     other = structs.replace(run(), started_at="2026-01-02T00:00:00Z")
     assert len(pin.since(_decoded(apply(RunState(), other), 5))) == 5
 
 
 def test_a_look_back_at_a_round_before_the_pin_has_no_b() -> None:
-    earlier = _decoded(apply(RunState(), run()), 12)
+    earlier = _begun(12)
     pin = Pin.of(_decoded(earlier, 12), WATCHED)
     assert pin.since(earlier) == ()
 
 
 def test_samples_add_up_to_the_figures_of_the_run() -> None:
     events: list[Event] = [run(), *(tree_round(number) for number in range(12))]
-    state = RunState()
-    for event in events:
-        state = apply(state, event)
-    samples, figures = samples_of(state.lane), fold(events).figures()["dynatree"]
+    samples, figures = samples_of(state_of(events).lane), fold(events).figures()["dynatree"]
     assert sum(sample.tokens for sample in samples) / 12 == pytest.approx(figures.tokens_per_round)
     assert sum(sample.depth_acceptance for sample in samples) / 12 == pytest.approx(figures.depth_acceptance)
     assert sum(sample.drafted for sample in samples) == figures.drafted
@@ -232,12 +226,8 @@ def test_samples_add_up_to_the_figures_of_the_run() -> None:
 def test_a_round_without_time_and_one_that_goes_back_in_time_pay_for_nothing() -> None:
     rounds = [plain_round("dynatree", number) for number in range(3)]
     stalled = [rounds[0], structs.replace(rounds[1], t=rounds[0].t), structs.replace(rounds[2], t=0.0)]
-    state = apply(RunState(), run())
-    for event in stalled:
-        state = apply(state, event)
-    assert [(sample.round_s > 0, sample.timed_tokens) for sample in samples_of(state.lane)] == [
-        (True, 1), (False, 0), (False, 0),
-    ]  # fmt: skip
+    found = [(sample.round_s > 0, sample.timed_tokens) for sample in samples_of(state_of([run(), *stalled]).lane)]
+    assert found == [(True, 1), (False, 0), (False, 0)]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +254,7 @@ def test_a_difference_is_one_line() -> None:
 
 
 def test_comparing_takes_little_time() -> None:
-    lane = _decoded(apply(RunState(), run()), 800).lane
+    lane = _begun(800).lane
     spent_s = []
     for _ in range(5):
         start_s = time.process_time()
@@ -276,7 +266,7 @@ def test_comparing_takes_little_time() -> None:
 
 
 def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:
-    lane = _decoded(apply(RunState(), run()), 60).lane
+    lane = _begun(60).lane
     samples = samples_of(lane)
     for cut in range(10, 50):
         found = compared(samples[:cut], samples[cut:])
@@ -292,3 +282,114 @@ def test_what_a_turn_pinned_follows_a_place_before_it_and_what_a_hand_pinned_doe
     pin = Pin.of(whole, "dynatree")
     assert [pin.follows(state) for state in (earlier, whole, other)] == [True, False, False]
     assert not Pin.of(whole, "dynatree", by_hand=True).follows(earlier)
+
+
+def state(*parts: Event | Iterable[Event]) -> RunState:
+    events: list[Event] = [run()]
+    for part in parts:
+        events += part if isinstance(part, Iterable) else [part]
+    return state_of(events)
+
+
+def found(*parts: Event | Iterable[Event]) -> Consequence:
+    told = consequence(state(*parts).lane)
+    assert told is not None
+    return told
+
+
+def test_a_turn_is_told_of_by_ten_rounds_before_it_and_ten_after() -> None:
+    told = found(rounds(range(14)), turned("d0", 14, 2, 5), rounds(range(14, 40), nodes=10))
+    assert [(mark.name, mark.old, mark.new) for mark in told.marks] == [("d0", 2, 5)]
+    assert (len(told.before), len(told.after), told.complete) == (ROUNDS, ROUNDS, True)
+    assert told.nodes == (7, 10)
+    assert [event.round for event in told.rounds] == list(range(14, 24))
+
+
+@pytest.mark.parametrize("name", ["d0", "tau_h", "tau_l"])
+def test_it_has_intervals_when_both_sides_have_ten_rounds(name: KnobName) -> None:
+    past: list[Event] = [*rounds(range(12)), turned(name, 12, 0.9, 0.3)]
+    assert found(past, rounds(range(12, 21), more=1)).differences == ()
+    assert found(rounds(range(9)), turned(name, 9, 0.9, 0.3), rounds(range(9, 30), more=1)).differences == ()
+    told = {one.figure: one for one in found(past, rounds(range(12, 22), more=1)).differences}
+    longer = told["tokens_per_round"]
+    assert longer.difference == pytest.approx(1.0)
+    assert longer.low < 1 < longer.high
+    assert told["tokens_per_second"].low < told["tokens_per_second"].difference < told["tokens_per_second"].high
+
+
+def test_a_held_key_is_one_turn_from_its_first_value_to_its_last() -> None:
+    events: list[Event] = [*rounds(range(12))]
+    for place in range(5):
+        events += [turned("d0", 12 + 2 * place, 2 + place, 3 + place), *rounds(range(12 + 2 * place, 14 + 2 * place))]
+    told = found(events, rounds(range(22, 35), nodes=9))
+    assert [(mark.old, mark.new) for mark in told.marks] == [(2, 7)]
+    assert [event.round for event in told.rounds] == list(range(20, 30))
+    assert len(told.before) == ROUNDS
+    assert told.nodes == pytest.approx((7, 8.6))
+
+
+def test_knobs_that_are_turned_together_are_told_of_together_and_those_turned_back_are_not() -> None:
+    turns: list[Event] = [turned("d0", 12, 2, 5), turned("tau_h", 12, 0.9, 0.8), turned("tau_l", 12, 0.4, 0.3)]
+    told = found(rounds(range(12)), turns, rounds(range(12, 14)), turned("tau_h", 14, 0.8, 0.9))
+    assert [mark.name for mark in told.marks] == ["d0", "tau_l"]
+
+
+def test_history_itself_is_no_knob_with_a_consequence() -> None:
+    off = turned("history", 12, 1, 0)
+    assert consequence(state(rounds(range(12)), off, rounds(range(12, 22))).lane) is None
+    held = found(rounds(range(12)), off, turned("d0", 12, 3.8, 5), rounds(range(12, 22)))
+    assert [mark.name for mark in held.marks] == ["d0"]
+
+
+def test_a_turn_there_and_back_has_no_consequence() -> None:
+    events: list[Event] = [*rounds(range(12)), turned("d0", 12, 2, 5), *rounds(range(12, 14)), turned("d0", 14, 5, 2)]
+    assert consequence(state(events).lane) is None
+    assert consequence(state(rounds(range(12))).lane) is None
+    assert consequence(state(turned("d0", 0, 2, 5), rounds(range(12))).lane) is None
+
+
+def test_rounds_under_other_values_are_not_among_those_before() -> None:
+    told = found(
+        rounds(range(12), nodes=5),
+        turned("tau_h", 12, 0.9, 0.8),
+        rounds(range(12, 24), nodes=7),
+        turned("d0", 24, 2, 5),
+        rounds(range(24, 36), nodes=9),
+    )
+    assert told.nodes == (7, 9)
+    told = found(turned("tau_h", 2, 0.9, 0.8), rounds(range(13)), turned("d0", 13, 2, 5), rounds(range(13, 30)))
+    assert len(told.before) == ROUNDS
+
+
+@pytest.mark.parametrize(("gap", "names"), [(9, ["tau_h", "d0"]), (10, ["d0"])])
+def test_a_turn_after_fewer_than_ten_rounds_continues_the_one_before(gap: int, names: list[str]) -> None:
+    turns = [turned("tau_h", 12, 0.9, 0.8), turned("d0", 12 + gap, 2, 5)]
+    told = found(rounds(range(12)), turns[0], rounds(range(12, 12 + gap)), turns[1], rounds(range(12 + gap, 40)))
+    assert [mark.name for mark in told.marks] == names
+
+
+def test_a_move_of_history_is_no_turn() -> None:
+    moved = turned("d0", 16, 5, 4, source="history")
+    told = found(rounds(range(12)), turned("d0", 12, 2, 5), rounds(range(12, 16)), moved, rounds(range(16, 24)))
+    assert [(mark.old, mark.new) for mark in told.marks] == [(2, 5)]
+
+
+def test_a_stalled_round_is_no_slowdown() -> None:
+    after = rounds(range(12, 22))
+    late = [structs.replace(event, t=event.t + 0.5) for event in after[5:]]
+    late[0] = structs.replace(late[0], stalled_s=0.5)
+    told = found(rounds(range(12)), turned("d0", 12, 2, 5), after[:5], late)
+    speed = next(one for one in told.differences if one.figure == "tokens_per_second")
+    assert speed.b == pytest.approx(speed.a, rel=0.2)
+
+
+def test_every_place_of_a_run_has_its_own() -> None:
+    events: list[Event] = [
+        *rounds(range(12)),
+        turned("d0", 12, 2, 5),
+        *rounds(range(12, 24), nodes=10),
+        turned("d0", 24, 5, 2),
+        *rounds(range(24, 36)),
+    ]
+    seen = [consequence(state(events[:end]).lane) for end in (12, 25, 26, 38)]
+    assert [told and told.nodes for told in seen] == [None, (7, 10), None, (10, 7)]

@@ -1,55 +1,66 @@
-"""Tests of the fold from records to the state of a run."""
+"""The fold from records to the state of a run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 import pytest
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.events import End, Event, Knob, Round, Summary
-from decoder.knobs import KnobName
+from decoder.events import End, Event, Knob, Run, Summary
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.tree import Origin, depths
-from dynatui.state.lane import IN_A_ROW, Curve
-from dynatui.state.run_state import Failure, Loading, Prompt, RunState, apply
+from dynatui.state.lane import IN_A_ROW, Curve, LaneState
+from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, state_of, story, tree_round
+from tests.dynatui.turned_runs import turned
+
+TREE: list[Event] = [run(), tree_round(0)]
+HISTORY: list[Event] = [turned("tau_l", 1, 0.4, 0.3), tree_round(1), turned("d0", 2, 5.0, 6.0, "history")]
+
+
+def decoded(*records: Record, methods: Sequence[str] = ("dynatree", "ar")) -> RunState:
+    return state_of([run(methods), *records])
 
 
 def spans(state: RunState) -> list[tuple[str, str]]:
     return [(token.text, token.origin) for token in state.lane.tokens]
 
 
-def test_the_text_carries_each_tokens_origin() -> None:
-    state = state_of([run(), tree_round(0)])
+def marks(lane: LaneState) -> list[tuple[object, ...]]:
+    return [(mark.round, mark.name, mark.old, mark.new, mark.token) for mark in lane.marks]
+
+
+def of_fixed(name: str, old: float, new: float) -> Knob:
+    return structs.replace(turned("d0", 1, old, new), method="fixed", name=name)
+
+
+def test_the_text_carries_each_tokens_origin_and_its_share_of_the_round_s_time() -> None:
+    state = decoded(tree_round(0), tree_round(1))
     assert state.prompt_text == "Once upon"
-    assert spans(state) == [(" a", "accepted"), ("t", "accepted"), (" a time", "bonus")]
-
-
-def test_any_method_can_be_watched() -> None:
-    state = structs.replace(state_of([run(), tree_round(0), plain_round("ar", 0, " x")]), chosen="ar")
-    assert (state.watched, spans(state), state.rounds) == ("ar", [(" x", "bonus")], 1)
-
-
-def test_a_method_that_this_run_lacks_cannot_be_watched() -> None:
-    assert structs.replace(state_of([run()]), chosen="linear").watched == "dynatree"
-
-
-def test_the_first_method_is_watched_until_another_is_chosen() -> None:
-    state = state_of([run(("ar", "dynatree")), tree_round(0), plain_round("ar", 0, " x")])
-    assert state.watched == "ar"
-    assert spans(state) == [(" x", "bonus")]
-
-
-def test_a_method_that_hides_its_draft_claims_no_origin() -> None:
-    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
-    assert spans(state_of([run(("hf",)), hidden])) == [(" at", "plain")]
-
-
-def test_a_round_shares_its_own_time_among_its_tokens() -> None:
-    state = state_of([run(), tree_round(0), tree_round(1)])
+    assert spans(state)[:3] == [(" a", "accepted"), ("t", "accepted"), (" a time", "bonus")]
     assert [token.spent_s for token in state.lane.tokens[3:]] == pytest.approx([0.02 / 3] * 3)
+    hidden = structs.replace(plain_round("hf", 0), draft_forwards=None)
+    assert spans(decoded(hidden, methods=("hf",))) == [(" at", "plain")]
+
+
+@pytest.mark.parametrize(
+    ("methods", "chosen", "watched"),
+    [
+        (("dynatree", "ar"), "", "dynatree"),
+        (("dynatree", "ar"), "ar", "ar"),
+        (("dynatree", "ar"), "linear", "dynatree"),
+        (("ar", "dynatree"), "", "ar"),
+    ],
+)
+def test_the_first_method_is_watched_until_another_one_of_the_run_is_chosen(
+    methods: tuple[str, ...], chosen: str, watched: str
+) -> None:
+    state = structs.replace(decoded(tree_round(0), plain_round("ar", 0, " x"), methods=methods), chosen=chosen)
+    assert (state.watched, state.rounds) == (watched, 1)
+    assert (spans(state) == [(" x", "bonus")]) is (watched == "ar")
 
 
 def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None:
@@ -60,17 +71,19 @@ def test_a_new_run_begins_afresh_but_keeps_its_place_among_the_prompts() -> None
 
 def test_curves_are_means_over_the_window() -> None:
     none = structs.replace(tree_round(0), accepted=[], committed=[100], text=" x")
-    state = state_of([run(), none, tree_round(1)])
-    assert state.lane.curves.tokens.points == (1.0, 2.0)
-    assert state.lane.curves.acceptance.points == (0.0, (2 / 3) / 2)
+    curves = decoded(none, tree_round(1)).lane.curves
+    assert curves.tokens.points == (1.0, 2.0)
+    assert curves.acceptance.points == (0.0, (2 / 3) / 2)
 
 
-def test_a_round_without_a_draft_leaves_acceptance_where_it_was() -> None:
+def test_a_round_without_a_draft_leaves_acceptance_where_it_was_and_before_the_first_draft_it_is_not_known() -> None:
     alone = structs.replace(plain_round("dynatree", 1), knobs=tree_round(1).knobs)
-    state = state_of([run(), tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)])
-    assert state.lane.curves.acceptance.points[:] == pytest.approx((2 / 3,) * 4)
-    assert state.lane.shares == state.lane.ruled == pytest.approx((2 / 3, 2 / 3))
-    assert state.lane.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
+    lane = decoded(tree_round(0), alone, structs.replace(alone, round=2), tree_round(3)).lane
+    assert lane.curves.acceptance.points[:] == pytest.approx((2 / 3,) * 4)
+    assert lane.shares == lane.ruled == pytest.approx((2 / 3, 2 / 3))
+    assert lane.curves.tokens.points == (3, 2, 5 / 3, 5 / 3)
+    lane = decoded(plain_round("dynatree", 0)).lane
+    assert (lane.acceptance, lane.curves.acceptance.points[:]) == (None, (0.0,))
 
 
 def test_history_goes_by_what_rules_have_drafted_beside_lookups() -> None:
@@ -83,100 +96,75 @@ def test_history_goes_by_what_rules_have_drafted_beside_lookups() -> None:
     origins[0] = "root"
     mixed = structs.replace(event, origins=origins)
     alone = structs.replace(event, round=1, origins=["root", *["lookup"] * (len(levels) - 1)])
-    lane = state_of([run(), mixed, alone]).lane
+    lane = decoded(mixed, alone).lane
     left = max(level for level, origin in zip(levels, origins, strict=True) if origin != "lookup")
     assert lane.shares == pytest.approx((2 / 3, 2 / 3))
     assert lane.ruled == pytest.approx(((len(event.accepted) - 1) / left,))
 
 
-def test_before_the_first_draft_acceptance_is_not_known() -> None:
-    state = state_of([run(), plain_round("dynatree", 0)])
-    assert (state.lane.acceptance, state.lane.curves.acceptance.points[:]) == (None, (0.0,))
-
-
-def test_a_turned_knob_is_marked_where_it_came_into_force() -> None:
-    state = state_of(story())
-    assert [(mark.round, mark.name, mark.old, mark.new) for mark in state.lane.marks] == [(3, "tau_h", 0.9, 0.8)]
-    assert state.lane.knobs is not None
-    assert state.lane.knobs.tau_h == 0.8
-
-
-def test_history_moves_knobs_without_a_mark() -> None:
-    moved = Knob(method="dynatree", round=1, name="d0", old=5.0, new=6.0, source="history")
-    state = state_of([run(), tree_round(0), moved])
-    assert state.lane.marks == ()
-    assert state.lane.knobs is not None
-    assert state.lane.knobs.d0 == 6.0
-
-
-def test_every_turn_is_noted_with_historys_reason() -> None:
-    mine = Knob(method="dynatree", round=1, name="tau_l", old=0.4, new=0.3, source="user")
-    moved = Knob(method="dynatree", round=2, name="d0", old=5.0, new=6.0, source="history")
-    state = state_of([run(), tree_round(0), mine, tree_round(1), moved])
-    assert [(change.name, change.by_user) for change in state.lane.changes] == [("tau_l", True), ("d0", False)]
-    assert state.lane.changes[0].acceptance is None
-    assert state.lane.changes[1].acceptance == pytest.approx(2 / 3)
-
-
-def test_a_turn_belongs_to_the_method_that_tells_it() -> None:
-    turned = Knob(method="fixed", round=1, name="tau", old=0.05, new=0.1, source="user")
-    state = state_of([run(("dynatree", "fixed")), tree_round(0), turned])
-    assert (state.lane.changes, state.lane.settings["tau"]) == ((), 0.05)
-    assert state.lanes["fixed"].settings["tau"] == 0.1
-
-
-def test_a_turn_is_marked_at_the_round_and_token_of_the_method_that_tells_it() -> None:
-    ahead: list[Event] = [tree_round(number) for number in range(5)]
-    behind = structs.replace(tree_round(0), method="fixed")
-    turned = Knob(method="fixed", round=1, name="fixed_depth", old=5, new=3, source="user")
-    state = state_of([run(("dynatree", "fixed")), *ahead, behind, turned])
-    assert state.lanes["dynatree"].marks == ()
-    assert [(mark.round, mark.token) for mark in state.lanes["fixed"].marks] == [(1, 3)]
-
-
-def turn(number: int, old: float, new: float, name: KnobName = "d0") -> Knob:
-    return Knob(method="dynatree", round=number, name=name, old=old, new=new, source="user")
-
-
-def test_turns_of_one_knob_in_a_row_are_one_mark_from_the_value_that_the_hand_left() -> None:
-    turns: list[Event] = [turn(1, 5.6, 4.6), turn(1, 4.6, 3.6), tree_round(1), turn(2, 3.6, 1)]
-    (mark,) = state_of([run(), tree_round(0), *turns]).lane.marks
-    assert (mark.round, mark.old, mark.new, mark.token) == (2, 5.6, 1, 6)
-
-
-def test_turns_of_one_knob_far_from_each_other_are_two_marks() -> None:
-    rounds = [tree_round(number) for number in range(1, IN_A_ROW + 1)]
-    marks = state_of([run(), tree_round(0), turn(1, 5, 4), *rounds, turn(IN_A_ROW + 1, 4, 3)]).lane.marks
-    assert [(mark.old, mark.new) for mark in marks] == [(5, 4), (4, 3)]
-
-
-def test_turns_of_two_knobs_are_two_marks() -> None:
-    marks = state_of([run(), tree_round(0), turn(1, 5, 4), turn(1, 0.9, 0.8, "tau_h"), turn(1, 4, 3)]).lane.marks
-    assert [mark.name for mark in marks] == ["d0", "tau_h", "d0"]
-
-
-def test_a_knob_that_was_turned_there_and_back_leaves_no_mark() -> None:
-    lane = state_of([run(), tree_round(0), turn(1, 5, 4), turn(1, 4, 5)]).lane
+def test_a_turned_knob_is_marked_where_it_came_into_force_and_a_move_of_history_is_not() -> None:
+    lane = state_of(story()).lane
+    assert marks(lane) == [(3, "tau_h", 0.9, 0.8, 9)]
+    assert lane.knobs is not None
+    assert lane.knobs.tau_h == 0.8
+    lane = decoded(tree_round(0), *HISTORY[2:]).lane
     assert lane.marks == ()
-    assert lane.last_turn == 1
+    assert lane.knobs is not None
+    assert lane.knobs.d0 == 6.0
 
 
-def test_a_turn_set_again_after_history_moved_it_is_noted_again() -> None:
-    again = Knob(method="dynatree", round=1, name="tau_h", old=0.9, new=0.8, source="user")
-    state = state_of([run(), tree_round(0), again, tree_round(1), structs.replace(again, round=2, old=0.81)])
-    assert len(state.lane.changes) == 2
+def test_every_turn_is_noted_with_historys_reason_and_again_after_history_moved_it() -> None:
+    mine, moved = decoded(tree_round(0), *HISTORY).lane.changes
+    assert (mine.name, mine.by_user, mine.acceptance) == ("tau_l", True, None)
+    assert (moved.name, moved.by_user) == ("d0", False)
+    assert moved.acceptance == pytest.approx(2 / 3)
+    again: list[Event] = [turned("tau_h", 1, 0.9, 0.8), tree_round(1), turned("tau_h", 2, 0.81, 0.8)]
+    assert len(decoded(tree_round(0), *again).lane.changes) == 2
 
 
-def test_another_methods_history_moves_nothing_here() -> None:
-    other = Knob(method="alg1", round=1, name="d0", old=5.0, new=6.0, source="history")
-    state = state_of([run(("dynatree", "alg1")), tree_round(0), other])
-    assert state.lane.changes == ()
-    assert state.lane.knobs is not None
-    assert state.lane.knobs.d0 == 5.0
+def test_a_turn_belongs_to_the_method_that_tells_it_and_is_marked_at_its_round_and_token() -> None:
+    ahead = [tree_round(number) for number in range(5)]
+    behind = structs.replace(tree_round(0), method="fixed")
+    turns = [of_fixed("fixed_depth", 5, 3), of_fixed("tau", 0.05, 0.1)]
+    lanes = decoded(*ahead, behind, *turns, methods=("dynatree", "fixed")).lanes
+    assert (lanes["dynatree"].marks, lanes["dynatree"].changes, lanes["dynatree"].settings["tau"]) == ((), (), 0.05)
+    assert marks(lanes["fixed"])[0] == (1, "fixed_depth", 5, 3, 3)
+    assert lanes["fixed"].settings["tau"] == 0.1
+    other = structs.replace(HISTORY[2], method="alg1")
+    lane = decoded(tree_round(0), other, methods=("dynatree", "alg1")).lane
+    assert lane.changes == ()
+    assert lane.knobs is not None
+    assert lane.knobs.d0 == 5.0
+
+
+@pytest.mark.parametrize(
+    ("turns", "found"),
+    [
+        (
+            [turned("d0", 1, 5.6, 4.6), turned("d0", 1, 4.6, 3.6), tree_round(1), turned("d0", 2, 3.6, 1)],
+            [("d0", 5.6, 1)],
+        ),
+        (
+            [turned("d0", 1, 5, 4), *map(tree_round, range(1, IN_A_ROW + 1)), turned("d0", IN_A_ROW + 1, 4, 3)],
+            [("d0", 5, 4), ("d0", 4, 3)],
+        ),
+        (
+            [turned("d0", 1, 5, 4), turned("tau_h", 1, 0.9, 0.8), turned("d0", 1, 4, 3)],
+            [("d0", 5, 4), ("tau_h", 0.9, 0.8), ("d0", 4, 3)],
+        ),
+        ([turned("d0", 1, 5, 4), turned("d0", 1, 4, 5)], []),
+    ],
+    ids=["in a row", "far from each other", "of two knobs", "there and back"],
+)
+def test_turns_of_one_knob_in_a_row_are_one_mark(turns: list[Event], found: list[tuple[str, float, float]]) -> None:
+    lane = decoded(tree_round(0), *turns).lane
+    assert [(mark.name, mark.old, mark.new) for mark in lane.marks] == found
+    assert len(found) != 1 or (lane.marks[0].round, lane.marks[0].token) == (2, 6)
+    assert found or lane.last_turn == 1
 
 
 def test_the_settings_are_those_of_each_method() -> None:
-    parameters = {
+    parameters: Mapping[str, dict[str, object]] = {
         "dynatree": asdict(DynaTree()),
         "linear": asdict(Linear(k=7)),
         "fixed": asdict(Fixed(depth=4, branching=3, tau=0.2)),
@@ -192,9 +180,8 @@ def test_the_settings_are_those_of_each_method() -> None:
 
 
 def test_history_can_be_switched_off() -> None:
-    off = Knob(method="dynatree", round=1, name="history", old=1, new=0, source="user")
-    assert state_of([run()]).lane.history is True
-    assert state_of([run(), tree_round(0), off]).lane.history is False
+    lanes = [state_of(events).lane for events in ([run()], [*TREE, turned("history", 1, 1, 0)])]
+    assert [lane.history for lane in lanes] == [True, False]
 
 
 def test_figures_are_those_of_the_fold_and_at_the_end_those_of_the_engine() -> None:
@@ -216,29 +203,18 @@ def test_progress_of_the_last_loading_step_replaces_it() -> None:
 
 
 def test_nothing_hostile_enters_the_state() -> None:
-    hostile_run = structs.replace(
-        run(), prompt=HOSTILE, target=HOSTILE, draft=HOSTILE, device=HOSTILE, dtype=HOSTILE, methods={HOSTILE: {}}
-    )
+    names = dict.fromkeys(("prompt", "target", "draft", "device", "dtype"), HOSTILE)
+    begun: Run = structs.replace(run(), **names, methods={HOSTILE: {}})
     event = structs.replace(tree_round(0), method=HOSTILE, pieces=[HOSTILE] * 6, text=HOSTILE)
-    records: list[Event] = [hostile_run, event, End(method=HOSTILE, reason="error", error=HOSTILE)]
-    state = state_of([Loading(HOSTILE), *records, Summary(methods={HOSTILE: fold(records).figures()[HOSTILE]})])
-    state = apply(state, Failure(HOSTILE, 3))
-    assert state.lane.newest is not None
-    shown = repr(
-        (
-            state.lane.tokens,
-            state.prompt_text,
-            state.lane.newest.pieces,
-            state.loading,
-            state.failure,
-            state.ends,
-            state.watched,
-        )
-    )
-    assert state.run is not None
-    shown += repr((state.run.target, state.run.draft, state.run.device, state.run.dtype, list(state.figures())))
-    for raw in ("\\x1b", "\\x9b", "\\u202e", "\\x07", "\\x7f", "\\r"):
-        assert raw not in shown
+    records: list[Event] = [begun, event, End(method=HOSTILE, reason="error", error=HOSTILE)]
+    summary = Summary(methods={HOSTILE: fold(records).figures()[HOSTILE]})
+    state = state_of([Loading(HOSTILE), *records, summary, Failure(HOSTILE, 3)])
+    newest, told = state.lane.newest, state.run
+    assert newest is not None
+    assert told is not None
+    shown = repr((state.lane.tokens, state.prompt_text, newest.pieces, state.loading, state.failure, state.ends))
+    shown += repr((state.watched, told.target, told.draft, told.device, told.dtype, list(state.figures())))
+    assert not [raw for raw in ("\\x1b", "\\x9b", "\\u202e", "\\x07", "\\x7f", "\\r") if raw in shown]
 
 
 def test_wild_parameters_of_a_recording_fall_back() -> None:
@@ -259,11 +235,7 @@ def test_a_curve_is_bounded_and_keeps_its_shape() -> None:
     assert curve.ends[-1] == 10_000 - len(curve.waiting)
 
 
-def test_an_empty_state_has_answers_to_everything() -> None:
+def test_an_empty_state_has_answers_to_everything_and_events_of_unknown_methods_are_taken_in() -> None:
     state = RunState()
     assert (state.watched, state.rounds, state.done, dict(state.figures())) == ("", 0, False, {})
-
-
-def test_events_of_unknown_methods_are_taken_in() -> None:
-    stray: list[Round] = [structs.replace(tree_round(0), method="stray")]
-    assert state_of([run(), *stray]).rounds == 0
+    assert decoded(structs.replace(tree_round(0), method="stray")).rounds == 0

@@ -3,10 +3,11 @@
 import pytest
 
 from dynatui.state.run_state import Prompt, Record, RunState, apply
-from dynatui.state.timeline import Timeline, Viewpoint
+from dynatui.state.timeline import Timeline, TimelinePosition, Viewpoint
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
 WATCHED = "dynatree"
+TWO_ROUNDS = (run(), tree_round(0), tree_round(1))
 
 
 def taken(records: list[Record]) -> Timeline:
@@ -16,28 +17,19 @@ def taken(records: list[Record]) -> Timeline:
     return timeline
 
 
-def states_after_rounds(records: list[Record]) -> list[RunState]:
-    state, found = RunState(), list[RunState]()
-    for record in records:
-        before, state = state, apply(state, record)
-        if state.rounds > before.rounds:
-            found = found or [before]
-            found.append(state)
-    return found
-
-
 @pytest.mark.parametrize("rounds", [0, 1, 5, 40, 100])
 def test_every_round_is_shown_again_as_it_was(rounds: int) -> None:
     records: list[Record] = [Prompt(1, 1), *story(rounds)]
-    timeline = taken(records)
-    expected = states_after_rounds(records)
-    assert [timeline.at(WATCHED, place) for place in range(timeline.rounds(WATCHED) + 1)][1:] == expected[1:]
+    timeline, state, expected = taken(records), RunState(), list[RunState]()
+    for record in records:
+        before, state = state, apply(state, record)
+        if state.rounds > before.rounds:
+            expected.append(state)
     assert timeline.rounds(WATCHED) == rounds
-
-
-def test_the_place_before_the_first_round_knows_the_run() -> None:
-    assert taken([Prompt(1, 1), *story(3)]).at(WATCHED, 0).run is not None
-    assert taken([Prompt(1, 1), *story(3)]).at(WATCHED, 0).rounds == 0
+    assert [timeline.at(WATCHED, place) for place in range(1, rounds + 1)] == expected
+    first = timeline.at(WATCHED, 0)
+    assert first.run is not None
+    assert first.rounds == 0
 
 
 def test_places_beyond_the_ends_are_the_ends() -> None:
@@ -54,7 +46,7 @@ def gazing(*records: Record) -> Viewpoint:
 
 
 def test_a_view_that_is_held_stands_still_while_the_work_goes_on() -> None:
-    viewpoint = gazing(run(), tree_round(0))
+    viewpoint = gazing(*TWO_ROUNDS[:2])
     viewpoint.hold()
     before = viewpoint.state
     viewpoint.take(tree_round(1))
@@ -73,17 +65,12 @@ def test_another_method_is_watched_at_the_same_place() -> None:
     assert (viewpoint.state.rounds, len(viewpoint.state.lanes["dynatree"].past)) == (1, 1)
     viewpoint.follow()
     assert (viewpoint.state.watched, viewpoint.state.rounds) == ("ar", 2)
-
-
-def test_the_method_that_is_watched_stays_so_in_the_next_run() -> None:
-    viewpoint = gazing(run(), tree_round(0))
-    viewpoint.choose("ar")
     viewpoint.take(run(prompt="Another"))
-    assert viewpoint.state.watched == "ar"
+    assert viewpoint.state.watched == "ar", "in the next run too"
 
 
 def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:
-    viewpoint = gazing(run(), tree_round(0), tree_round(1))
+    viewpoint = gazing(*TWO_ROUNDS)
     viewpoint.look_at(1)
     viewpoint.take(run(prompt="Another"))
     viewpoint.take(tree_round(0))
@@ -95,7 +82,10 @@ def test_a_run_that_is_looked_at_stays_when_the_next_begins() -> None:
 
 
 def test_the_place_says_where_one_looks_and_how_much_there_is() -> None:
-    viewpoint = gazing(run(), tree_round(0), tree_round(1))
-    assert (viewpoint.place().round, viewpoint.place().rounds, viewpoint.place().live) == (2, 2, True)
+    def told(place: TimelinePosition) -> tuple[int, int, bool]:
+        return place.round, place.rounds, place.live
+
+    viewpoint = gazing(*TWO_ROUNDS)
+    assert told(viewpoint.place()) == (2, 2, True)
     viewpoint.look_at(1)
-    assert (viewpoint.place(7).round, viewpoint.place(7).rounds, viewpoint.place(7).live) == (1, 7, False)
+    assert told(viewpoint.place(7)) == (1, 7, False)

@@ -54,6 +54,19 @@ def terminal() -> Iterator[Terminal]:
         os.close(outer)
 
 
+def writing(terminal: Terminal) -> threading.Thread:
+    """A thread that writes more than the terminal takes, once it has begun."""
+    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
+    writer.start()
+    wait_until(lambda: terminal.output.sent_bytes > 0)
+    return writer
+
+
+def ends(writer: threading.Thread) -> bool:
+    writer.join(PATIENCE_S)
+    return not writer.is_alive()
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     """Waits until a condition holds; fails after `PATIENCE_S`."""
     end = time.monotonic() + PATIENCE_S
@@ -70,9 +83,7 @@ def test_what_is_written_arrives_and_is_counted(terminal: Terminal) -> None:
 
 
 def test_it_is_busy_until_the_terminal_has_taken_everything(terminal: Terminal) -> None:
-    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
-    writer.start()
-    wait_until(lambda: terminal.output.sent_bytes > 0)
+    writer = writing(terminal)
     time.sleep(0.05)
     assert terminal.output.busy
     assert terminal.read(len(MUCH)) == MUCH.encode()
@@ -88,22 +99,13 @@ def test_a_terminal_that_is_gone_swallows_everything(terminal: Terminal) -> None
     assert not terminal.output.busy
 
 
-def test_a_terminal_that_goes_away_during_a_write_ends_it(terminal: Terminal) -> None:
-    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
-    writer.start()
-    wait_until(lambda: terminal.output.sent_bytes > 0)
-    terminal.hang_up()
-    writer.join(PATIENCE_S)
-    assert not writer.is_alive()
-
-
-def test_a_terminal_that_takes_nothing_does_not_hold_up_the_end(terminal: Terminal) -> None:
-    writer = threading.Thread(target=terminal.output.write, args=(MUCH,))
-    writer.start()
-    wait_until(lambda: terminal.output.sent_bytes > 0)
-    terminal.output.leave()
-    writer.join(PATIENCE_S)
-    assert not writer.is_alive()
+@pytest.mark.parametrize("end", [Terminal.hang_up, lambda terminal: terminal.output.leave()], ids=["gone", "left"])
+def test_a_terminal_that_goes_away_or_takes_nothing_does_not_hold_up_a_write(
+    terminal: Terminal, end: Callable[[Terminal], None]
+) -> None:
+    writer = writing(terminal)
+    end(terminal)
+    assert ends(writer)
 
 
 def test_a_terminal_is_given_back_as_it_was_found_and_left_alone_then(terminal: Terminal) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import termios
 import time
 from pathlib import Path
@@ -13,8 +12,6 @@ from decoder.events import Round
 from dynatui.record.reader import read_events
 from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean
-
-pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
 
 SOON_S = 3.0
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
@@ -70,12 +67,7 @@ def test_it_ends_soon_however_often_x_was_pressed(start: Start, tmp_path: Path, 
 @pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
 def test_it_obeys_and_ends_soon_though_nobody_reads_what_is_recorded(start: Start, way: str | signal.Signals) -> None:
     terminal = start("-c", script(UNREAD))
-    terminal.wait_for("at w")
-    terminal.read(1.0)
-    terminal.send("P")
-    terminal.wait_for("PAUSED")
-    terminal.send("r")
-    terminal.wait_for("recorded in fifo")
+    terminal.play("at w", 1.0, b"P", "PAUSED", b"r", "recorded in fifo")
     assert_ends_soon(terminal, way)
 
 
@@ -85,8 +77,7 @@ def test_it_ends_soon_though_its_thread_is_stuck(start: Start, tmp_path: Path, w
     before = modes(terminal)
     terminal.wait_for(" w9")
     assert modes(terminal) != before
-    terminal.send("x")
-    terminal.read(0.2)
+    terminal.play(b"x", 0.2)
     assert_ends_soon(terminal, way)
     assert read_events(tmp_path / "run.jsonl")
 
@@ -97,8 +88,7 @@ def test_the_terminal_gets_its_modes_back_from_a_stuck_program(start: Start) -> 
     before = termios.tcgetattr(keyboard)
     terminal.wait_for(" w9")
     assert termios.tcgetattr(keyboard) != before
-    terminal.send("x")
-    terminal.read(0.5)
+    terminal.play(b"x", 0.5)
     assert_ends_soon(terminal, signal.SIGTERM)
     assert termios.tcgetattr(keyboard) == before
     os.close(keyboard)
@@ -115,9 +105,7 @@ def test_it_ends_soon_before_its_screen_is_there(start: Start, way: str | signal
 
 def test_a_signal_while_the_summary_is_printed_ends_it(start: Start) -> None:
     terminal = start("-c", script("run.lines = lambda *_, **__: time.sleep(60)\n"))
-    terminal.wait_for(" w9")
-    terminal.send("q")
-    terminal.read(0.5)
+    terminal.play(" w9", b"q", 0.5)
     began = time.monotonic()
     terminal.child.kill(signal.SIGTERM)
     assert terminal.end() == 128 + signal.SIGTERM
@@ -127,10 +115,6 @@ def test_a_signal_while_the_summary_is_printed_ends_it(start: Start) -> None:
 
 def test_q_in_the_editor_is_a_letter_and_ends_nothing(start: Start) -> None:
     terminal = start("-c", script(STUCK))
-    terminal.wait_for(" w9")
-    terminal.send("E")
-    terminal.wait_for("Edit the prompt")
-    terminal.send("q")
-    terminal.wait_for("oneq")
+    terminal.play(" w9", b"E", "Edit the prompt", b"q", "oneq")
     terminal.read(SOON_S)
     assert terminal.child.isalive()

@@ -1,0 +1,351 @@
+"""The drawer of all knobs, the row of sliders, clicks on them, and the line that tells the effect of the last turn."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from decoder.events import Event, Knob, Limit, Round
+from decoder.knobs import KnobName
+from decoder.methods.auto import Auto
+from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.run.config import RunConfig
+from dynatui.keymap import KEYMAP
+from dynatui.knobs import info, owner, rules_in_force, rules_of
+from dynatui.render import cards, drawer, sliders
+from dynatui.render.effect import consequence_line
+from dynatui.render.ink import Rows, in_ascii, width_of
+from dynatui.render.scene import Scene
+from dynatui.render.sliders import knobs, notes
+from dynatui.render.words import limited, limits, moved_back
+from dynatui.state.ab_comparison import Pin
+from dynatui.state.run_state import RunState
+from tests.dynatui.render.extreme_scenes import SCENES
+from tests.dynatui.render.golden import golden
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
+from tests.dynatui.turned_runs import rounds, turned
+
+FULL = {
+    "d0": 5.0,
+    "d_max": 8,
+    "branching": [1, 2, 3],
+    "tau_h": 0.9,
+    "tau_l": 0.4,
+    "rho_stop": 0.1,
+    "rho_deep": 0.5,
+    "tau": 0.05,
+    "n_max": 256,
+    "selection": "best",
+    "history": True,
+    "window": 3,
+    "target_acceptance": 0.7,
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "dynatree": FULL,
+    "auto": {name: value for name, value in FULL.items() if name not in ("n_max", "selection")},
+    "linear": {"k": 5},
+    "fixed": {"depth": 5, "branching": 2, "tau": 0.05, "n_max": 256},
+    "ar": {},
+}
+
+
+def raced(*turns: tuple[KnobName, float], watched: str = "dynatree") -> RunState:
+    begins = structs.replace(run(), methods=METHODS)
+    told = [Knob(method=watched, round=1, name=name, old=0, new=value, source="user") for name, value in turns]
+    return structs.replace(state_of([begins, tree_round(0), *told]), chosen=watched)
+
+
+def opened(state: RunState, width: int = 120, height: int = 20, **view: Any) -> Rows:
+    return drawer.drawer(Scene(state, **view), width, height)
+
+
+def within(name: KnobName, row: str, x: int) -> float:
+    track = next(found for found in re.finditer("[─·●○┼]+", row) if found.start() <= x < found.end())
+    span = {"n_max": 1023.0, "d0": 6.0, "sharpness": 3.5}.get(name, 1.0 if info(name).step < 1 else 31.0)
+    return (info(name).step + span / max(1, len(track.group()) - 1)) / 2 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("watched", "knobs"),
+    [
+        ("dynatree", tuple(DynaTree().ends())),
+        ("auto", tuple(Auto().ends())),
+        ("linear", ("k",)),
+        ("fixed", ("n_max", "fixed_depth", "fixed_branching", "fixed_tau")),
+        ("ar", ()),
+    ],
+)
+def test_the_drawer_has_a_slider_for_every_knob_of_the_watched_method_and_for_what_all_share(
+    watched: str, knobs: tuple[KnobName, ...]
+) -> None:
+    state = raced(watched=watched)
+    assert drawer.listed_knobs(state) == (*knobs, "temperature", "top_p")
+    assert f"All knobs of {watched}" in lines(opened(state, 100))[0]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_the_titles_of_knobs_name_the_preset_in_force(name: str) -> None:
+    begins = structs.replace(run(), methods={"dynatree": asdict(PRESETS[name])})
+    turn = Knob(method="dynatree", round=1, name="n_max", old=0, new=99, source="user")
+    started, turned = Scene(state_of([begins])), Scene(state_of([begins, turn]))
+    for panel in (sliders.knobs, drawer.drawer):
+        assert f"nobs of dynatree (preset {name}) ─" in lines(panel(started, 100, 30))[0]
+        assert "nobs of dynatree ─" in lines(panel(turned, 100, 30))[0]
+
+
+@pytest.mark.parametrize("name", ["tau_h", "rho_stop", "selection"])
+def test_the_drawer_scrolls_to_the_chosen_slider(name: KnobName) -> None:
+    for height in range(3, 21):
+        assert any(f"▸ {info(name).symbol} " in row for row in lines(opened(raced(), 80, height, slider=name)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 13), st.integers(70, 200), st.integers(3, 24), st.floats(0, 1), st.data())
+def test_a_click_where_a_knob_is_drawn_asks_for_its_value(
+    place: int, width: int, height: int, share: float, data: st.DataObject
+) -> None:
+    state = raced()
+    name = drawer.listed_knobs(state)[place]
+    rules = rules_in_force(state)
+    assert rules is not None
+    low, high = rules.ends()[name]
+    value = low + share * (high - low)
+    value = float(round(value)) if info(name).integer else value
+    scene = Scene(state, pending={name: value}, slider=name)
+    rows = lines(drawer.drawer(scene, width, height))
+    y = next(y for y, row in enumerate(rows) if f"▸ {info(name).symbol} " in row)
+    x = rows[y].index("○")
+    found = drawer.hit(scene, width, height, x, y)
+    assert found is not None
+    assert found[0] == name
+    assert abs(found[1] - value) <= within(name, rows[y], x)
+    beside = data.draw(st.sampled_from([0, 1, width - 1, width + 5]))
+    assert drawer.hit(scene, width, height, beside, y) is None
+    assert drawer.hit(scene, width, height, x, height + 1) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(["tau_h", "tau_l", "d0"]), st.integers(60, 200), st.integers(1, 8), st.floats(0.01, 1))
+def test_a_click_on_a_slider_in_the_row_asks_for_what_is_drawn_there(
+    name: KnobName, width: int, height: int, share: float
+) -> None:
+    value = 1 + 6 * share if name == "d0" else share
+    scene = replace(running(), pending={name: value}, pinned=Pin.of(running().state, "dynatree"))
+    rows = lines(sliders.knobs(scene, width, height))
+    y = next(y for y, row in enumerate(rows) if "○" in row)
+    x = rows[y].index("○")
+    found = sliders.hit(scene, width, height, x, y)
+    assert found is not None
+    assert found[0] == name
+    assert abs(found[1] - value) <= within(name, rows[y], x)
+
+
+def test_a_click_on_the_switch_turns_history_off_and_on_again() -> None:
+    x = lines(sliders.knobs(running(), 120, 4))[1].index("history")
+    asked = replace(running(), pending={"history": 0.0})
+    hits = [sliders.hit(scene, 120, 4, x, y) for scene, y in ((running(), 1), (asked, 1), (running(), 2))]
+    assert hits == [("history", 0.0), ("history", 1.0), None]
+
+
+def test_without_knobs_a_click_asks_for_nothing() -> None:
+    scene = Scene(state_of([run(("ar",)), plain_round("ar", 0)]))
+    for x in range(80):
+        hits = sliders.hit(scene, 80, 4, x, 1), drawer.hit(scene, 80, 9, x, 3), drawer.hit(Scene(), 80, 9, x, 1)
+        assert hits == (None, None, None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from([*SCENES.values()]), *(st.integers(*ends) for ends in ((1, 200), (1, 40), (-3, 210), (-3, 45))))
+def test_a_click_anywhere_in_any_scene_is_harmless(scene: Scene, width: int, height: int, x: int, y: int) -> None:
+    for hit in (sliders.hit, drawer.hit):
+        found = hit(scene, width, height, x, y)
+        assert found is None or RunConfig().turned(*found, owner(found[0], rules_of(scene.state.watched) or "dynatree"))
+
+
+def moved(*news: float, old: float = 5.0, set_to: float = 2.0) -> RunState:
+    told = [Knob(method="dynatree", round=1, name="d0", old=old, new=set_to, source="user")]
+    for new in news:
+        told.append(structs.replace(told[-1], round=2, old=told[-1].new, new=new, source="history"))
+    return state_of([run(), tree_round(0), *told])
+
+
+def history(state: RunState, width: int) -> str:
+    return text_of(sliders.history_line(state.lane, width))
+
+
+def last_moves() -> RunState:
+    d0 = Knob(method="dynatree", round=3, name="d0", old=5.4, new=5.6, source="history")
+    tau_h = Knob(method="dynatree", round=3, name="tau_h", old=0.9, new=0.88, source="history")
+    return state_of([run(), *map(tree_round, range(3)), d0, tau_h])
+
+
+def test_history_that_goes_on_where_the_hand_went_moves_nothing_back() -> None:
+    assert [moved_back(moved(*news).lane) for news in ((1.4,), (2.6, 1.4), ())] == [None, None, None]
+
+
+def test_the_limits_of_the_last_rounds_are_named_with_their_shares() -> None:
+    names: list[Limit | None] = [None, "cost", "d0", "d0", "rho_stop"]
+    rounds = [structs.replace(tree_round(number), limited_by=name) for number, name in enumerate(names)]
+    state = state_of([run(), *rounds])
+    assert limits(state.lane) == [("D0", 2 / 3), ("rho_stop", 1 / 3)]
+    assert "limited by D0 67 %, rho_stop 33 % in the last 3 rounds" in lines(sliders.knobs(Scene(state), 120, 5))[0]
+    assert "limited by D0 67 %, rho_stop 33 %" in lines(opened(state))[0]
+    assert "limited by D0 67 %" in "".join(lines(cards.cards(Scene(state), 150, 3)))
+    assert limited(state_of([run(), tree_round(0)]).lane) == ()
+
+
+PINNED_BY_HAND = replace(running(), pinned=Pin.of(running().state, "dynatree", by_hand=True))
+
+test_golden = golden(
+    {
+        "a turn that is not in force yet is shown beside the value": lambda: opened(raced(), pending={"rho_stop": 0.2}),
+        "a method without knobs says how to watch another": lambda: [
+            opened(raced(watched="ar"), 60, 7),
+            sliders.knobs(Scene(raced(watched="ar")), 60, 5),
+        ],
+        "a slider says what it is in force where and how far it goes": lambda: opened(raced(("n_max", 128.0))),
+        "bounds follow the other knobs": lambda: opened(raced(("rho_deep", 0.3), ("d_max", 12.0))),
+        "typed digits stand at the chosen slider": lambda: opened(raced(), slider="rho_stop", typed="0.7"),
+        "the chosen slider explains itself even without a column for it": lambda: opened(
+            raced(), 60, 8, slider="rho_stop"
+        ),
+        "in a narrow terminal the meaning gives way first and the bounds last": lambda: [
+            opened(raced(), width, slider="tau_h") for width in (80, 44)
+        ],
+        "the row of sliders says what the keys do to the watched method": lambda: [
+            sliders.knobs(Scene(raced(watched=watched)), 140, 5) for watched in ("dynatree", "auto", "linear", "fixed")
+        ],
+        "the last move of history is explained with its numbers": lambda: [
+            history(last_moves(), width) for width in (160, 60)
+        ],
+        "history that moves back what a hand has set is named with the key that holds it": lambda: [
+            history(moved(2.6, 3.1), 120),
+            history(moved(2.6), 40),
+        ],
+        "what a turn has brought takes the place of history or rows of its own": lambda: [
+            sliders.knobs(PINNED_BY_HAND, 120, height) for height in (4, 5, 6)
+        ],
+        "of a recording nobody is told to turn knobs": lambda: [
+            sliders.knobs(Scene(raced(), replaying=True), 120, 4),
+            opened(raced(), replaying=True),
+        ],
+    }
+)
+
+
+def ruled(events: Sequence[Round], by: Limit | None, d0: float = 5.0) -> list[Round]:
+    return [structs.replace(event, limited_by=by, knobs=tree_round(event.round, d0=d0).knobs) for event in events]
+
+
+def state(
+    name: KnobName = "d0",
+    old: float = 2,
+    new: float = 5,
+    *,
+    by: Limit | None = "n_max",
+    nodes: tuple[int, int] = (7, 7),
+    count: int = 10,
+    later: Sequence[Event] = (),
+    **parameters: Any,
+) -> RunState:
+    told = run()
+    own = {**told.methods["dynatree"], "history": False, **parameters}
+    begun = structs.replace(told, methods={"dynatree": own, "ar": {}})
+    before, after = rounds(range(12), nodes[0]), rounds(range(12, 12 + count), nodes[1], more=1)
+    return state_of([begun, *before, turned(name, 12, old, new), *ruled(after, by), *later])
+
+
+def line(told: RunState, width: int = 116, **seen: Any) -> str:
+    return text_of(consequence_line(Scene(told, **seen), width)).rstrip()
+
+
+GROWN = state(nodes=(7, 10), by="d0")
+HIDING: tuple[Limit, ...] = ("n_max", "rho_stop", "cost", "length", "context")
+TURN: tuple[KnobName, float, float] = ("tau_h", 0.9, 0.8)
+AFTER_FEW = state_of([run(), *rounds(range(6)), turned("d0", 6, 2, 5), *rounds(range(6, 20), 10, more=1)])
+TOGETHER = [turned("tau_h", 22, 0.9, 0.8), turned("tau_l", 22, 0.4, 0.3), turned("d0", 22, 5, 4)]
+MOVED_ON = state(count=2, by="d0", later=ruled(rounds(range(14, 16)), "d0", d0=3.8), history=True)
+LATER = rounds(range(12, 22), more=1)
+MIXED = [*ruled(LATER[:4], "n_max"), *ruled(LATER[4:7], "rho_stop"), *ruled(LATER[7:], "d0")]
+
+
+@pytest.mark.parametrize(("name", "old", "new"), [("d0", 1, 7), ("tau_h", 0.41, 1), ("tau_l", 0.01, 0.89)])
+def test_from_one_end_to_the_other_the_line_is_there_within_twelve_rounds(
+    name: KnobName, old: float, new: float
+) -> None:
+    for nodes in ((5, 12), (7, 7)):
+        assert "L-bar +1.00 (+" in line(state(name, old, new, nodes=nodes))
+
+
+def test_it_is_as_wide_as_its_place() -> None:
+    for width in range(1, 130):
+        assert width_of(consequence_line(Scene(GROWN), width)) == width
+
+
+def test_a_knob_that_history_moves_on_names_the_key_of_history() -> None:
+    assert "history moves D0: h frees it" in line(MOVED_ON)
+    assert "history" not in line(state(count=2, by="d0", history=True))
+    assert "history moves D0: f5 frees it" in line(MOVED_ON, keys=KEYMAP.rebound({"history": ["f5"]}))
+
+
+def test_with_room_for_one_note_the_consequence_stays_unless_a_was_pinned_by_hand() -> None:
+    pin = Pin.of(state(count=0), "dynatree")
+    for by_hand, begins in ((False, "D0 2 → 5: nodes 7 → 7"), (True, "A/B")):
+        page = lines(knobs(Scene(state(), pinned=replace(pin, by_hand=by_hand)), 100, 2))
+        assert page[1].strip().startswith(begins)
+
+
+def test_beside_what_history_moved_back_the_consequence_is_told_where_there_are_two_rows() -> None:
+    back = Knob(method="dynatree", round=14, name="d0", old=5, new=3.8, source="history")
+    told = state(count=2, by="d0", later=[back, *ruled(rounds(range(14, 16)), "d0", d0=3.8)], history=True)
+    scene = Scene(told, pinned=Pin.of(state(count=0), "dynatree"))
+    first, second = lines(notes(scene, 100, 2))
+    assert first.startswith("history moves D0 back")
+    assert second.startswith("D0 2 → 5")
+    assert [row[:21] for row in lines(notes(scene, 100, 1))] == ["history moves D0 back"]
+    assert len(notes(scene, 100, 3)) == 3
+    assert notes(scene, 100, 0) == notes(scene, 100, -1)
+
+
+def test_its_signs_have_ascii_names() -> None:
+    row = consequence_line(Scene(state("tau_h", 0.9, 0.8)), 116)
+    assert text_of(in_ascii([row])[0]).isascii()
+
+
+test_golden_effect = golden(
+    {
+        "a turn is told with nodes tokens a round and speed and what has no room gives way from the end": lambda: [
+            line(GROWN, width) for width in (116, 76, 40, 30)
+        ],
+        "a rule that ends the trees instead is named with the key that frees the knob": lambda: [
+            line(state(by=by)) for by in HIDING
+        ],
+        "unless there are more nodes or too few rounds": lambda: [
+            line(state(nodes=(7, 10))),
+            line(state(count=9)),
+        ],
+        "where no rule ends most trees or paths are ended none is named": lambda: [
+            line(told)
+            for told in (state(by="d0"), state(by=None), state(count=0, later=MIXED), state(*TURN, by="rho_stop"))
+        ],
+        "other knobs that hide a knob are named and their values are told at once": lambda: [
+            line(state("d_max", 8, 12, by="d0")),
+            line(state(*TURN)),
+            line(state(*TURN, count=1, by=None, branching=[2, 2, 3])),
+            line(state("tau_l", 0.9, 0.8, count=1, by=None, branching=[1, 3, 3])),
+            line(state("d0", 0.9, 0.8, count=1, by=None, rho_stop=0.5, rho_deep=0.5)),
+        ],
+        "rounds are counted up until there are enough": lambda: [
+            line(state(count=0)),
+            line(state(nodes=(7, 10), count=3)),
+        ],
+        "a turn after few rounds is not compared": lambda: line(AFTER_FEW),
+        "many knobs at once are counted": lambda: line(state(later=TOGETHER)),
+        "in a recording the rule is named without a key": lambda: line(state(), replaying=True),
+    }
+)
