@@ -107,6 +107,13 @@ def median(values: pd.Series, seed: int) -> Median | None:
     return Median(value=middle, low=low, high=high)
 
 
+def estimate(groups: Iterable[Iterable[float]], seed: int) -> Median | None:
+    """`median` of values that are given in a group for each prompt."""
+    known = [(prompt, value) for prompt, group in enumerate(groups) for value in group]
+    prompts, values = zip(*known, strict=True) if known else ((), ())
+    return median(pd.Series(values, pd.Index(prompts, name="prompt"), "float64"), seed)
+
+
 def means(
     rows: pd.DataFrame,
     by: Sequence[str],

@@ -20,10 +20,8 @@ from dynatui.lab.tables.data import Table, lines
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
-    from dynatui.lab.bench.paper.claims import Claim
-    from dynatui.lab.bench.paper.report import PaperReport
-if TYPE_CHECKING:
     from dynatui.lab.bench.data_sets.prompts import TextSet
+    from dynatui.lab.bench.paper.claims import Claim
     from dynatui.lab.bench.paper.report import PaperReport
 
 

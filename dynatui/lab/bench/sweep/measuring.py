@@ -118,8 +118,8 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Outcome | None:
     row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
         return None
-    turns = turn_frame(samples, None)
-    mine = turns[turns.contender == SETTING].groupby("prompt")[["acceptance_rate", "drafted", "rounds"]]
+    turns = turn_frame(samples)
+    mine = turns[turns.lane == SETTING].groupby("prompt")[["acceptance_rate", "drafted", "rounds"]]
     middle = mine.median().median()
     return Outcome(
         speed=row.over_ar,
