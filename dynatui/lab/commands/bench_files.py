@@ -199,11 +199,7 @@ def on_terminal(report: "PaperReport") -> str:
 
 
 def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
-    """Writes the report as JSON, then the files of all writers, and prints the name of the folder.
-
-    Raises:
-        ConfigError: A file cannot be written; the files written before it are complete.
-    """
+    """Writes the report as JSON, then the files of all writers, and prints the name of the folder."""
     write_whole(folder / "report.json", msgspec.json.encode(report))
     written = {path for write in made.writers for path in write(report, folder)}
     streams.say(f"wrote {1 + len(written)} files to {folder}")

@@ -218,9 +218,11 @@ def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
 
 
 def realisations(realised: Sequence["Realised"]) -> str:
+    from dynatui.lab.bench.selector_rounds import rate, tokens_per_round  # noqa: PLC0415 - imports torch
+
     rows = []
     for each in realised:
-        fixed, selected = ((sums.rate, sums.tokens_per_round) for sums in (each.static, each.selected))
+        fixed, selected = ((rate(texts), tokens_per_round(texts)) for texts in (each.static, each.selected))
         rows.append((*_setting(each.predicted), _shape(each.predicted.static), *fixed, *selected, each.gain))
     return text(Table(title="decoded", columns=(*SETTING, *SPEEDS), rows=tuple(rows))) + "\n"
 

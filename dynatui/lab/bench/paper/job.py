@@ -71,13 +71,7 @@ class Prepared:
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Context with loaded models, opened log and encoded prompts; in the context, other processes cannot use the log.
-
-    Raises:
-        DecoderError: An option is invalid, or a text does not fit into the context. The log belongs to another
-            measurement or machine, is locked by another process, or cannot be written. The models cannot be loaded, or
-            the device fails.
-    """
+    """Loaded models, opened log and encoded prompts; within the context, other processes cannot use the log."""
     experiments = job.plan(job.extent).experiments
     sampling = Sampling(job.temperature, 0, job.top_p)
     if job.log is not None:
@@ -93,12 +87,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
 
 
 def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
-    """Measures all blocks that the log lacks; `show` displays the progress.
-
-    Raises:
-        DecoderError: See `prepared` and `measure`.
-        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
-    """
+    """Measures all blocks that the log lacks; raises KeyboardInterrupt if it is interrupted before the first."""
     with prepared(job, note) as ready:
         early = interrupted(show(measure(ready, note)))
         blocks = blocks_of(ready.log)
@@ -111,9 +100,6 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
     """Measures all blocks that the log lacks; after each turn, yields the decoded share of all tokens.
 
     A block is written to the log before the progress of its last turn is yielded.
-
-    Raises:
-        DecoderError: The device's memory is full, or the log cannot be written.
     """
     request = ready.header.request
     sizes = [_turns(request, experiment) * experiment.lengths[-1] for experiment in request.experiments]

@@ -22,11 +22,7 @@ def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
 
 
 def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
-    """Token ids of each prompt of an experiment.
-
-    Raises:
-        PromptError: A prompt has no tokens, or fills the context; the message names the prompt.
-    """
+    """Token ids of each prompt of an experiment."""
     return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
 
 

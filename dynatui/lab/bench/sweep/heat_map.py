@@ -14,7 +14,6 @@ _MARKS = "speed relative to ar; * best, ! no speed, . not yet measured"
 
 
 def legend(report: SweepReport) -> list[str]:
-    """Legend of the cells, as lines of text."""
     hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
     return [_MARKS, *[f"each cell shows the best setting among all values of {' and '.join(hidden)}"] * bool(hidden)]
 

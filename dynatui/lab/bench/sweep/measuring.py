@@ -30,12 +30,7 @@ Measure = Callable[[Setting], Kept]
 
 
 def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show: Show = iter) -> Done[SweepReport]:
-    """Measures the settings of a shard that its log lacks; the report is of all logs in the folder.
-
-    Raises:
-        ConfigError: The log cannot be used; see `RecordLog`.
-        DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
-    """
+    """Measures the settings of a shard that its log lacks; the report is of all logs in the folder."""
     with opened(folder / f"{shard.name}.jsonl", FORMAT) as log:
         request, device, measure = ready(job, note)
         log.begin(
@@ -69,9 +64,6 @@ def _steps(
 def ready(job: OnSettings, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
     """Loads the target and draft and checks that the longest text fits into their context; returns the request, the
     target's device, and the function that measures one setting.
-
-    Raises:
-        DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
     """
     require_whole_draft("dynatui bench sweep", job.target, job.draft)
     engine = endless(load_pair(**job.pair_options, report=note))

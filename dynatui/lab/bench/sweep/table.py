@@ -14,7 +14,6 @@ GAP = " " * 3
 
 
 def on_sweep(report: SweepReport) -> str:
-    """The complete report as text."""
     parts = ["\n".join(map(cut, _heading(report))), _maps(report), _best(report), _refused(report)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -49,7 +48,6 @@ def _maps(report: SweepReport) -> str:
 
 
 def _best(report: SweepReport) -> str:
-    """Table of the fastest settings with all measured numbers."""
     outcomes = [(trial.setting.key, trial.outcome) for trial in report.best(BEST) if trial.outcome]
     if not outcomes:
         return ""
@@ -79,7 +77,6 @@ def _doubts(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _refused(report: SweepReport) -> str:
-    """List of the settings without a speed, with the reasons."""
     without_speed = [trial for trial in report.trials if trial.state == "refused"]
     lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
     if len(without_speed) > REASONS:
@@ -88,5 +85,4 @@ def _refused(report: SweepReport) -> str:
 
 
 def summary(kept: Kept) -> str:
-    """One-line summary of a measured setting."""
     return f"{kept.key}: {f'x ar {interval(kept.outcome.speed, hundredths)}' if kept.outcome else kept.reason}"
