@@ -1,4 +1,4 @@
-"""Tests of the command `dynatui tune`: refusals, printed output, written presets and interruptions."""
+"""Tests of the command `dynatui tune`: printed output, written presets and interruptions."""
 
 import signal
 from collections.abc import Callable
@@ -17,7 +17,6 @@ from dynatui.lab.tuning.job import OnPrompts
 from dynatui.lab.tuning.outcome import Tuned, TuneProgress
 from dynatui.main import main
 from dynatui.terminal import streams
-from tests import tiny
 from tests.dynatui.cli.fake_screen import FakeScreen
 from tests.lab.commands.made_tuning import TREE_FOUND, progress, tuned
 
@@ -60,35 +59,6 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
 
 def ctrl_c() -> None:
     signal.raise_signal(signal.SIGINT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--name", "a/b"], "--name is 'a/b'; give up to 64 letters, digits, - and _, for example mine"),
-        (["--name", "tuned"], "--name is tuned, a preset that comes with dynatui; give another name"),
-        (["--minutes", "0"], "--minutes is 0; give more than 0 and at most 1440 (one day)"),
-        (["--minutes", "nan"], "--minutes is nan; give more than 0 and at most 1440 (one day)"),
-        (["--minutes", "inf"], "--minutes is inf; give more than 0 and at most 1440 (one day)"),
-        (["--minutes", "soon"], "Invalid value for '--minutes': Input should be a valid number"),
-        (
-            ["--max-new-tokens", "0"],
-            "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1",
-        ),
-        (
-            ["--target", "x"],
-            "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the",
-        ),
-    ],
-)
-def test_a_request_that_cannot_be_met_is_one_line(
-    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["tune", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"dynatui: {line}")
-    assert captured.err.count("\n") == 1
 
 
 def test_without_optuna_one_line_names_the_extra(
@@ -192,9 +162,9 @@ def test_another_signal_quits_at_once(tuner: Tuner) -> None:
     assert tuner.stopped == []
 
 
-def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pair = tiny.kindred_pair("neox", tmp_path / "pair")
-    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--dtype", "float32", "--device", "cpu"]
+def test_a_tiny_pair_is_tuned_from_the_command_line(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts = [word for number in range(12) for word in ("--prompt", f"{number} The tree grows where")]
     storage = ["--storage", f"sqlite:///{tmp_path / 'tuning.db'}"]
     assert main(["tune", *models, *prompts, *storage, "--minutes", "0.03", "--max-new-tokens", "6"]) == 0

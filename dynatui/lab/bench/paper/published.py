@@ -1,8 +1,8 @@
 """The paper's own numbers, from the four versions of the paper, v1 to v4, and from the authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
-later versions over earlier ones. `doubts.csv` has reasons not to rely on some of them, `corrections.csv` has what is wrong
-with them, the most important first. Nothing here was measured by this project.
+later versions over earlier ones. `doubts.csv` has reasons not to rely on some of them. `corrections.csv` has what is
+wrong with them, the most important first. Nothing here was measured by this project.
 """
 
 import csv
