@@ -7,7 +7,18 @@ import pandas as pd
 import pytest
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.frame import Median, by_prompt, frame, mean, means, median, quotients, series, spread_quotient
+from dynatui.lab.frame import (
+    Median,
+    by_prompt,
+    estimate,
+    frame,
+    mean,
+    means,
+    median,
+    quotients,
+    series,
+    spread_quotient,
+)
 
 CASES = 120
 
@@ -46,12 +57,6 @@ def test_a_mean_is_one_over_prompts_of_means_over_repeats() -> None:
     assert found is not None
     assert (found.value, found.std) == (5.0, 3.0)
     assert ends(found) == (2.0, 8.0)
-
-
-def test_with_weights_sums_are_divided() -> None:
-    found = mean(made([1.0], [9.0]), 0, made([1.0], [3.0]))
-    assert found is not None
-    assert (found.value, found.std) == (2.5, 1.0)
 
 
 def test_equal_prompts_have_an_interval_without_width_and_one_prompt_has_none() -> None:
@@ -150,3 +155,10 @@ def test_the_interval_of_a_spread_holds_the_truth_in_95_of_100_cases(prompts: in
         low, high = ends(spread_quotient(over, under, 0, coverage=0.99))
         held += low <= 1 <= high
     assert held >= 0.94 * CASES
+
+
+def test_values_in_groups_have_the_median_of_a_series_and_an_empty_group_does_not_count() -> None:
+    groups = [[1.0, 2.0, 90.0], [4.0, 5.0, 6.0], [7.0, 8.0, -90.0]]
+    assert estimate(groups, 0) == median(made(*groups), 0)
+    assert estimate([[], [3.0, 3.0]], 0) == Median(value=3.0, low=3.0, high=3.0)
+    assert estimate([], 0) is estimate([[], []], 0) is None
