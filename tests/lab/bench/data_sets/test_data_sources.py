@@ -1,12 +1,14 @@
-"""Files from the hub: each is downloaded once, and each failure is one line with a remedy."""
+"""Files of data sets: from the hub, once; parquet, on demand; Spec-Bench. Each failure is one line with a remedy."""
 
 import errno
 import io
+import logging
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,9 @@ from huggingface_hub import constants
 from huggingface_hub.utils.tqdm import are_progress_bars_disabled, enable_progress_bars
 
 from decoder.errors import PromptError
-from dynatui.lab.bench.data_sets.sources import HubFiles, local_files
+from dynatui.lab.bench.data_sets.sources import HubFiles, column, first_turns, local_files, of_task
 from tests.lab.bench.data_sets.fake_hub import Hub, serving
-from tests.lab.bench.data_sets.makers import heard
+from tests.lab.bench.data_sets.makers import heard, parquet, questions, written
 
 FILES = HubFiles("someone/books", "data/test-*.parquet")
 HELD = {
@@ -164,3 +166,108 @@ def test_without_a_network_there_is_one_line_at_once_and_nothing_else(
     assert done.stdout.startswith("cannot download Salesforce/wikitext from the Hugging Face hub: ")
     assert done.stdout.count("\n") == 1
     assert done.stderr == ""
+
+
+GOOD = parquet({"title": ["a", "b"] * 50, "text": [f"text {at}" for at in range(100)]})
+
+
+def damaged(content: bytes, at: int) -> bytes:
+    return content[:at] + bytes(255 - byte for byte in content[at : at + 40]) + content[at + 40 :]
+
+
+def test_a_column_is_read_in_order(tmp_path: Path) -> None:
+    assert list(column(written(tmp_path / "a.parquet", GOOD))) == [f"text {at}" for at in range(100)]
+
+
+def test_rows_without_a_text_are_left_out(tmp_path: Path) -> None:
+    assert list(column(written(tmp_path / "a.parquet", parquet({"text": ["a", None, "b"]})))) == ["a", "b"]
+
+
+def test_a_path_is_no_pattern(tmp_path: Path) -> None:
+    path = written(tmp_path / "a[1] * b" / "a.parquet", parquet({"text": ["here"]}))
+    assert list(column(path)) == ["here"]
+
+
+def test_a_file_without_rows_has_no_texts(tmp_path: Path) -> None:
+    assert list(column(written(tmp_path / "a.parquet", parquet({"text": []}, text="string")))) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (GOOD[: len(GOOD) // 2], "as parquet: Parquet magic bytes not found in footer"),
+        (b"", "as parquet: Parquet file size is 0 bytes"),
+        (b"Call me Ishmael.", "as parquet: Parquet magic bytes not found"),
+        (damaged(GOOD, 60), "as parquet: "),
+        (damaged(GOOD, len(GOOD) - 100), "as parquet: "),
+        (parquet({"title": ["a"], "year": [1]}), "has no column text, only title, year"),
+        (parquet({"text": [1, 2]}), "the column text of .* holds int64, not text; set --data to another folder"),
+    ],
+)
+def test_a_file_that_holds_no_such_column_is_one_line(
+    content: bytes, why: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with heard("datasets") as lines, pytest.raises(PromptError, match=why) as refused:
+        list(column(written(tmp_path / "a.parquet", content)))
+    assert "\n" not in str(refused.value)
+    assert "a.parquet" in str(refused.value)
+    assert not lines
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_log_of_the_library_is_as_it_was_after_a_reader_who_stops_early(tmp_path: Path) -> None:
+    before = logging.getLogger("datasets").level
+    with closing(column(written(tmp_path / "a.parquet", GOOD))) as rows:
+        assert next(rows) == "text 0"
+    assert logging.getLogger("datasets").level == before
+
+
+def test_a_missing_folder_for_temporary_files_is_not_blamed_on_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(PromptError, match=r"No such file or directory: .*; check its permissions, and the space in TM"):
+        list(column(written(tmp_path / "a.parquet", GOOD)))
+
+
+def test_a_damaged_file_is_one_line_in_a_process_that_has_read_none_before(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.parquet", GOOD[: len(GOOD) // 2])
+    code = f"""if True:
+        from pathlib import Path
+        from dynatui.lab.bench.data_sets.sources import column
+        from decoder.errors import PromptError
+        try:
+            next(column(Path({str(path)!r})))
+        except PromptError as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.startswith("cannot read ")
+    assert done.stdout.count("\n") == 1
+    assert done.stderr == ""
+
+
+def test_prompts_are_first_turns_by_task_in_the_file_s_order(tmp_path: Path) -> None:
+    path = written(tmp_path / "question.jsonl", questions("math", "coding", "math") + b"\n")
+    assert first_turns(path) == {"math": ["math 0", "math 2"], "coding": ["coding 1"]}
+    assert list(of_task("math", path)) == ["math 0", "math 2"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (questions("math") + b"no json", "question.jsonl, line 2, is not a question of Spec-Bench: Expecting value"),
+        (b'{"question_id": 1}', "line 1, is not a question of Spec-Bench: the object has no field 'turns'"),
+        (
+            b'{"category": "math", "turns": "x"}',
+            "line 1, is not a question of Spec-Bench: \"turns\" is 'x', which is no",
+        ),
+        (b'{"category": "\xff", "turns": []}', r"question.jsonl is not UTF-8 text \(line 1, byte 15\)"),
+        (b'{"x": ' + b"[" * 100_000, "line 1, is not a question of Spec-Bench: maximum recursion depth"),
+        (b"\n", "question.jsonl is empty; set --data to another folder"),
+        (questions("math", "qa"), "question.jsonl has no task coding, only math, qa"),
+    ],
+)
+def test_what_is_not_its_file_is_one_line(content: bytes, why: str, tmp_path: Path) -> None:
+    with pytest.raises(PromptError, match=why):
+        list(of_task("coding", written(tmp_path / "question.jsonl", content)))
