@@ -80,8 +80,7 @@ def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
 
 
 def taken(turns: Turns, candidate: Setting, leader: Setting, passage: int) -> None:
-    block = turns.block(candidate, leader, passage)
-    assert block is not None
+    block: Any = turns.block(candidate, leader, passage)
     assert all((block.plain, block.candidate, block.leader, block.right))
 
 

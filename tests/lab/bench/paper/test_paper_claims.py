@@ -8,7 +8,7 @@ from msgspec import structs
 from decoder.analysis.interval import Interval, Verdict
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.claim_tests import judged
-from dynatui.lab.bench.paper.claims import CLAIMS, Claim, claims, claims_table, left_out
+from dynatui.lab.bench.paper.claims import CLAIMS, claims, claims_table, left_out
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.tables.data import Printed
 from tests.lab.bench.paper import reports
@@ -18,14 +18,14 @@ PAPER = {claim.name: claim for claim in CLAIMS}
 TEN = request(prompts=10, sets=("wikitext",))
 
 
-def by_name(report: PaperReport) -> dict[str, Claim]:
+def by_name(report: PaperReport) -> dict[str, Any]:
     found = claims(report)
     assert len({claim.name for claim in found}) == len(found)
     return {claim.name: claim for claim in found}
 
 
 @pytest.fixture(scope="module")
-def usual() -> dict[str, Claim]:
+def usual() -> dict[str, Any]:
     return by_name(paper_report(TEN))
 
 
@@ -48,7 +48,7 @@ def test_a_verdict_needs_the_whole_interval_and_enough_prompts(
     assert judged(found, prompts, below=below) == verdict
 
 
-def test_every_claim_of_the_paper_is_tested(usual: dict[str, Claim]) -> None:
+def test_every_claim_of_the_paper_is_tested(usual: dict[str, Any]) -> None:
     assert list(usual) == list(PAPER)
 
 
@@ -74,15 +74,14 @@ def test_a_rival_that_is_better_decides_though_one_that_is_uncertain_is_better_i
     assert found.tested.startswith("Tokens/s of phase 3 over that of linear K=5")
 
 
-def test_memory_of_a_process_on_a_cpu_settles_nothing(usual: dict[str, Claim]) -> None:
+def test_memory_of_a_process_on_a_cpu_settles_nothing(usual: dict[str, Any]) -> None:
     assert usual["memory"].verdict == "cannot tell"
     on_gpu = by_name(paper_report(structs.replace(TEN, device="cuda")))["memory"]
     assert on_gpu.verdict == "holds"
-    assert on_gpu.here is not None
     assert on_gpu.here.high == pytest.approx(6316 / 6110)
 
 
-def test_the_gain_is_compared_between_the_longest_and_the_shortest_texts(usual: dict[str, Claim]) -> None:
+def test_the_gain_is_compared_between_the_longest_and_the_shortest_texts(usual: dict[str, Any]) -> None:
     found = usual["gain_grows"]
     assert found.verdict == "holds"
     assert "T=1500" in found.tested
@@ -111,8 +110,7 @@ def test_a_claim_over_several_kinds_is_left_out_where_one_of_them_was_not_measur
 
 def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
     def at(row: str, data_set: str, figure: str) -> float:
-        found = published.usual(row, data_set, figure)
-        assert found is not None
+        found: Any = published.usual(row, data_set, figure)
         return found.value
 
     for data_set, linear in (("WikiText-2", "Linear K8"), ("PG-19", "Linear K5")):
@@ -127,7 +125,7 @@ def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
         assert PAPER["fewer_rounds"].paper[data_set] == min(rounds[:2]) / rounds[2]
 
 
-def test_the_table_has_a_row_a_claim(usual: dict[str, Claim]) -> None:
+def test_the_table_has_a_row_a_claim(usual: dict[str, Any]) -> None:
     table = claims_table(list(usual.values()), ["a note"])
     assert len(table.rows) == len(usual)
     assert table.notes[-1] == "a note"
@@ -153,7 +151,7 @@ def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note() -> None:
     assert cells[PAPER["lossless"].says, "WikiText-2"] is None
 
 
-def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Claim]) -> None:
+def test_a_claim_that_was_tested_at_another_length_than_the_paper_s_says_so(usual: dict[str, Any]) -> None:
     assert (usual["faster_than_ar"].doubt, usual["beats_hf"].doubt[:8]) == ("", "at T=500")
     short = by_name(paper_report(request(prompts=6, lengths=(64, 128), sets=("wikitext",))))
     assert short["faster_than_ar"].doubt == "at T=1500"
@@ -204,7 +202,6 @@ def with_speeds(before: float, own: float) -> PaperReport:
 def test_a_spread_decides_only_where_it_is_clear() -> None:
     clear, unclear = (by_name(with_speeds(before, 10))["history_stabilises"] for before in (100, 11))
     assert clear.verdict == "holds"
-    assert clear.here is not None
     assert clear.here.value == pytest.approx(10, rel=0.2)
     assert "The interval covers 99%" in clear.tested
     assert unclear.verdict == "cannot tell"
@@ -259,11 +256,9 @@ def test_a_claim_is_judged_by_the_texts_that_are_ar_s(
     assert tested in found.tested
 
 
-def test_depth_is_compared_with_breadth_step_by_step(usual: dict[str, Claim]) -> None:
+def test_depth_is_compared_with_breadth_step_by_step(usual: dict[str, Any]) -> None:
     found, faster = usual["depth_dominates"], by_name(paper_report(TEN, slower={"phase 1": 0.95}))["depth_dominates"]
     assert (found.verdict, found.paper) == ("holds", pytest.approx(1.152, abs=0.001))
-    assert found.here
-    assert faster.here
     assert found.here.value == pytest.approx(1.19, abs=0.01)
     assert faster.here.value == pytest.approx(found.here.value * 0.95**2)
 

@@ -51,12 +51,9 @@ def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyMode
     assert asked.dtype == "float32"
     assert asked.reference["d_max"] == 8
     kept = measure(asked.settings[0])
-    found = kept.outcome
-    assert found is not None
+    found: Any = kept.outcome
     assert (kept.key, kept.reason) == (KEY, None)
     assert found.speed.value > 0
-    assert found.speed.low is not None
-    assert found.over_reference is not None
     assert 1 <= found.tokens_per_round <= 9
     assert 1 <= found.rounds <= 8
     assert found.nodes_per_round > 0
