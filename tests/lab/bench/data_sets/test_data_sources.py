@@ -42,17 +42,38 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
         yield served
 
 
-def refused(hub: Hub, status: int, code: str) -> str:
+def test_the_files_that_match_are_downloaded_in_order_and_once_and_no_others(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = local_files(FILES)
+    assert [path.read_bytes() for path in first] == [b"one", b"two"]
+    assert not [path for path in hub.request if "train" in path]
+    hub.request.clear()
+    assert local_files(FILES) == first
+    assert not hub.request
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    assert local_files(FILES) == first
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "said"),
+    [
+        (403, "GatedRepo", "ask for access on https://huggingface.co/datasets/someone/books and log in with: hf auth"),
+        (404, "RepoNotFound", "from the Hugging Face hub: the data set does not exist, or is not"),
+        (401, "", "401 Unauthorized"),
+        (500, "", "500 Internal"),
+        (429, "", "429 Too"),
+    ],
+)
+def test_a_hub_that_refuses_is_quoted_in_one_line_with_a_remedy(hub: Hub, status: int, code: str, said: str) -> None:
     hub.refuses = status, code
     with pytest.raises(PromptError) as fault:
         local_files(FILES)
-    assert "\n" not in str(fault.value)
-    return str(fault.value)
-
-
-def test_the_files_that_match_are_downloaded_in_order_and_no_others(hub: Hub) -> None:
-    assert [path.read_bytes() for path in local_files(FILES)] == [b"one", b"two"]
-    assert not [path for path in hub.request if "train" in path]
+    line = str(fault.value)
+    assert line.startswith("cannot download someone/books from the Hugging Face hub: ")
+    assert line.endswith("or set --data to a folder of data")
+    assert said in line
+    assert "\n" not in line
 
 
 @pytest.mark.usefixtures("hub")
@@ -63,20 +84,6 @@ def test_nothing_is_printed_by_a_download(capfd: pytest.CaptureFixture[str]) -> 
     assert not lines
     assert are_progress_bars_disabled()
     assert capfd.readouterr() == ("", "")
-
-
-def test_what_was_downloaded_once_is_not_asked_for_again(hub: Hub) -> None:
-    first = local_files(FILES)
-    hub.request.clear()
-    assert local_files(FILES) == first
-    assert not hub.request
-
-
-@pytest.mark.usefixtures("hub")
-def test_what_was_downloaded_once_is_there_offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = local_files(FILES)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert local_files(FILES) == first
 
 
 @pytest.mark.usefixtures("hub")
@@ -90,24 +97,6 @@ def test_offline_without_a_copy_says_how_it_was_set(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(PromptError, match=r"HF_HUB_OFFLINE is set, and the cache lacks the data set; unset"):
         local_files(FILES)
-
-
-def test_a_gated_repository_says_where_to_ask(hub: Hub) -> None:
-    page = "ask for access on https://huggingface.co/datasets/someone/books and log in with: hf auth login"
-    assert page in refused(hub, 403, "GatedRepo")
-
-
-def test_a_missing_repository_is_named(hub: Hub) -> None:
-    line = refused(hub, 404, "RepoNotFound")
-    assert line.startswith(
-        "cannot download someone/books from the Hugging Face hub: the data set does not exist, or is not"
-    )
-    assert line.endswith("or set --data to a folder of data")
-
-
-@pytest.mark.parametrize(("status", "reason"), [(401, "401 Unauthorized"), (500, "500 Internal"), (429, "429 Too")])
-def test_a_hub_that_fails_is_quoted(hub: Hub, status: int, reason: str) -> None:
-    assert reason in refused(hub, status, "")
 
 
 def test_files_that_have_moved_are_named(hub: Hub) -> None:
@@ -168,28 +157,25 @@ def test_without_a_network_there_is_one_line_at_once_and_nothing_else(
     assert done.stderr == ""
 
 
-GOOD = parquet({"title": ["a", "b"] * 50, "text": [f"text {at}" for at in range(100)]})
+TEXTS = [f"text {at}" for at in range(100)]
+GOOD = parquet({"title": ["a", "b"] * 50, "text": TEXTS})
 
 
 def damaged(content: bytes, at: int) -> bytes:
     return content[:at] + bytes(255 - byte for byte in content[at : at + 40]) + content[at + 40 :]
 
 
-def test_a_column_is_read_in_order(tmp_path: Path) -> None:
-    assert list(column(written(tmp_path / "a.parquet", GOOD))) == [f"text {at}" for at in range(100)]
-
-
-def test_rows_without_a_text_are_left_out(tmp_path: Path) -> None:
-    assert list(column(written(tmp_path / "a.parquet", parquet({"text": ["a", None, "b"]})))) == ["a", "b"]
-
-
-def test_a_path_is_no_pattern(tmp_path: Path) -> None:
-    path = written(tmp_path / "a[1] * b" / "a.parquet", parquet({"text": ["here"]}))
-    assert list(column(path)) == ["here"]
-
-
-def test_a_file_without_rows_has_no_texts(tmp_path: Path) -> None:
-    assert list(column(written(tmp_path / "a.parquet", parquet({"text": []}, text="string")))) == []
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (GOOD, TEXTS),
+        (parquet({"text": ["a", None, "b"]}), ["a", "b"]),
+        (parquet({"text": []}, text="string"), []),
+    ],
+    ids=["in order", "without empty rows", "without rows"],
+)
+def test_a_column_is_read_whatever_its_path(content: bytes, texts: list[str], tmp_path: Path) -> None:
+    assert list(column(written(tmp_path / "a[1] * b" / "a.parquet", content))) == texts
 
 
 @pytest.mark.parametrize(

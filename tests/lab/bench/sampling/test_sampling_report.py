@@ -45,16 +45,11 @@ def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
     return {Place(sampling, task, prompt): value for prompt, value in enumerate(values)}
 
 
-def test_the_best_shape_is_one_that_is_open_to_the_contest() -> None:
+def test_the_best_shape_is_one_that_is_open_to_the_contest_and_the_best_for_the_aim() -> None:
     those = request()
-    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
+    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
     assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
     assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
-
-
-def test_the_best_shape_is_the_best_for_the_aim() -> None:
-    those = request()
-    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0}})]
     shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
     assert shape == DelayedTree(2, 0, 1)
 
@@ -93,13 +88,7 @@ def test_a_quotient_of_values_that_vary_together_is_certain() -> None:
     found = ratio({place: 2 * value for place, value in values.items()}, values, 0)
     assert found.value == pytest.approx(2)
     assert found.low is None or found.low == pytest.approx(2)
-
-
-def test_a_quotient_rests_on_the_texts_that_both_know() -> None:
-    assert ratio(per_prompt(4.0, 100.0), per_prompt(2.0), 0).value == 2.0
-
-
-def test_one_prompt_tells_nothing_of_uncertainty() -> None:
+    assert ratio(per_prompt(4.0, 100.0), per_prompt(2.0), 0).value == 2.0, "of the texts that both know"
     assert estimate(per_prompt(3.0), 0) == Interval(value=3.0, low=None, high=None)
 
 
@@ -174,14 +163,12 @@ def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: Sampl
     assert over_ar.value == pytest.approx(4.0)
 
 
-def test_tokens_a_second_leave_out_what_threads_waited(whole: SamplingReport) -> None:
-    speeds = {row.drafting: row.mean.value for row in whole.tokens_per_second if row.verifier == "coupled"}
-    assert speeds == pytest.approx({"dynatree": 20.0, "ar": 10.0})
-
-
-def test_two_contests_with_one_shape_share_what_was_decoded(whole: SamplingReport) -> None:
-    found = {row.drafting: row.mean.value for row in whole.tokens_per_second if row.verifier == "specinfer"}
-    assert found == {"iid": 16.0, "delayed": 16.0}
+def test_tokens_a_second_leave_out_what_threads_waited_and_contests_of_one_shape_share_them(
+    whole: SamplingReport,
+) -> None:
+    found = {(row.verifier, row.drafting): row.mean.value for row in whole.tokens_per_second}
+    assert (found["coupled", "dynatree"], found["coupled", "ar"]) == pytest.approx((20.0, 10.0))
+    assert (found["specinfer", "iid"], found["specinfer", "delayed"]) == (16.0, 16.0)
 
 
 def test_what_was_decoded_stands_beside_what_was_expected_of_the_same_shape(whole: SamplingReport) -> None:
@@ -258,12 +245,6 @@ def data(folder: Path, questions: str = QUESTIONS) -> Path:
     return folder
 
 
-def test_a_task_has_the_first_turns_of_its_category(tmp_path: Path) -> None:
-    tasks = spec_bench(data(tmp_path), ["math", "coding"], 5)
-    assert tasks == {"math": ("What is 1 + 1?", "What is 3 + 3?"), "coding": ("Write a loop.",)}
-    assert spec_bench(tmp_path, ["math"], 1) == {"math": ("What is 1 + 1?",)}
-
-
 @pytest.mark.parametrize(
     ("questions", "name", "fault", "why"),
     [
@@ -272,16 +253,17 @@ def test_a_task_has_the_first_turns_of_its_category(tmp_path: Path) -> None:
         ('{"question_id": 1}', "math", PromptError, "is not a question of Spec-Bench"),
     ],
 )
-def test_tasks_that_are_not_there_are_refused(
+def test_a_task_has_the_first_turns_of_its_category_and_one_that_is_not_there_is_refused(
     questions: str, name: str, fault: type[DecoderError], why: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(fault, match=why):
-        spec_bench(data(tmp_path, questions), [name], 1)
-
-
-def test_a_folder_without_spec_bench_is_named(tmp_path: Path) -> None:
     with pytest.raises(PromptError, match=r"question.jsonl: No such file or directory; set --data to"):
         spec_bench(tmp_path, ["math"], 1)
+    with pytest.raises(fault, match=why):
+        spec_bench(data(tmp_path, questions), [name], 1)
+    (tmp_path / FILE).write_text(QUESTIONS, encoding="utf-8")
+    tasks = spec_bench(tmp_path, ["math", "coding"], 5)
+    assert tasks == {"math": ("What is 1 + 1?", "What is 3 + 3?"), "coding": ("Write a loop.",)}
+    assert spec_bench(tmp_path, ["math"], 1) == {"math": ("What is 1 + 1?",)}
 
 
 def test_prompts_of_no_task_are_one_task() -> None:
@@ -312,21 +294,16 @@ def test_iid_trees_have_no_path_and_no_more_levels_than_asked_for() -> None:
         (2, 0, 1),
         (2, 0, 2),
     ]
-    delayed = Contest("specinfer", Drafting.DELAYED)
-    assert all(those.belongs(shape, delayed) for shape in those.shapes("specinfer"))
+    assert all(those.belongs(shape, DELAYED) for shape in those.shapes("specinfer"))
 
 
-def test_a_contest_of_so_many_rollouts_takes_no_others() -> None:
+def test_a_contest_of_so_many_rollouts_takes_no_others_and_what_reads_one_path_has_no_delayed_trees() -> None:
     those, contest = request(), Contest("traversal", Drafting.IID, 2)
-    assert contest in those.contests()
+    contests = those.contests()
+    assert contest in contests
     assert those.belongs(DelayedTree(2, 0, 2), contest)
     assert not those.belongs(DelayedTree(1, 0, 2), contest)
-
-
-def test_what_reads_one_path_has_no_delayed_trees() -> None:
-    draftings = {(contest.verifier, contest.drafting) for contest in request().contests()}
-    assert ("specinfer", Drafting.DELAYED) in draftings
-    assert not {("naive", Drafting.DELAYED), ("block", Drafting.DELAYED)} & draftings
+    assert {one.verifier for one in contests if one.drafting == Drafting.DELAYED} == {"specinfer", "traversal"}
 
 
 @pytest.mark.parametrize(
