@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from decoder.errors import ConfigError, DeviceError, PromptError
+from decoder.errors import DeviceError, PromptError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
@@ -133,11 +133,6 @@ def test_the_check_has_its_share_of_the_time_and_enough_for_a_few_texts() -> Non
 
 def test_a_slow_beginning_does_not_end_the_search() -> None:
     assert reserve_s(60, [40.0]) == pytest.approx(CHECK_SHARE * 60)
-
-
-def test_no_time_is_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(ConfigError, match=r"--minutes is 0; give more than 0"):
-        run(OnPrompts((), SHORT, 0))
 
 
 @pytest.mark.parametrize(

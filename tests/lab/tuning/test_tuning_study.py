@@ -94,14 +94,6 @@ def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp
     assert (first, second.n_max) == (TREE.shipped, best.n_max)
 
 
-def test_a_database_that_cannot_be_opened_is_one_line() -> None:
-    with (
-        pytest.raises(DatabaseError, match=r"^.*unable to open database file.*$"),
-        database("sqlite:////nonesuch/x.db"),
-    ):
-        pass
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks for open files in /proc")
 def test_a_database_that_is_refused_is_closed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"

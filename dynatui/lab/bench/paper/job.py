@@ -4,14 +4,18 @@ In a block, all lanes decode one prompt, one after the other and in random order
 Blocks that the log already contains are not measured again.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from decoder.engine import Engine
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, PromptError
 from decoder.models.pair import Pair
+from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
@@ -21,7 +25,6 @@ from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.blocks import contenders, turns
 from dynatui.lab.bench.paper.experiments import Extent, Plan, plan
-from dynatui.lab.bench.paper.prompts import encoded, needed
 from dynatui.lab.bench.paper.records import (
     FORMAT,
     Block,
@@ -192,3 +195,40 @@ def _asked(job: OnPaper, pair: Pair, extent: Extent) -> PaperRequest:
         lanes=planned.lanes,
         experiments=planned.experiments,
     )
+
+
+def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
+    """Data set truncated to what the experiments read, so that the log does not contain entire books."""
+    reading = [each for each in experiments if each.data_set == texts.name]
+    count = max((each.prompts for each in reading), default=0)
+    most = max((_characters(each) for each in reading), default=0)
+    prompts = tuple(without_surrogates(text).strip()[:most] for text in texts.prompts[:count])
+    return structs.replace(texts, prompts=prompts)
+
+
+def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
+    """Token ids of each prompt of an experiment."""
+    return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
+
+
+def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: int) -> list[int]:
+    text = without_surrogates(texts.prompts[number]).strip()[: _characters(experiment)]
+    in_tokens = experiment.unit == "tokens"
+    try:
+        ids = encode_prompt(
+            pair.tokenizer, text, 1, sys.maxsize if in_tokens else pair.context, special=True, limit=pair.limit
+        )
+    except PromptError as error:
+        raise PromptError(f"prompt {number + 1} of {texts.name}: {error}") from None
+    if not in_tokens:
+        return ids
+    if experiment.most >= pair.context:
+        raise PromptError(
+            f"--prompt-tokens is {experiment.most}, but the models' context is {pair.context}; "
+            f"give {pair.context - 1} or less"
+        )
+    return ids[: experiment.most]
+
+
+def _characters(experiment: PaperExperiment) -> int:
+    return experiment.most * (TOKEN_CHARACTERS if experiment.unit == "tokens" else 1)

@@ -3,7 +3,7 @@
 import re
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,8 +11,8 @@ import pytest
 from decoder.errors import ConfigError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
+from decoder.tree_rules import Rules
 from dynatui.lab.bench.on_pair import differing
-from dynatui.lab.bench.sweep.heat_map import cell, heat_maps, legend
 from dynatui.lab.bench.sweep.report import SweepReport, Trial, read
 from dynatui.lab.bench.sweep.spaces import (
     SPACES,
@@ -22,9 +22,8 @@ from dynatui.lab.bench.sweep.spaces import (
     axes_with,
     axis_values,
     base_named,
-    space_named,
 )
-from dynatui.lab.bench.sweep.table import on_sweep
+from dynatui.lab.bench.sweep.table import cell, heat_maps, legend, on_sweep
 from dynatui.lab.tables.data import WIDTH
 from tests.lab.bench.machines import MACHINE
 from tests.lab.bench.sweep.sweeps import AXES, SMALL, done, logged, outcome, report, request
@@ -50,11 +49,6 @@ def settled(found: SweepReport) -> int:
 )
 def test_another_question_is_another_sweep(change: dict[str, Any]) -> None:
     assert differing(SMALL, request(**change)) == list(change)
-
-
-def test_no_repeats_are_refused() -> None:
-    with pytest.raises(ConfigError, match="--repeats is 0; give 1 or more"):
-        request(repeats=0)
 
 
 def test_the_report_of_a_folder_has_every_setting_in_the_order_of_the_grid(tmp_path: Path) -> None:
@@ -106,12 +100,6 @@ def test_a_folder_without_a_sweep_is_refused(tmp_path: Path, content: bytes | No
         read(tmp_path)
 
 
-@pytest.mark.parametrize(("number", "count"), [(0, 1), (2, 1), (1, 1001)])
-def test_a_shard_that_no_sweep_has_is_refused(number: int, count: int) -> None:
-    with pytest.raises(ConfigError, match=f"--shard is {number}/{count}; give I/N"):
-        Shard(number, count)
-
-
 def test_a_map_has_the_best_of_the_axes_that_it_does_not_show() -> None:
     found = heat_maps(report([done(0, 1.2), done(2, 1.5), done(1, 9.0)]))
     assert [each.title for each in found] == ["T=100, B across", "T=200, B across"]
@@ -119,6 +107,15 @@ def test_a_map_has_the_best_of_the_axes_that_it_does_not_show() -> None:
     assert found[0].rows[0] == ("3", "1.50", ".")
     assert found[1].rows[0] == ("3", "9.00*", ".")
     assert legend(report())[1:] == ["each cell shows the best setting among all values of tau"]
+
+
+def test_settings_that_are_not_possible_are_no_settings_and_leave_gaps() -> None:
+    assert [setting.key for setting in GAPS.settings] == [
+        f"tau_h={high} tau_l={low} T=9" for high, low in ((0.4, 0.3), (0.9, 0.3), (0.9, 0.5))
+    ]
+    (found,) = heat_maps(report(question=GAPS))
+    assert [row[1:] for row in found.rows] == [(".", ""), (".", ".")]
+    assert legend(report(question=GAPS))[1:] == []
 
 
 def test_every_state_of_a_cell_has_a_text_of_its_own() -> None:
@@ -134,28 +131,19 @@ def test_every_state_of_a_cell_has_a_text_of_its_own() -> None:
         assert cell(trials, best) == text
 
 
-def test_settings_that_are_not_possible_leave_gaps() -> None:
-    (found,) = heat_maps(report(question=GAPS))
-    assert [row[1:] for row in found.rows] == [(".", ""), (".", ".")]
-    assert legend(report(question=GAPS))[1:] == []
-
-
-def test_the_best_ten_stand_below_the_maps_the_fastest_first() -> None:
+def test_the_best_ten_stand_below_the_maps_the_fastest_first_with_what_they_must_be_read_with() -> None:
     text = on_sweep(report([done(number, 1 + number / 10) for number in range(12)]))
     lines = [line for line in text.splitlines() if line.startswith("D=")]
     assert len(lines) == 10
     assert [re.findall(r" (\d\.\d\d) \d", line)[0] for line in lines[:2]] == ["2.10", "2.00"]
     assert "12 of 16 settings of fixed are finished; results" in text
     assert "sweep-1-of-1: a processor, 2 cores" in text
-
-
-def test_what_figures_must_be_read_with_is_told() -> None:
+    assert "the best of many settings looks faster than it is" in text
+    assert "disturbed" not in text
     doubtful = Trial(setting=SMALL.settings[0], state="done", outcome=outcome(1.5, disturbed=3, near_ties=2))
     text = on_sweep(report([doubtful, done(1, 1.4)]))
-    assert "the best of many settings looks faster than it is" in text
     assert "3 turns were disturbed by other processes" in text
     assert "2 texts differ from the text of ar by a near tie" in text
-    assert "disturbed" not in on_sweep(report([done(1, 1.4)]))
 
 
 def test_what_has_no_speed_is_named_with_the_reason() -> None:
@@ -188,32 +176,6 @@ def test_every_setting_of_every_space_can_be_decoded(name: str) -> None:
             assert space.config(base, setting).max_new_tokens == setting.length
 
 
-def test_a_setting_changes_its_axes_alone() -> None:
-    space, base = SPACES["thresholds"], base_named(SPACES["thresholds"], None)
-    config = space.config(base, Setting({"tau_h": 0.7, "tau_l": 0.2, "T": 9}))
-    assert config.rules("dynatree") == DynaTree(tau_h=0.7, tau_l=0.2)
-    assert space.plain_config(base, Setting({"tau_h": 0.7, "tau_l": 0.2, "T": 9})).rules("dynatree") == DynaTree()
-
-
-@pytest.mark.parametrize(("low", "high", "middle"), [(1, 3, 2), (3, 5, 3), (1, 1, 1)])
-def test_the_middle_breadth_stays_where_it_can(low: int, high: int, middle: int) -> None:
-    space = SPACES["breadth"]
-    config = space.config(base_named(space, None), Setting({"b_min": low, "b_max": high, "T": 9}))
-    assert cast("DynaTree", config.rules("dynatree")).branching == (low, middle, high)
-
-
-def test_a_fixed_tree_has_depth_breadth_and_threshold() -> None:
-    space = SPACES["fixed"]
-    config = space.config(base_named(space, None), Setting({"D": 8, "B": 3, "tau": 0.1, "T": 9}))
-    assert config.rules("fixed") == Fixed(8, 3, 0.1)
-
-
-def test_what_is_not_possible_is_left_out_of_a_grid() -> None:
-    space = SPACES["thresholds"]
-    settings = space.grid(axes_with(space, {"tau_h": (0.4, 0.8), "tau_l": (0.4, 0.6)}))
-    assert [setting.key for setting in settings] == ["tau_h=0.8 tau_l=0.4 T=256", "tau_h=0.8 tau_l=0.6 T=256"]
-
-
 @pytest.mark.parametrize(
     ("axes", "line"),
     [
@@ -244,10 +206,23 @@ def test_an_axis_reads_its_kind_of_numbers_once_each() -> None:
         axis_values(SPACES["fixed"], "tau", "")
 
 
-def test_unknown_names_are_refused_with_the_known() -> None:
-    with pytest.raises(ConfigError, match="there is no space 'wide'; choose from thresholds, breadth, depth, fixed"):
-        space_named("wide")
-    with pytest.raises(ConfigError, match="--preset is 'fast'; give one of tuned, paper, sampled"):
-        base_named(SPACES["depth"], "fast")
-    with pytest.raises(ConfigError, match="--preset has no effect on fixed; leave it out"):
-        base_named(SPACES["fixed"], "paper")
+@pytest.mark.parametrize(
+    ("name", "values", "rules"),
+    [
+        ("thresholds", {"tau_h": 0.7, "tau_l": 0.2}, DynaTree(tau_h=0.7, tau_l=0.2)),
+        ("breadth", {"b_min": 1, "b_max": 3}, DynaTree(branching=(1, 2, 3))),
+        ("breadth", {"b_min": 3, "b_max": 5}, DynaTree(branching=(3, 3, 5))),
+        ("breadth", {"b_min": 1, "b_max": 1}, DynaTree(branching=(1, 1, 1))),
+        ("fixed", {"D": 8, "B": 3, "tau": 0.1}, Fixed(8, 3, 0.1)),
+    ],
+)
+def test_a_setting_changes_its_axes_alone(name: str, values: dict[str, float], rules: Rules) -> None:
+    space, setting = SPACES[name], Setting({**values, "T": 9})
+    base = base_named(space, None)
+    assert space.config(base, setting).rules(space.method) == rules
+    assert space.plain_config(base, setting).rules(space.method) == base
+
+
+def test_no_repeats_are_refused() -> None:
+    with pytest.raises(ConfigError, match="--repeats is 0; give 1 or more"):
+        request(repeats=0)
