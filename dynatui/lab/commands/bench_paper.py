@@ -11,7 +11,7 @@ from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
 from dynatui.cli.parameters import Declared, Given, Group, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.commands.bench_files import parts, write_all
+from dynatui.lab.commands.bench_files import on_terminal, write_all, writers
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.lab.commands.number_lists import PAIR, names
 
@@ -128,11 +128,12 @@ def paper(*, pair: OnPair, given: Given) -> int:
 
     def measure() -> Measured:
         from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
-        from dynatui.lab.bench.paper import job  # noqa: PLC0415 - imports torch
+        from dynatui.lab.bench.data_sets.prompts import text_sets  # noqa: PLC0415
+        from dynatui.lab.bench.paper import job  # noqa: PLC0415
         from dynatui.lab.bench.paper.experiments import QUICK, Extent, require_names  # noqa: PLC0415
 
         require_whole_draft("dynatui bench paper", pair.target, pair.draft)
-        made = parts()
+        writing = writers()
         changes = {name: value for name, value in sizes.items() if value is not None}
         extent = replace(QUICK if quick else Extent(), **changes)
         # Unknown names must be reported before the slow reading or downloading of data sets.
@@ -140,7 +141,7 @@ def paper(*, pair: OnPair, given: Given) -> int:
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = data_sets or (FROM_FOLDER if data else FROM_HUB)
         measurement = job.OnPaper(
-            text_sets=made.text_sets(sets, folder=data, prompts=extent.prompts),
+            text_sets=text_sets(sets, folder=data, prompts=extent.prompts),
             extent=extent,
             must_fit=sizes["length"] is not None,
             **{name: given[name] for name in _OF_THE_JOB},
@@ -148,7 +149,7 @@ def paper(*, pair: OnPair, given: Given) -> int:
             **pair.pair_options,
         )
         done = job.measure_paper(measurement, say_line, shown)
-        keep = partial(write_all, done.report, folder, made)
-        return Measured(made.on_terminal(done.report), done.report, done.interrupted, keep)
+        keep = partial(write_all, done.report, folder, writing)
+        return Measured(on_terminal(done.report), done.report, done.interrupted, keep)
 
     return run_and_report(measure, None)

@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 from decoder.errors import ConfigError, require
+from dynatui.lab.bench.data_sets import prompts
 from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import figures, job, records
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.commands import bench_files, bench_paper
-from dynatui.lab.commands.bench_files import Parts, write_all
+from dynatui.lab.commands.bench_files import write_all
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Refused
 from tests.lab.bench.paper.reports import paper_report, request
@@ -46,7 +47,9 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
     monkeypatch.setattr(records, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
-    monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
+    monkeypatch.setattr(prompts, "text_sets", text_sets)
+    monkeypatch.setattr(bench_paper, "writers", lambda: (write,))
+    monkeypatch.setattr(bench_paper, "on_terminal", lambda _: "THE TABLE\n")
 
 
 def run(*arguments: str) -> int:
@@ -149,7 +152,7 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_pa
     report: Any = {"is": "no report"}
     (tmp_path / "report.json").mkdir()
     with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
-        write_all(report, tmp_path, Parts(text_sets, (write,), str))
+        write_all(report, tmp_path, (write,))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
 
 
@@ -157,8 +160,7 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_pa
 def test_names_are_checked_before_data_sets_are_read(
     arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unread = Parts(lambda *_, **__: pytest.fail("read"), (write,), lambda _: "")
-    monkeypatch.setattr(bench_paper, "parts", lambda: unread)
+    monkeypatch.setattr(prompts, "text_sets", lambda *_, **__: pytest.fail("read"))
     assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
     assert "names 'best', which is unknown; choose from" in capsys.readouterr().err
 
@@ -171,7 +173,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
 
     monkeypatch.setattr(figures, "draw", failing)
     with pytest.raises(ZeroDivisionError):
-        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -184,7 +186,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         return [folder / "speed.svg"]
 
     monkeypatch.setattr(figures, "draw", drawing)
-    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
     count = sum(path.is_file() for path in tmp_path.rglob("*"))
     assert f"wrote {count} files to" in capsys.readouterr().err
