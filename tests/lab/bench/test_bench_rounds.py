@@ -39,7 +39,7 @@ from dynatui.lab.bench.shapes import Size, loaded_pair, random_pair, with_random
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels, host_session, with_pair
-from tests.lab.bench.interrupts import interrupted_after
+from tests.lab.bench.makers import interrupted_after
 
 CONFIG = RunConfig(max_new_tokens=6)
 SIZES = (Size(1, 2), Size(2, 4), Size(4, 8), Size(8, 64))

@@ -35,7 +35,7 @@ from dynatui.lab.bench.summary import Difference, rows
 from dynatui.lab.frame import Median
 from tests import tiny
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.interrupts import interrupted_after
+from tests.lab.bench.makers import interrupted_after
 
 CONFIG = RunConfig(max_new_tokens=12)
 FOREIGN = ("generate", "assisted", PROMPT_LOOKUP)

@@ -20,7 +20,7 @@ from dynatui.lab.bench.paper import records as paper
 from dynatui.lab.bench.record_log import LogFormat, RecordLog, alone
 from dynatui.lab.bench.sampling import log as sampling
 from dynatui.lab.bench.sampling.request import Place
-from tests.lab.bench.paper import headers
+from tests.lab.bench.paper import reports
 from tests.lab.bench.sampling import records
 
 
@@ -39,10 +39,10 @@ TURN = sampling.Decoded(contender="ar", tokens=8, rounds=8, decode_s=0.5, waited
 KINDS = {
     "paper": Kind(
         paper.FORMAT,
-        headers.header(),
-        headers.header(seed=1, warm_up=2),
+        reports.header(),
+        reports.header(seed=1, warm_up=2),
         "seed, warm_up",
-        (headers.block(0), headers.block(1)),
+        (reports.block(0), reports.block(1)),
         "set --output to another folder",
     ),
     "sampling": Kind(
@@ -121,7 +121,7 @@ def test_a_full_disk_is_one_line_and_half_a_block_is_no_block(path: Path) -> Non
     whole = kept(path)
     log = read(path)
     with room_for(len(whole) + 20), pytest.raises(ConfigError, match=r"cannot write .*: .*; set --output to another f"):
-        log.add(headers.block(2))
+        log.add(reports.block(2))
     assert len(path.read_bytes()) == len(whole) + 20
     assert len(log.records) == len(read(path).records) == 2
     assert path.read_bytes() == whole
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_written_or_read_is_named(kind: Kind, tmp_path: Pa
 def test_what_is_damaged_at_the_end_is_dropped(tail: bytes, path: Path) -> None:
     whole = kept(path)
     path.write_bytes(whole + tail)
-    assert read(path).records == [headers.block(0), headers.block(1)]
+    assert read(path).records == [reports.block(0), reports.block(1)]
     assert path.read_bytes() == whole
 
 
@@ -172,8 +172,8 @@ def test_a_file_that_is_damaged_in_its_middle_is_refused_and_left_as_it_is(damag
 
 def test_a_block_that_two_processes_took_counts_once(path: Path) -> None:
     kept(path)
-    read(path).add(structs.replace(headers.block(1), prompt_tokens=4))
-    assert paper.blocks_of(read(path)) == [headers.block(0), headers.block(1)]
+    read(path).add(structs.replace(reports.block(1), prompt_tokens=4))
+    assert paper.blocks_of(read(path)) == [reports.block(0), reports.block(1)]
 
 
 def test_a_log_without_any_resumption_is_read_and_one_with_it_too(path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_log_without_any_resumption_is_read_and_one_with_it_too(path: Path) ->
     assert read(path).of(paper.Resumed) == []
     read(path).add(paper.Resumed(at="2026-01-02T00:00:00Z", commit="abc", version="1"))
     again = read(path)
-    assert paper.blocks_of(again) == [headers.block(0), headers.block(1)]
+    assert paper.blocks_of(again) == [reports.block(0), reports.block(1)]
     assert [each.commit for each in again.of(paper.Resumed)] == ["abc"]
 
 

@@ -57,10 +57,6 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
     return found
 
 
-def ctrl_c() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
 def test_without_optuna_one_line_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,35 +129,6 @@ def test_a_reader_who_left_does_not_keep_the_preset_from_being_written(
     assert presets.names() == ["mine"]
 
 
-def test_ctrl_c_ends_the_search_and_leaves_the_check(tuner: Tuner) -> None:
-    tuner.searching = ctrl_c
-    assert main(["tune"]) == 0
-    assert tuner.stopped == [True]
-    assert presets.names() == ["mine"]
-
-
-def test_ctrl_c_again_quits_and_says_that_nothing_was_written(tuner: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
-    tuner.searching = ctrl_c
-    tuner.checking = ctrl_c
-    assert main(["tune"]) == 130
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.endswith("dynatui: interrupted; nothing was written\n")
-    assert presets.names() == []
-
-
-def test_ctrl_c_during_the_check_quits(tuner: Tuner) -> None:
-    tuner.checking = ctrl_c
-    assert main(["tune"]) == 130
-    assert tuner.stopped == [False]
-
-
-def test_another_signal_quits_at_once(tuner: Tuner) -> None:
-    tuner.searching = lambda: signal.raise_signal(signal.SIGTERM)
-    assert main(["tune"]) == 130
-    assert tuner.stopped == []
-
-
 def test_a_tiny_pair_is_tuned_from_the_command_line(
     models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -184,3 +151,31 @@ def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
         "dynatui: cannot use the database sqlite:////nonesuch/x.db: unable to open database file"
     )
     assert captured.err.count("\n") == 1
+
+
+QUIT = "dynatui: interrupted; nothing was written\n"
+
+
+@pytest.mark.parametrize(
+    ("searching", "checking", "code", "stopped"),
+    [
+        pytest.param(signal.SIGINT, None, 0, [True], id="Ctrl-C ends the search and leaves the check"),
+        pytest.param(signal.SIGINT, signal.SIGINT, 130, [True], id="Ctrl-C again quits"),
+        pytest.param(None, signal.SIGINT, 130, [False], id="Ctrl-C during the check quits"),
+        pytest.param(signal.SIGTERM, None, 130, [], id="another signal quits at once"),
+    ],
+)
+def test_a_signal_ends_the_search_or_quits_and_says_that_nothing_was_written(
+    searching: signal.Signals | None,
+    checking: signal.Signals | None,
+    code: int,
+    stopped: list[bool],
+    tuner: Tuner,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tuner.searching = lambda: searching and signal.raise_signal(searching)
+    tuner.checking = lambda: checking and signal.raise_signal(checking)
+    assert main(["tune"]) == code
+    captured = capsys.readouterr()
+    assert (tuner.stopped, presets.names()) == (stopped, [] if code else ["mine"])
+    assert (captured.out == "", captured.err.endswith(QUIT)) == (bool(code), bool(code))

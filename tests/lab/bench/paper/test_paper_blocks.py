@@ -16,7 +16,7 @@ from dynatui.lab.bench.paper.blocks import turns
 from dynatui.lab.bench.paper.records import Lane, PaperRequest
 from dynatui.lab.bench.protocol import Sample, totals_at
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.paper.headers import header
+from tests.lab.bench.paper.reports import header
 
 PROMPT = [5, 9, 17, 40]
 LENGTHS = (2, 6, 8)

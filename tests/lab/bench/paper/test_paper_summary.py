@@ -11,8 +11,7 @@ from decoder.events import Figures
 from dynatui.lab.bench.paper.records import Block, Lane, PaperExperiment, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
 from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES, report
-from tests.lab.bench.paper.headers import header
-from tests.lab.bench.paper.reports import cell_of
+from tests.lab.bench.paper.reports import cell_of, header
 
 AR = Lane(name="ar", method="ar", family="ar", parameters={})
 LINEAR = Lane(name="linear K=4", method="linear", family="linear", parameters={"k": 4})

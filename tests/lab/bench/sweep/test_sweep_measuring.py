@@ -16,7 +16,7 @@ from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept
 from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.interrupts import interrupted_after
+from tests.lab.bench.makers import interrupted_after
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"

@@ -25,7 +25,7 @@ from dynatui.lab.bench.sweep.spaces import (
 )
 from dynatui.lab.bench.sweep.table import cell, heat_maps, legend, on_sweep
 from dynatui.lab.tables.data import WIDTH
-from tests.lab.bench.machines import MACHINE
+from tests.lab.bench.makers import MACHINE
 from tests.lab.bench.sweep.sweeps import AXES, SMALL, done, logged, outcome, report, request
 
 GAPS = request(space="thresholds", axes={"tau_h": (0.4, 0.9), "tau_l": (0.3, 0.5), "T": (9,)})
