@@ -2,6 +2,7 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -134,9 +135,9 @@ def sampling(
             tasks_of.given(given.read()) if given.given or data is None else tasks_of.spec_bench(data, tasks, prompts)
         )
         these = samplings(asked["temperatures"], asked["top_p"])
-        fields = {name: asked[name] for name in asked.keys() - {"temperatures", "top_p", "selector"}}
+        fields: dict[str, Any] = {name: asked[name] for name in asked.keys() - {"temperatures", "top_p", "selector"}}
         measurement = job.OnSamplings(
-            request=SamplingRequest(**pair_names(None), samplings=these, tasks=chosen, **fields),
+            request=SamplingRequest(**fields | pair_names(None), samplings=these, tasks=chosen),
             selector=asked["selector"],
             log=output,
             **pair.pair_options,

@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -156,6 +157,11 @@ def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
 QUIT = "dynatui: interrupted; nothing was written\n"
 
 
+def raised(number: signal.Signals | None) -> None:
+    if number:
+        signal.raise_signal(number)
+
+
 @pytest.mark.parametrize(
     ("searching", "checking", "code", "stopped"),
     [
@@ -173,8 +179,7 @@ def test_a_signal_ends_the_search_or_quits_and_says_that_nothing_was_written(
     tuner: Tuner,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tuner.searching = lambda: searching and signal.raise_signal(searching)
-    tuner.checking = lambda: checking and signal.raise_signal(checking)
+    tuner.searching, tuner.checking = partial(raised, searching), partial(raised, checking)
     assert main(["tune"]) == code
     captured = capsys.readouterr()
     assert (tuner.stopped, presets.names()) == (stopped, [] if code else ["mine"])

@@ -3,6 +3,7 @@
 import io
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -222,7 +223,7 @@ def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> Non
 
 
 SAMPLED = replace(WHERE, sampling=Sampling(0.6))
-BEGUN = {"leaders": SHIPPED_ONES, "trials": 0, "pruned": 0, "current": None, "importance": {}}
+BEGUN: dict[str, Any] = {"leaders": SHIPPED_ONES, "trials": 0, "pruned": 0, "current": None, "importance": {}}
 SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(Setting("dynatree", trees(0.6).shipped))}
 
 

@@ -109,7 +109,7 @@ def test_a_claim_over_several_kinds_is_left_out_where_one_of_them_was_not_measur
 
 
 def test_the_paper_s_quotients_are_of_its_own_numbers() -> None:
-    def at(row: str, data_set: str, figure: str) -> float:
+    def at(row: str, data_set: str, figure: str) -> Any:
         found: Any = published.usual(row, data_set, figure)
         return found.value
 

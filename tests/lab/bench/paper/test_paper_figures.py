@@ -34,14 +34,12 @@ def _in_style() -> Iterator[None]:
 
 
 @cache
-def of_whole(name: str) -> Figure:
-    figure: Any = FIGURES[name](WHOLE)
-    return figure
+def of_whole(name: str) -> Figure | None:
+    return FIGURES[name](WHOLE)
 
 
-def drawn(name: str, report: PaperReport = WHOLE) -> Figure:
-    figure: Any = of_whole(name) if report is WHOLE else FIGURES[name](report)
-    return figure
+def drawn(name: str, report: PaperReport = WHOLE) -> Any:
+    return of_whole(name) if report is WHOLE else FIGURES[name](report)
 
 
 def panels(figure: Figure) -> list[Axes]:
