@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.terminal import Terminal
 from benchmarks.traces import TRACE, steady, write
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 
 TOKENS_PER_SECOND = 200.0
 _WARM_S = 3.0
@@ -110,7 +110,7 @@ def name(size: tuple[int, int]) -> str:
 
 def steady_recording(folder: Path, seconds: float) -> Path:
     """Writes a recording that plays for longer than the measured window of `seconds`; returns the recording's path."""
-    events = steady(read(TRACE), tokens_per_second=TOKENS_PER_SECOND, seconds=_WARM_S + seconds + 5)
+    events = steady(read_events(TRACE), tokens_per_second=TOKENS_PER_SECOND, seconds=_WARM_S + seconds + 5)
     return write(folder / "steady.jsonl", events)
 
 

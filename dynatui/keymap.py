@@ -89,16 +89,16 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Group:
+class KeyGroup:
     title: str
     keys: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
 class Keymap:
-    groups: tuple[Group, ...]
-    side_by_side: Group
-    attached: Group
+    groups: tuple[KeyGroup, ...]
+    side_by_side: KeyGroup
+    attached: KeyGroup
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -230,7 +230,7 @@ def _turned_by(keys: str) -> str:
 
 
 GROUPS = (
-    Group(
+    KeyGroup(
         "Knobs",
         (
             Key(("[", "]"), ("turn('[')", "turn(']')"), "τh", _turned_by("[]"), _EVERYWHERE, 30, names=("tau_h_down", "tau_h_up"), also="threshold"),
@@ -257,7 +257,7 @@ GROUPS = (
             Key(("b",), ("pin",), "A/B", "pin the rounds so far as side A of the comparison; again: remove the pin; each turn of a knob also pins the rounds so far", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
         ),
     ),
-    Group(
+    KeyGroup(
         "Time",
         (
             Key(("space",), ("freeze",), "freeze", "freeze the view while decoding goes on; again: back to now", _EVERYWHERE, 20, also="hold stop"),
@@ -271,7 +271,7 @@ GROUPS = (
             Key(("home", "end", "g", "G"), _pair("first", "last"), "first, now", "the first round, the newest; in the log and in the list of prompts the first, the last line", ("watch",), words=("first round", "now"), names=("first_round", "now")),
         ),
     ),
-    Group(
+    KeyGroup(
         "Text and panels",
         (
             Key(("i",), ("inspect",), "inspect", "put a cursor in the text: show facts about the token there, and the tree of the token's round", _EVERYWHERE, 60, also="token why"),
@@ -291,7 +291,7 @@ GROUPS = (
             Key(("escape",), ("back",), "back", "back, in steps, to all panels and the newest round", _EVERYWHERE, 200),
         ),
     ),
-    Group(
+    KeyGroup(
         "Prompts",
         (
             Key(("n", "N"), ("prompt(1)", "prompt(-1)"), "prompt", "next, previous prompt; asks before it leaves a run that is not recorded", _NOT_SEARCHING, 210, ("next", "previous"), ("next_prompt", "previous_prompt")),
@@ -299,7 +299,7 @@ GROUPS = (
             Key(("E",), ("edit",), "edit", "edit this prompt and run it", _EVERYWHERE, also="change text"),
         ),
     ),
-    Group(
+    KeyGroup(
         "Keep",
         (
             Key(("r",), ("record",), "record", "start or stop recording to a file; the recording includes the run's beginning", _EVERYWHERE, 230, also="save file"),
@@ -308,7 +308,7 @@ GROUPS = (
             Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE, also="clipboard"),
         ),
     ),
-    Group(
+    KeyGroup(
         "Screen",
         (
             Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _EVERYWHERE, also="ascii unicode characters font"),
@@ -322,7 +322,7 @@ GROUPS = (
     ),
 )  # fmt: skip
 
-SIDE_BY_SIDE = Group(
+SIDE_BY_SIDE = KeyGroup(
     "Two recordings side by side",
     (
         Key(("space", "P"), ("pause", "pause"), "play", "play, pause", _COMPARE, 3, names=("pause",)),
@@ -340,7 +340,7 @@ SIDE_BY_SIDE = Group(
     ),
 )  # fmt: skip
 
-ATTACHED = Group(
+ATTACHED = KeyGroup(
     "A server that is watched",
     (
         Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "freeze the view; watching and recording go on", _ATTACH, 3, names=("pause",)),

@@ -42,7 +42,7 @@ from dynatui.cli import (
     settings,
     why,
 )
-from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, argument, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
@@ -158,7 +158,7 @@ _TOUR = switch(
     panel=options.SCREEN,
 )
 _OTHER = argument("other", "OTHER", "Another recording, to be shown beside the first.", Path, required=False)
-REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, Group("view", options.REPLAY_VIEW))
+REPLAY: Declared = (options.RECORDING, _OTHER, options.HEADLESS, options.JSON, OptionGroup("view", options.REPLAY_VIEW))
 
 
 def live_parameters() -> Declared:
@@ -166,15 +166,15 @@ def live_parameters() -> Declared:
         CONTEXT,
         request.MODELS,
         request.PROMPTS,
-        Group("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
+        OptionGroup("run", (options.CHAT, options.methods(), options.MAX_NEW_TOKENS, options.LIVE_SEED)),
         _RECORD,
         _METRICS_PORT,
         _FOLLOW,
-        Group("rules", tuple(options.rules(presets.completing))),
+        OptionGroup("rules", tuple(options.rules(presets.completing))),
         options.HEADLESS,
         options.JSON,
         _TOUR,
-        Group("view", options.LIVE_VIEW),
+        OptionGroup("view", options.LIVE_VIEW),
         _VERSION,
     )
 
@@ -234,7 +234,7 @@ def watch(
         files=tuple((file.name, file.prompts) for file in files),
         prompt_field=prompts.prompt_field,
         notes=request.notes(files, run["chat"]),
-        set_for_good=frozenset(settings.read(context.command)),
+        set_for_good=frozenset(settings.read_settings(context.command)),
     )
     if models.draft in (LOOKUP, MTP):
         require_model_free(session.config.methods)
@@ -251,11 +251,11 @@ def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, vi
     """Replay a recording without loading models, or two recordings side by side."""
     if other is None and is_of_server(path):
         on_screen = not (no_screen or as_json) and streams.can_show_screen()
-        return attach.replay(path, request.view(view, settings.keymap()), on_screen=on_screen)
+        return attach.replay_server(path, request.view(view, settings.keymap()), on_screen=on_screen)
     runs = Runs(path)
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay(
+        return headless.replay_events(
             chain.from_iterable(chain(runs, others)), Transcript(*streams.for_printing(), as_json=as_json)
         )
     shown = request.view(view, settings.keymap())
@@ -263,7 +263,7 @@ def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, vi
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
 
         return compare((path, runs), (other, others), shown)
-    from dynatui.screen.run import replay as replay_on_screen  # noqa: PLC0415 - imports textual
+    from dynatui.screen.run import show_replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, shown)
 

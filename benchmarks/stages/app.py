@@ -9,9 +9,9 @@ import pyte
 
 from benchmarks.stages.worker import ROOT, Work
 from benchmarks.terminal import Terminal
-from decoder.analysis.metrics import Race, fold
+from decoder.analysis.metrics import RunFold, fold
 from dynatui.number_format import short
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 
 BOOK = ROOT / "dynatui" / "prompts" / "4-lighthouse.txt"
 SIZE = 160, 50
@@ -56,7 +56,7 @@ def app(work: Work) -> None:
     work.note(f"{len(KEYS)} screens in app.txt, {len(terminal.written)} bytes; {speeds} tokens/s", figures=figures)
 
 
-def recorded(recording: Path) -> Race:
+def recorded(recording: Path) -> RunFold:
     """The run so far; its beginning alone if no method has begun."""
     begun = recording.exists() and recording.read_bytes().count(b"\n") > 1
-    return fold(read(recording)) if begun else Race()
+    return fold(read_events(recording)) if begun else RunFold()

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from decoder.analysis.metrics import Race, Tally, differs_by_design
+from decoder.analysis.metrics import RunFold, Tally, differs_by_design
 from decoder.analysis.stalls import Times
 
 Limit: TypeAlias = Literal["agreement", "draft", "verification", "host"]
@@ -185,7 +185,7 @@ def plain_pass_s(plain: Tally | None) -> float | None:
     return rated.verify_s / rated.rounds if rated.timed_tokens and rated.verify_s else None
 
 
-def of_method(race: Race, method: str) -> Bottleneck | None:
+def of_method(race: RunFold, method: str) -> Bottleneck | None:
     """Compared with the run's `ar` by the speed-up of its figures. None for `ar` itself, and if the machine was busy,
     since no time then measures the method.
     """
@@ -232,7 +232,7 @@ def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
     return WORDS[limit].settled if settled else WORDS[limit].remedy
 
 
-def verdict(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
+def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
     """Sentences: speed, main limit, remedy (by default those of the two main limits), a note on repetitive texts."""
     limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else remedies(bottleneck)
     sentences = [
@@ -261,14 +261,14 @@ def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None =
     )
 
 
-def explained(race: Race, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """`verdict` on a method called `name`, with a note if its text differs from that of `ar`; empty without a
+def explained(race: RunFold, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
+    """`bottleneck_sentences` on a method called `name`, with a note if its text differs from that of `ar`; empty without a
     bottleneck.
     """
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
         return ()
-    speed, *remedies = verdict(bottleneck, name, remedy)
+    speed, *remedies = bottleneck_sentences(bottleneck, name, remedy)
     if figures.first_difference is None:
         return (speed, *remedies)
     how = " by design" if differs_by_design(figures) else ""

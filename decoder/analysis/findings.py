@@ -16,12 +16,12 @@ from decoder.analysis.bottleneck import (
     remedies,
     repeated,
 )
-from decoder.analysis.metrics import Race, differs_by_design
+from decoder.analysis.metrics import RunFold, differs_by_design
 from decoder.events import Reason
 
 
 @dataclass(frozen=True)
-class Case:
+class MethodCase:
     """A method of a run."""
 
     run: int
@@ -41,7 +41,7 @@ class Case:
     """Why the speed-up is unknown; None if it is known, or if plain decoding did not take part in the run."""
 
 
-Cases: TypeAlias = tuple[Case, ...]
+Cases: TypeAlias = tuple[MethodCase, ...]
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Finding:
     """Further remedies; each remedy is followed by the cases that it would help."""
 
 
-def cases(race: Race, run: int) -> Iterator[Case]:
+def cases(race: RunFold, run: int) -> Iterator[MethodCase]:
     """One case for each method of a run, plain decoding included."""
     for method, figures in race.figures().items():
         bottleneck = of_method(race, method)
-        yield Case(
+        yield MethodCase(
             run,
             method,
             bottleneck,
@@ -72,7 +72,7 @@ def cases(race: Race, run: int) -> Iterator[Case]:
         )
 
 
-def findings(cases: Iterable[Case]) -> Iterator[Finding]:
+def findings(cases: Iterable[MethodCase]) -> Iterator[Finding]:
     """One for each main limit, the most frequent first, and one about repetitive texts."""
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
@@ -90,7 +90,7 @@ def findings(cases: Iterable[Case]) -> Iterator[Finding]:
         yield Finding(looping, repeated(_limits(looping)).rstrip("."))
 
 
-def _second_remedies(group: Cases) -> Iterator[tuple[Case, str]]:
+def _second_remedies(group: Cases) -> Iterator[tuple[MethodCase, str]]:
     """Pairs of a case and its second remedy; cases without a second remedy are left out."""
     for case in group:
         for remedy in remedies(case.bottleneck)[1:] if case.bottleneck else ():
@@ -104,9 +104,9 @@ def _limits(group: Cases) -> Sequence[Bottleneck]:
 Key = TypeVar("Key", bound=Hashable)
 
 
-def grouped(keyed: Iterable[tuple[Case, Key]]) -> Mapping[Key, Cases]:
+def grouped(keyed: Iterable[tuple[MethodCase, Key]]) -> Mapping[Key, Cases]:
     """Cases grouped by key; keys and cases keep their order."""
-    groups = dict[Key, list[Case]]()
+    groups = dict[Key, list[MethodCase]]()
     for case, key in keyed:
         groups.setdefault(key, []).append(case)
     return {key: tuple(group) for key, group in groups.items()}

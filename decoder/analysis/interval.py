@@ -65,7 +65,7 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
     return math.sqrt(freedom) * math.tan(float(angle))
 
 
-def verdict(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
+def compared_to_limit(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """An unknown interval, or one that contains the limit, cannot tell."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"

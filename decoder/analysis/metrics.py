@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 import msgspec
 from msgspec import structs
 
-from decoder.analysis.speedup import WARM_UP_TOKENS, Decoded, Speedup, Turns, speedup
+from decoder.analysis.speedup import WARM_UP_TOKENS, Decoded, Segments, Speedup, speedup
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
@@ -82,7 +82,7 @@ _SUMS = (
 
 
 def tally_round(tally: Tally, event: Round) -> Tally:
-    levels, round_times = by_depth(event), times(event, event.t - tally.decode_s)
+    levels, round_times = by_depth(event), times_of_round(event, event.t - tally.decode_s)
     added = {
         "rounds": 1,
         "drafted": drafted_nodes(event),
@@ -109,7 +109,7 @@ def tally_round(tally: Tally, event: Round) -> Tally:
     )
 
 
-def times(event: Round, round_s: float) -> Times:
+def times_of_round(event: Round, round_s: float) -> Times:
     timed = len(event.committed) if round_s > 0 else 0
     return Times(1, timed, round_s, event.draft_s, event.verify_s, event.commit_s)
 
@@ -220,24 +220,24 @@ def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | N
 
 
 @dataclass(frozen=True)
-class Race:
+class RunFold:
     """State of the fold over one run's events."""
 
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
-    turns: Mapping[str, Turns] = field(default_factory=dict)
+    turns: Mapping[str, Segments] = field(default_factory=dict)
     """No turn ends any more once the method or `ar` has finished its text."""
     plain: Decoded = field(default_factory=Decoded)
     """Rounds of `ar` that have not stalled."""
     waited_s: float = 0.0
     """Of all rounds that have not stalled, summed over threads."""
 
-    def apply(self, event: Event) -> "Race":
+    def apply(self, event: Event) -> "RunFold":
         """A `Run` starts a new state."""
         match event:
             case Run():
-                return Race(event, {name: Tally() for name in event.methods}, event.temperature > 0)
+                return RunFold(event, {name: Tally() for name in event.methods}, event.temperature > 0)
             case Knob(name="temperature", new=temperature):
                 return replace(self, sampled=self.sampled or temperature > 0)
             case Start(method=method, prefill_s=prefill_s):
@@ -279,7 +279,7 @@ class Race:
         if ar is None:
             return Speedup()
         found = speedup(
-            self.turns.get(method, Turns()),
+            self.turns.get(method, Segments()),
             warm=all(len(one.tokens) >= WARM_UP_TOKENS or one.ended for one in (tally, ar)),
             busy=tally.left_out_from > 0 or self.waited_s > MOST_WAITED * self._ran_s,
             whole=tally.ended or ar.ended,
@@ -290,7 +290,7 @@ class Race:
     def _ran_s(self) -> float:
         return sum(tally.decode_s - tally.stalls.from_level(0).decode_s for tally in self.tallies.values())
 
-    def _with_round(self, method: str, event: Round) -> "Race":
+    def _with_round(self, method: str, event: Round) -> "RunFold":
         before = self._of(method)
         after = tally_round(before, event)
         if event.stalled_s:
@@ -299,13 +299,13 @@ class Race:
         race = replace(self._with(method, after), waited_s=self.waited_s + (event.waited_s or 0.0))
         if method == "ar":
             return replace(race, plain=self.plain.plus(decoded))
-        turns = self.turns.get(method, Turns()).with_round(decoded, self.plain)
+        turns = self.turns.get(method, Segments()).with_round(decoded, self.plain)
         return replace(race, turns={**self.turns, method: turns})
 
     def _of(self, method: str) -> Tally:
         return self.tallies.get(method, Tally())
 
-    def _with(self, method: str, tally: Tally) -> "Race":
+    def _with(self, method: str, tally: Tally) -> "RunFold":
         tallies = {**self.tallies, method: tally}
         if any(entry.stalls.by_level for entry in tallies.values()):
             level = left_out_from(
@@ -315,8 +315,8 @@ class Race:
         return replace(self, tallies=tallies)
 
 
-def fold(events: Iterable[Event]) -> Race:
-    race = Race()
+def fold(events: Iterable[Event]) -> RunFold:
+    race = RunFold()
     for event in events:
         race = race.apply(event)
     return race

@@ -127,7 +127,7 @@ given nodes)
 """
 
 
-def replay(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
+def replay_rounds(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
     growth = _grown(record, rule)
     most = math.inf
     if rule.budget.by_cost:

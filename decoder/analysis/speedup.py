@@ -35,7 +35,7 @@ class Decoded(msgspec.Struct, frozen=True):
         return Decoded(self.tokens + other.tokens, self.seconds + other.seconds)
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Segment(msgspec.Struct, frozen=True):
     """A method and plain decoding in the same part of a race."""
 
     tokens: int = 0
@@ -43,8 +43,8 @@ class Turn(msgspec.Struct, frozen=True):
     plain_tokens: int = 0
     plain_seconds: float = 0.0
 
-    def plus(self, other: "Turn") -> "Turn":
-        return Turn(
+    def plus(self, other: "Segment") -> "Segment":
+        return Segment(
             self.tokens + other.tokens,
             self.seconds + other.seconds,
             self.plain_tokens + other.plain_tokens,
@@ -52,11 +52,11 @@ class Turn(msgspec.Struct, frozen=True):
         )
 
 
-class Turns(msgspec.Struct, frozen=True):
+class Segments(msgspec.Struct, frozen=True):
     """At the bound of entries, each pair of adjacent entries is replaced by their total."""
 
-    closed: SharedList[Turn] = msgspec.field(default_factory=SharedList)
-    unfinished: Turn = Turn()
+    closed: SharedList[Segment] = msgspec.field(default_factory=SharedList)
+    unfinished: Segment = Segment()
     complete: int = 0
     """Turns in `unfinished`."""
     begun: Decoded = Decoded()
@@ -68,26 +68,26 @@ class Turns(msgspec.Struct, frozen=True):
     def count(self) -> int:
         return len(self.closed) * self.stride + self.complete
 
-    def with_round(self, own: Decoded, plain: Decoded) -> "Turns":
+    def with_round(self, own: Decoded, plain: Decoded) -> "Segments":
         """`plain` is all plain decoding before this round."""
         turns = self.ended(plain)
         before = turns.plain_before if turns.begun.seconds else plain
-        return Turns(turns.closed, turns.unfinished, turns.complete, turns.begun.plus(own), before, turns.stride)
+        return Segments(turns.closed, turns.unfinished, turns.complete, turns.begun.plus(own), before, turns.stride)
 
-    def ended(self, plain: Decoded) -> "Turns":
+    def ended(self, plain: Decoded) -> "Segments":
         """Ends the last turn if plain decoding has taken part in it."""
         plain_seconds = plain.seconds - self.plain_before.seconds
         if not (self.begun.seconds and plain_seconds > 0):
             return self
-        turn = Turn(self.begun.tokens, self.begun.seconds, plain.tokens - self.plain_before.tokens, plain_seconds)
+        turn = Segment(self.begun.tokens, self.begun.seconds, plain.tokens - self.plain_before.tokens, plain_seconds)
         unfinished, complete = self.unfinished.plus(turn), self.complete + 1
         if complete < self.stride:
-            return Turns(self.closed, unfinished, complete, stride=self.stride)
+            return Segments(self.closed, unfinished, complete, stride=self.stride)
         closed = self.closed.plus([unfinished])
         if len(closed) < _MOST:
-            return Turns(closed, stride=self.stride)
+            return Segments(closed, stride=self.stride)
         pairs = zip(closed[::2], closed[1::2], strict=True)
-        return Turns(SharedList(one.plus(other) for one, other in pairs), stride=2 * self.stride)
+        return Segments(SharedList(one.plus(other) for one, other in pairs), stride=2 * self.stride)
 
 
 class Speedup(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class Speedup(msgspec.Struct, frozen=True):
     reason: Reason | None = None
 
 
-def speedup(turns: Turns, *, warm: bool, busy: bool, whole: bool) -> Speedup:
+def speedup(turns: Segments, *, warm: bool, busy: bool, whole: bool) -> Speedup:
     """Ratio of tokens per second to those of plain decoding. `busy`: threads waited too long or too many rounds
     stalled; `whole`: a text has ended, so that no more turns will follow.
     """

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.round_costs import RoundCosts, fitted
-from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay
+from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay_rounds
 from decoder.events import LENGTH, Round
 from decoder.knobs import KNOB_GAP
 from decoder.methods import root_is_drafted
@@ -34,7 +34,7 @@ Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridCell:
     """One pair of knob values over all replayed rounds. Rounds that are not fully known count with their lower bound;
     leaving them out would bias the mean, since rounds with many tokens are fully known least often.
     """
@@ -80,12 +80,12 @@ class Grid:
     rows: tuple[float, ...]
     columns: tuple[float, ...]
     """Values of D0 after rounding."""
-    cells: tuple[tuple[Cell, ...], ...]
+    cells: tuple[tuple[GridCell, ...], ...]
     present: tuple[int, int]
     """(row, column) of the current values."""
 
     @property
-    def here(self) -> Cell:
+    def here(self) -> GridCell:
         row, column = self.present
         return self.cells[row][column]
 
@@ -108,7 +108,7 @@ class WhatIf:
         return self.breadth, self.doubt
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[GridCell, ...]:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def faster(self) -> tuple[Grid, int, int] | None:
@@ -186,14 +186,14 @@ def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis, costs: RoundCosts
     cells = []
     for row in rows:
         turned = replace(rules, tau_h=row) if down == "tau_h" else replace(rules, tau_l=row)
-        cells.append(tuple(_cell(replay(record, replace(turned, d0=d0).rule()), costs) for d0 in columns))
+        cells.append(tuple(_cell(replay_rounds(record, replace(turned, d0=d0).rule()), costs) for d0 in columns))
     return Grid(down, rows, columns, tuple(cells), (rows.index(value), columns.index(base_depth)))
 
 
-def _cell(replayed: ReplayedRounds, costs: RoundCosts | None) -> Cell:
+def _cell(replayed: ReplayedRounds, costs: RoundCosts | None) -> GridCell:
     drafted = float(replayed.drafted.mean())
     sized = bool(replayed.drafted_known.all())
-    return Cell(
+    return GridCell(
         rounds=len(replayed.tokens),
         judged=int(replayed.tokens_known.sum()),
         tokens=float(replayed.tokens.mean()),

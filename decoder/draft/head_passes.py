@@ -11,7 +11,7 @@ from torch import Tensor
 
 from decoder.draft.draft_passes import MORE_ROWS, Passes
 from decoder.forward.taps import LayerStates
-from decoder.heads.dflash import Block, BlockHead
+from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import GuidedHead
 from decoder.tree import TokenTree, visibility
@@ -150,7 +150,7 @@ class BlockPasses(Passes):
         self._states = states
         self._unread: list[Float[Tensor, "N Y"]] = []
         """Layer states of the target that the head has not read yet."""
-        self._block: Block | None = None
+        self._block: DraftBlock | None = None
         """The block that begins at the text's last token."""
         self._memory: dict[int, Float[Tensor, R]] = {}
         """Of the head's correction after each node; -1 stands for the parent of the root."""

@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache
 
-from decoder.forward.families.architecture import Architecture, Source, Traits
+from decoder.forward.families.architecture import Architecture, ModelWeights, Traits
 from decoder.forward.families.registry import FAMILIES, runs
 from decoder.forward.kv_cache import KEYS, VALUES, KvCache
 from decoder.forward.layer_kinds import FULL, first_seen, longest_text, whole_mask, windows_of
@@ -353,7 +353,7 @@ def settings(eos: Any, pad: int | None) -> GenerationConfig:
     return GenerationConfig(eos_token_id=eos, pad_token_id=pad)
 
 
-def source_of(module: Any) -> Source | None:
+def source_of(module: Any) -> ModelWeights | None:
     """None if the module has any part that native families do not know."""
     config, name = module.config, type(module).__name__
     # The family is found by class name, since a module's configuration may have the model type of another family.
@@ -364,7 +364,7 @@ def source_of(module: Any) -> Source | None:
     if not runs(arch):
         return None
     weights: dict[str, Tensor] = dict(module.named_parameters(remove_duplicate=False))
-    return Source(arch, weights, module.base_model.rotary_emb.inv_freq)
+    return ModelWeights(arch, weights, module.base_model.rotary_emb.inv_freq)
 
 
 def frequencies_of(module: Any) -> Tensor | None:

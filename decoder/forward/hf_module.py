@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.families.architecture import Source, Traits
+from decoder.forward.families.architecture import ModelWeights, Traits
 from decoder.forward.families.registry import HEAD
 from decoder.forward.layer_kinds import keeps_states, takes_paths
 from decoder.forward.linear import widen
@@ -94,7 +94,7 @@ class HfModule:
         return self._skeleton() if self._module is None else self._module
 
     @property
-    def source(self) -> Source | None:
+    def source(self) -> ModelWeights | None:
         """Read from a file or from the module; None if the model's family is not native."""
         return self._source or _hf().source_of(self.module)
 

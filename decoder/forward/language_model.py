@@ -25,7 +25,7 @@ from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, Ints, Mask, TensorParallelGroup
-from decoder.forward.streaming import Streaming, key_turn
+from decoder.forward.streaming import Streaming, key_rotation
 from decoder.forward.taps import LayerStates, Observed, tapped
 from decoder.system.deferred import imported
 
@@ -182,7 +182,7 @@ class LanguageModel:
                 "models whose layers all attend to cached keys and values"
             )
         frequencies = self._frequencies
-        turn = None if frequencies is None else key_turn(self.runs_by, frequencies, self.context, self.dtype)
+        turn = None if frequencies is None else key_rotation(self.runs_by, frequencies, self.context, self.dtype)
         if turn is None:
             raise PairError(
                 f"the positions of {self.name} are not rotary, so streaming cannot move its attention sinks; leave out "

@@ -117,7 +117,7 @@ class Judge:
         for exact, *rounded in zip(reference, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
             scores = exact[-1]
-        return verdict(scores, rivals, error, len(prefix), self._noise)
+        return near_tie_verdict(scores, rivals, error, len(prefix), self._noise)
 
     def _module(self, place: torch.device) -> Any:
         """The model's module, or a copy that is loaded on `place` if this has enough memory, else on the CPU."""
@@ -130,7 +130,7 @@ class Judge:
         return self._scorer.module
 
 
-def verdict(
+def near_tie_verdict(
     logits: Float[Tensor, "V"], rivals: tuple[int, int], error: float, position: int, noise: GumbelNoise | None = None
 ) -> Verdict:
     """`error` is the largest rounding error of a logit."""

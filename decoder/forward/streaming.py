@@ -30,7 +30,7 @@ TRIED_TOKENS, FAR = (1, 2, 3), 1000
 
 
 @dataclass(frozen=True)
-class KeyTurn:
+class KeyRotation:
     frequencies: Float[Tensor, "R"]
     """In radians per position, one for each pair of dimensions; on the host."""
     first: slice
@@ -50,14 +50,16 @@ class KeyTurn:
 
 
 @torch.inference_mode()
-def key_turn(forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype) -> KeyTurn | None:
+def key_rotation(
+    forward: Forward, frequencies: Float[Tensor, "R"], context: int, dtype: torch.dtype
+) -> KeyRotation | None:
     """Finds by trial how a model rotates its keys; None if a layer does not rotate them by these frequencies. Raises
     PairError if layers differ in the shape of their keys and values, or have attention windows.
     """
     far, count = min(FAR, context - len(TRIED_TOKENS)), len(frequencies)
     near, there = _keys(forward, 0), _keys(forward, far)
     halves, neighbours = ((slice(0, count), slice(count, 2 * count)), (slice(0, 2 * count, 2), slice(1, 2 * count, 2)))
-    turns = (KeyTurn(frequencies.cpu(), *pair) for pair in (halves, neighbours))
+    turns = (KeyRotation(frequencies.cpu(), *pair) for pair in (halves, neighbours))
     allowed = (0.1 if dtype in HALF else 1e-3) * _largest(there)
     return next((turn for turn in turns if bool((_largest(turn(near, [far]) - there) <= allowed).all())), None)
 
@@ -118,7 +120,7 @@ class Streaming(Forward):
     """A form with attention sinks and a sliding window, which must be longer than any path of drafted rows."""
 
     inner: Forward
-    turn: KeyTurn
+    turn: KeyRotation
     sinks: int
     window: int
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.kv_cache import KvCache
-from decoder.heads.dflash_corrections import Correction, Row, correction_of
+from decoder.heads.dflash_corrections import BlockRow, Correction, correction_of
 from decoder.heads.dflash_shape import BlockShape, Convolution
 from decoder.heads.parts import Attend, HeadModule, Layer, RmsNorm, Rotation
 
@@ -25,10 +25,10 @@ Rows = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class DraftBlock:
     anchor: int
     """The text's last token, which is the block's first row."""
-    rows: Sequence[Row]
+    rows: Sequence[BlockRow]
     """Those that predict tokens, one for each level of a tree."""
     memory: Float[Tensor, "1 R"]
     """Recurrent state of the head's correction before the first of `rows`."""
@@ -130,7 +130,7 @@ class BlockHead(HeadModule):
             kept[0], kept[1] = layer.self_attn.keys_and_values(rows, rotation)
         cache.length = cache.used = end
 
-    def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[Block]:
+    def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[DraftBlock]:
         """One block begins at each of `anchors`, the last tokens of the text, of which the very last must not have a
         row in the cache yet. A block sees the rows of the text before it, and its own.
         """
@@ -145,24 +145,24 @@ class BlockHead(HeadModule):
             rows = layer.through(rows, rotation, partial(self._attended, number, cache, layout))
         hidden = self.norm(rows)
         logits = self._scaled(hidden)
-        all_rows = [Row(*parts) for parts in zip(rows, hidden, logits, strict=True)]
+        all_rows = [BlockRow(*parts) for parts in zip(rows, hidden, logits, strict=True)]
         return [
             self._begun(anchor, all_rows[place * shape.block_size : (place + 1) * shape.block_size])
             for place, anchor in enumerate(anchors)
         ]
 
-    def _begun(self, anchor: int, rows: Sequence[Row]) -> Block:
+    def _begun(self, anchor: int, rows: Sequence[BlockRow]) -> DraftBlock:
         correction = self.correction
         memory = rows[0].output.new_zeros((1, correction.memory_width if correction else 0))
         if self.shape.from_anchor:
-            return Block(anchor, rows, memory)
+            return DraftBlock(anchor, rows, memory)
         # The first row predicts no token, but it is the first input of the correction's memory.
         if correction and memory.shape[1]:
             _, memory = correction(self, rows[0], torch.tensor([anchor], device=self.device), memory)
-        return Block(anchor, rows[1:], memory)
+        return DraftBlock(anchor, rows[1:], memory)
 
     def logits(
-        self, row: Row, tokens: Sequence[int], memory: Float[Tensor, "N R"]
+        self, row: BlockRow, tokens: Sequence[int], memory: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "M V"], Float[Tensor, "N R"]]:
         """Over the target's token ids after each of N previous tokens, or a single row if the head has no correction;
         and the memory of the N paths for the next row.

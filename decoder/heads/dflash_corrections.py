@@ -22,7 +22,7 @@ SWIGLU_EPS = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
+class BlockRow:
     """A row of a block, which predicts one token."""
 
     output: Float[Tensor, "X"]
@@ -71,7 +71,7 @@ class MarkovHead(Correction):
     def forward(
         self,
         head: Outer,  # noqa: ARG002 - the signature of all corrections
-        row: Row,
+        row: BlockRow,
         tokens: Int[Tensor, "N"],
         memory: Float[Tensor, "N R"],
     ) -> Corrected:
@@ -95,7 +95,7 @@ class CandidateSelector(Correction):
     def forward(
         self,
         head: Outer,  # noqa: ARG002 - the signature of all corrections
-        row: Row,
+        row: BlockRow,
         tokens: Int[Tensor, "N"],
         memory: Float[Tensor, "N R"],
     ) -> Corrected:
@@ -115,7 +115,7 @@ class ArApproximation(Correction):
         self.ug = nn.Linear(2 * width, 2 * inner)
         self.d = nn.Linear(inner, width, bias=False)
 
-    def forward(self, head: Outer, row: Row, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
+    def forward(self, head: Outer, row: BlockRow, tokens: Int[Tensor, "N"], memory: Float[Tensor, "N R"]) -> Corrected:
         given = torch.cat([self.norm(head.embed_tokens(tokens)), row.hidden.expand(len(tokens), -1)], -1)
         up, gate = self.ug(given).chunk(2, -1)
         return head.own_logits(row.output + self.d(functional.silu(gate) * up)), memory

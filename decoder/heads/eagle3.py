@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from decoder.forward.families.architecture import Architecture
-from decoder.forward.families.model import write
+from decoder.forward.families.model import write_slots
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import product
 from decoder.forward.protocol import Ints, Mask
@@ -206,7 +206,7 @@ class StaticHead:
         """`bias` is added to the scores of the first M slots; for the other arguments, see `GuidedHead.forward`."""
 
         def attend(number: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            write(store, number, slots, torch.stack((keys, values)))
+            write_slots(store, number, slots, torch.stack((keys, values)))
             # Each group of query heads is one batch, which reads its shared keys from the store without a copy.
             asking = queries.unflatten(0, (len(keys), -1))
             shared = (len(keys), asking.shape[1], -1, -1)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward, Ints, Mask
-from decoder.heads.dflash import Block, BlockHead
+from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.eagle3 import Head
 from decoder.heads.parts import GuidedHead, StatesReader
 
@@ -79,7 +79,7 @@ class _Blocks(Forward):
 
     def __init__(self, head: BlockHead) -> None:
         self._head = head
-        self._latest: list[Block] = []
+        self._latest: list[DraftBlock] = []
 
     def new_cache(self, capacity: int) -> KvCache:
         return self._head.new_cache(capacity)

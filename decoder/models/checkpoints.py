@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from decoder.errors import DeviceError, ModelError, shortened
-from decoder.forward.families.architecture import Source, Traits
+from decoder.forward.families.architecture import ModelWeights, Traits
 from decoder.forward.hf_module import HfModule, Load
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.layer_kinds import longest_text
@@ -136,7 +136,7 @@ def embedded_traits(folder: str, device: torch.device, dtype: torch.dtype, tell:
         dtype=dtype,
         eos=ends_in(folder),
         skeleton=lambda: _hf().skeleton(folder, dtype),
-        source=Source(arch, Weights(folder, arch, dtype, device, tell), arch.frequencies.to(device)),
+        source=ModelWeights(arch, Weights(folder, arch, dtype, device, tell), arch.frequencies.to(device)),
     )
 
 

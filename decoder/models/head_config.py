@@ -126,7 +126,7 @@ USUAL_GUESSES = 8
 """Number of tokens that a P-EAGLE head guesses in one pass if its configuration does not give the number."""
 
 
-class Layer(LayerFields, frozen=True, kw_only=True):
+class LayerConfig(LayerFields, frozen=True, kw_only=True):
     model_type: Literal["llama", "qwen3"] = "llama"
     num_hidden_layers: LayerCount = 1
     layer_types: list[Literal["full_attention"]] | None = None
@@ -151,7 +151,7 @@ class Speculation(msgspec.Struct, frozen=True):
 class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
     architectures: list[str] | None = None
     speculators_model_type: str | None = None
-    transformer_layer_config: Layer | None = None
+    transformer_layer_config: LayerConfig | None = None
     draft_vocab_size: Count | None = None
     target_hidden_size: Count | None = None
     eagle_aux_hidden_state_layer_ids: list[Token] | None = None
@@ -179,7 +179,7 @@ def head_shape(name: str) -> HeadShape | None:
 def shape_of(shown: str, content: bytes) -> HeadShape:
     """The EAGLE-3 head of a config.json; `shown` is its name for messages. Raises ModelError if it is invalid."""
     fields = fields_of(shown, KIND, content, HeadFields)
-    return _shape(shown, fields, fields.transformer_layer_config or fields_of(shown, KIND, content, Layer))
+    return _shape(shown, fields, fields.transformer_layer_config or fields_of(shown, KIND, content, LayerConfig))
 
 
 def _is_head(content: bytes) -> bool:
@@ -192,7 +192,7 @@ def _names(architectures: Sequence[str] | None, word: str) -> bool:
     return any(word in architecture.lower() for architecture in architectures or ())
 
 
-def _shape(name: str, fields: HeadFields, layer: Layer) -> HeadShape:
+def _shape(name: str, fields: HeadFields, layer: LayerConfig) -> HeadShape:
     nested = fields.eagle_config or Nested()
     if not nested.use_aux_hidden_state:
         raise ModelError(
@@ -227,7 +227,7 @@ def _guesses(fields: HeadFields) -> int:
     return (methods[0].speculative_tokens if methods else None) or USUAL_GUESSES
 
 
-def _check_masks(name: str, fields: HeadFields, layer: Layer, mask: int | None) -> None:
+def _check_masks(name: str, fields: HeadFields, layer: LayerConfig, mask: int | None) -> None:
     if mask is None and (fields.speculators_model_type == "peagle" or _names(fields.architectures, "peagle")):
         raise ModelError(f"the configuration of {name} lacks mask_token_id, the token of its mask rows; {REMEDY}")
     if mask is None and layer.num_hidden_layers > 1:

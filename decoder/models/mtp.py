@@ -41,7 +41,7 @@ class MtpShape:
 
 
 @dataclass(frozen=True)
-class Layout:
+class WeightNames:
     """Names of the weights of an MTP layer in a checkpoint."""
 
     layer: str
@@ -62,7 +62,7 @@ class Layout:
         return f"layers.0.{name.removeprefix(self.layer)}" if name.startswith(self.layer) else None
 
 
-AFTER_ALL = Layout(
+AFTER_ALL = WeightNames(
     layer="mtp.layers.0.",
     embedding_norm="mtp.pre_fc_norm_embedding.weight",
     state_norm="mtp.pre_fc_norm_hidden.weight",
@@ -72,10 +72,10 @@ AFTER_ALL = Layout(
 """Layout of Qwen3-Next, Qwen3.5 and Mellum: MTP weights have the prefix `mtp.`."""
 
 
-def _as_layer(number: int) -> Layout:
+def _as_layer(number: int) -> WeightNames:
     """Layout of DeepSeek-V3, GLM-4.5 and later: weights are named like those of a further layer of the target."""
     layer = f"model.layers.{number}."
-    return Layout(
+    return WeightNames(
         layer=layer,
         embedding_norm=f"{layer}enorm.weight",
         state_norm=f"{layer}hnorm.weight",
@@ -85,7 +85,7 @@ def _as_layer(number: int) -> Layout:
     )
 
 
-def mtp_layout(name: str, config: Any) -> Layout:
+def mtp_layout(name: str, config: Any) -> WeightNames:
     """Layout of the MTP layer in a target's checkpoint, before it is loaded; raises ConfigError if it has none that is
     supported.
     """
@@ -184,7 +184,7 @@ def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
     return norm
 
 
-def _read(name: str, shown: str, layout: Layout) -> dict[str, Tensor]:
+def _read(name: str, shown: str, layout: WeightNames) -> dict[str, Tensor]:
     """The weights of the MTP layer by their names in the checkpoint, without copies of the target's."""
     around = layout.embedding_norm, layout.state_norm, layout.projection
 

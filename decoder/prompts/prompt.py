@@ -12,7 +12,7 @@ USER = "user"
 """Role of the user's turns in a conversation."""
 
 
-class Turn(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     role: str
     """Such as system, user or assistant; chat templates decide which roles there are."""
     content: str
@@ -23,15 +23,15 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str
     """Plain text; for a conversation, the content of its last turn, which is the user's."""
-    earlier: tuple[Turn, ...] | None = None
+    earlier: tuple[ChatMessage, ...] | None = None
     """For a conversation, the turns before its last turn; None for plain text."""
     category: str = ""
     """From the prompt's file."""
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
+    def turns(self) -> tuple[ChatMessage, ...]:
         """All turns; plain text is a single turn of the user."""
-        return (*(self.earlier or ()), Turn(USER, self.text))
+        return (*(self.earlier or ()), ChatMessage(USER, self.text))
 
 
 AnyPrompt: TypeAlias = str | Prompt
@@ -143,7 +143,7 @@ def _conversation(name: str, turns: Sequence[object]) -> Prompt | None:
     return None if last is None else Prompt(read[last].content, tuple(read[:last]))
 
 
-def _turn(name: str, number: int, turn: object) -> Turn:
+def _turn(name: str, number: int, turn: object) -> ChatMessage:
     where = f'turn {number} of "{shortened(name)}"'
     if not isinstance(turn, dict):
         raise FieldError(f"{where} is {quoted(turn)}, which is no object")
@@ -157,7 +157,7 @@ def _turn(name: str, number: int, turn: object) -> Turn:
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     if not all(isinstance(text, str) for text in texts):
         raise FieldError(f"{where} has content that is no text; only text is read")
-    return Turn(_ROLES.get(speaker.casefold(), speaker), "".join(map(str, texts)))
+    return ChatMessage(_ROLES.get(speaker.casefold(), speaker), "".join(map(str, texts)))
 
 
 def _category(record: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Rules
 
 
-class Clock:
+class RaceClock:
     """Times the rounds of a race: with torch's threads awake, and without the time in which they wait or stall."""
 
     def __init__(self, started: float, *, threads: bool) -> None:
@@ -59,7 +59,7 @@ class Lane:
     pair: Pair
     stream: TextStream
     pieces: Pieces
-    clock: Clock
+    clock: RaceClock
     longest: int
     """Maximum number of tokens that the method appends to the prompt."""
     decode_s: float = 0.0

@@ -24,7 +24,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.run.decoding_path import decoding_path
 from decoder.run.fitting import Fed, encoded
-from decoder.run.lane import Clock, Lane
+from decoder.run.lane import Lane, RaceClock
 from decoder.run.steered import Pace, Resampling
 from decoder.sampling.settings import Schedule
 from decoder.session.steering import Steering
@@ -75,7 +75,7 @@ def decode(
     # number of threads is chosen again for each prompt.
     engine.settle_threads()
     started = time.perf_counter()
-    race = metrics.Race()
+    race = metrics.RunFold()
     with quick_switches(pair.target.device):
         for event in _told(engine, fed, config, methods, steering or Steering(), started):
             race = race.apply(event)
@@ -102,7 +102,7 @@ class Race:
         self._unopened = deque(methods)
         self._pieces = Pieces(engine.pair.tokenizer)
         self.lanes: list[Lane] = []
-        self.clock = Clock(started, threads=engine.pair.target.by_torch_threads)
+        self.clock = RaceClock(started, threads=engine.pair.target.by_torch_threads)
         self.pace = Pace(steering, self.lanes)
         self.resampling = Resampling(engine.sampling, len(prompt_ids), _ON_DEVICE if engine.slots else _ON_HOST)
         self.current = methods[0].name
@@ -203,7 +203,7 @@ def _run_event(engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Me
     )
 
 
-def _judged(engine: Engine, prompt_ids: list[int], race: metrics.Race) -> dict[str, Figures]:
+def _judged(engine: Engine, prompt_ids: list[int], race: metrics.RunFold) -> dict[str, Figures]:
     """Final figures; of a text that differs from that of `ar`, with the logit gap at the first difference, and whether
     it is a near tie.
     """

@@ -21,7 +21,7 @@ from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import probabilities
 from decoder.selector.actions import ACTIONS, ONE_PATH
 from decoder.selector.policy import LOOKED_BACK, OneRoot, Root, scalars
-from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read, read_info, require_fits
+from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read_info, read_selector, require_fits
 
 SHIPPED = EMBEDDED / "selectors"
 """The embedded pair's selectors."""
@@ -31,7 +31,7 @@ BOTTOM_UP = ("block", "traversal")
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
     """By the verifiers for which they were trained; see `files`."""
-    return {verifier: OneRoot(read(path)[0]) for verifier, path in files(file, pair).items()}
+    return {verifier: OneRoot(read_selector(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:

@@ -66,10 +66,10 @@ def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
     *entropy_values, forward, backward, distance = sums.tolist()
     by_text = [*entropy_values, forward, -backward, distance, math.log(root.length)]
     by_settings = [root.sampling.temperature, root.sampling.top_p]
-    return torch.tensor([*by_text, *by_settings, *times(draft_s, target_s)])
+    return torch.tensor([*by_text, *by_settings, *pass_time_features(draft_s, target_s)])
 
 
-def times(draft_s: float, target_s: float) -> list[float]:
+def pass_time_features(draft_s: float, target_s: float) -> list[float]:
     return [math.log(max(draft_s, LEAST)), math.log(max(target_s, LEAST))]
 
 

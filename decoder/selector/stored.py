@@ -52,7 +52,7 @@ def fingerprint(pair: Pair) -> Fingerprint:
     return Fingerprint(pair.target_name, pair.draft_name, pair.vocabulary, hidden)
 
 
-def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
+def write_selector(path: Path, policy: Policy, trained: SelectorInfo) -> None:
     """Matrices are in half precision. Raises ConfigError if the file cannot be written."""
     weights = {
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
@@ -62,7 +62,7 @@ def write(path: Path, policy: Policy, trained: SelectorInfo) -> None:
     write_whole(path, save(weights, metadata))
 
 
-def read(path: Path) -> tuple[Policy, SelectorInfo]:
+def read_selector(path: Path) -> tuple[Policy, SelectorInfo]:
     """Raises ConfigError if there is no such file, or it is damaged or of another version."""
     trained = read_info(path)
     try:
@@ -75,7 +75,7 @@ def read(path: Path) -> tuple[Policy, SelectorInfo]:
 
 
 def read_info(path: Path) -> SelectorInfo:
-    """Raises ConfigError as `read` does."""
+    """Raises ConfigError as `read_selector` does."""
     if not path.is_file():
         raise ConfigError(f"there is no selector {shortened(path)}; {MAKE_ONE}")
     try:

@@ -42,7 +42,7 @@ _CLOSED_WITHIN_S = 1.0
 
 
 @dataclass(frozen=True)
-class Pass:
+class PassCommand:
     """Command to run one forward pass. It includes the complete state of the cache before the pass, so that operations
     on a cache need no messages of their own.
     """
@@ -62,7 +62,7 @@ class Pass:
 
 
 PEAK, END = "peak", "end"
-Message: TypeAlias = Pass | torch.dtype | str
+Message: TypeAlias = PassCommand | torch.dtype | str
 """A pass; a dtype, in which the target is to be loaded; `PEAK`, which asks every rank for its peak memory; or `END`."""
 
 
@@ -168,7 +168,7 @@ class Leader:
         assert isinstance(cache, LeaderCache), "the cache must have been made by this leader"  # noqa: S101 - a programmer's mistake
 
         def run() -> Tensor:
-            message = Pass(
+            message = PassCommand(
                 cache.number,
                 cache.capacity,
                 cache.used,
@@ -218,16 +218,16 @@ class Leader:
 
 
 @torch.inference_mode()
-def replay(channel: Channel, own: Forward, device: torch.device) -> None:
+def follow_leader(channel: Channel, own: Forward, device: torch.device) -> None:
     caches: dict[int, KvCache] = {}
     while (message := channel.receive()) != END:
-        if isinstance(message, Pass):
+        if isinstance(message, PassCommand):
             replay_pass(caches, own, message)
         elif message == PEAK:
             channel.gather(peak_bytes(device))
 
 
-def replay_pass(caches: dict[int, KvCache], own: Forward, message: Pass) -> None:
+def replay_pass(caches: dict[int, KvCache], own: Forward, message: PassCommand) -> None:
     """`caches` maps cache numbers to this rank's counterparts."""
     for number in message.gone:
         caches.pop(number, None)  # a cache that the leader has not used was never created here
@@ -288,7 +288,7 @@ def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
         dtype = channel.receive()
         if isinstance(dtype, torch.dtype):  # else the leader has already ended
             module = part_of(ranks, target, place, dtype)
-            replay(channel, imported("decoder.forward.hf").ModuleForward(module), place)
+            follow_leader(channel, imported("decoder.forward.hf").ModuleForward(module), place)
     except RuntimeError as error:
         raise LostRankError(f"process {ranks.rank} of the target cannot go on: {reason(error)}; start again") from error
     os._exit(0)  # Python's usual shutdown would wait for threads that wait for other processes

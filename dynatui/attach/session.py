@@ -91,7 +91,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Polling:
     address: Address
     interval_s: float = 1.0
     polls: int | None = None
@@ -99,7 +99,7 @@ class Plan:
 
 
 def watch(
-    plan: Plan,
+    plan: Polling,
     page: Callable[[str], str],
     pause: Callable[[float], bool],
     clock: Callable[[], float],

@@ -11,7 +11,7 @@ from dynatui.attach.address import Address, address, is_here
 from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import Declared, Given, Group, argument, in_panel, option, switch
+from dynatui.cli.parameters import Declared, Given, OptionGroup, argument, in_panel, option, switch
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
@@ -58,7 +58,7 @@ PARAMETERS: Declared = (
         name="no_screen",
         panel=options.OUTPUT,
     ),
-    Group("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
+    OptionGroup("view", [each for each in options.VIEW_OPTIONS if each.name != "mouse"]),
 )
 
 
@@ -84,21 +84,21 @@ def attach(
     on_screen = not no_screen and streams.can_show_screen()
     from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client
     from dynatui.attach.request import Request  # noqa: PLC0415
-    from dynatui.attach.session import Plan  # noqa: PLC0415
+    from dynatui.attach.session import Polling  # noqa: PLC0415
 
     secret = token()
     if secret and where.base.startswith("http:") and not is_here(where.base):
         streams.say(f"the token is sent to {where.shown} unencrypted; with https:// it would be encrypted")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
-    source = LiveServer(polled(Plan(where, interval, polls), secret, request_of_ours), recorder)
+    source = LiveServer(polled(Polling(where, interval, polls), secret, request_of_ours), recorder)
     code = _shown(source, shown) if on_screen else _printed(source)
     if recorder is not None:
         recorder.require_kept()
     return code
 
 
-def replay(path: Path, view: View, *, on_screen: bool) -> int:
+def replay_server(path: Path, view: View, *, on_screen: bool) -> int:
     if on_screen:
         return _shown(RecordedServer(events(path), view.speed or 1.0), view)
     out, _ = streams.for_printing()

@@ -15,13 +15,13 @@ from decoder.errors import DecoderError, ModelError
 from dynatui.clean import clean_line
 from dynatui.cli import config, options, request
 from dynatui.cli import doctor_machine as machine
-from dynatui.cli.doctor_machine import Case, Finding, Verdict
+from dynatui.cli.doctor_machine import CheckResult, DoctorInput, Verdict
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
 from dynatui.session import Models
 from dynatui.terminal import streams
 
-Check = Callable[[Case], Iterable[Finding]]
+Check = Callable[[DoctorInput], Iterable[CheckResult]]
 _OFFLINE = "HF_HUB_OFFLINE"
 
 
@@ -55,7 +55,7 @@ def doctor(context: typer.Context, *, models: Models, log: Path | None, as_json:
     with suppress(DecoderError):  # the check of settings reports invalid settings
         given |= fill(context, applied(context))
     live = context.find_root()
-    case = Case(
+    case = DoctorInput(
         log=given.pop("log"),
         models=Models(**given),
         settings=lambda: config.summary(live),
@@ -69,7 +69,7 @@ def doctor(context: typer.Context, *, models: Models, log: Path | None, as_json:
     return 0 if report.ok else ModelError.exit_code
 
 
-def examine(case: Case, checks: Mapping[str, Check]) -> Report:
+def examine(case: DoctorInput, checks: Mapping[str, Check]) -> Report:
     findings = [Examined(topic, *finding) for topic, check in checks.items() for finding in _alone(check, case)]
     return Report(ok=all(finding.verdict != "problem" for finding in findings), findings=findings)
 
@@ -85,14 +85,14 @@ def page(report: Report) -> str:
     return "".join(f"{clean_line(line)}\n" for line in [*lines, f"verdict: {verdict}"])
 
 
-def _alone(check: Check, case: Case) -> Iterator[Finding]:
+def _alone(check: Check, case: DoctorInput) -> Iterator[CheckResult]:
     try:
         yield from check(case)
     except DecoderError as error:
-        yield Finding("problem", with_places(error))
+        yield CheckResult("problem", with_places(error))
     except Exception as error:  # noqa: BLE001 - any fault of the installation is a finding
         why = (str(error).strip().splitlines() or ["no reason given"])[0]
-        yield Finding(
+        yield CheckResult(
             "problem", f"this topic could not be examined: {type(error).__name__}: {why}", "reinstall dynatui"
         )
 

@@ -33,7 +33,7 @@ _PLAIN = "or give --no-kernels, which uses plain functions"
 _COMPILERS = ("gcc", "clang")
 
 
-class Finding(NamedTuple):
+class CheckResult(NamedTuple):
     """One result of a check, with a remedy if one is needed."""
 
     verdict: Verdict
@@ -42,7 +42,7 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Case:
+class DoctorInput:
     """What the checks examine."""
 
     models: Models
@@ -54,30 +54,32 @@ class Case:
     """Whether the user has forbidden downloads."""
 
 
-def terminal(_case: Case) -> Iterator[Finding]:
+def terminal(_case: DoctorInput) -> Iterator[CheckResult]:
     """Whether the terminal can show the screen: its size, colours and encoding."""
     names = [name for name in ("stdin", "stdout", "stderr") if not is_terminal(name)]
     if names:
-        yield Finding("note", f"dynatui runs without a screen here: no terminal is connected to {', '.join(names)}")
+        yield CheckResult("note", f"dynatui runs without a screen here: no terminal is connected to {', '.join(names)}")
     kind = os.environ.get("TERM", "")
     if kind in ("", "dumb"):
-        yield Finding("note", f"TERM is {kind or 'not set'}, so there is no screen", "set TERM to the terminal's name")
+        yield CheckResult(
+            "note", f"TERM is {kind or 'not set'}, so there is no screen", "set TERM to the terminal's name"
+        )
     yield from _size()
     if os.environ.get("NO_COLOR"):
-        yield Finding("ok", "no colours, because NO_COLOR is set")
+        yield CheckResult("ok", "no colours, because NO_COLOR is set")
     else:
         variables = f"TERM {kind or '-'}, COLORTERM {os.environ.get('COLORTERM') or '-'}"
-        yield Finding("ok", f"{_colours(kind)} colours ({variables})")
+        yield CheckResult("ok", f"{_colours(kind)} colours ({variables})")
     encoding = sys.stdout.encoding if sys.stdout else "unknown"
     text = f"the encoding of the output is {encoding}"
     if encoding.lower().replace("-", "") == "utf8":
-        yield Finding("ok", text)
+        yield CheckResult("ok", text)
     else:
-        yield Finding("note", text, "if characters are missing, give --symbols ascii")
+        yield CheckResult("note", text, "if characters are missing, give --symbols ascii")
     if "SSH_CONNECTION" in os.environ:
-        yield Finding("ok", "over SSH: 5 frames a second unless --fps is given; ssh -C compresses the frames well")
+        yield CheckResult("ok", "over SSH: 5 frames a second unless --fps is given; ssh -C compresses the frames well")
     if "TMUX" in os.environ or "STY" in os.environ:
-        yield Finding("ok", "inside tmux or screen: the run survives a lost connection")
+        yield CheckResult("ok", "inside tmux or screen: the run survives a lost connection")
 
 
 def is_terminal(name: str) -> bool:
@@ -85,15 +87,15 @@ def is_terminal(name: str) -> bool:
     return stream is not None and stream.isatty()
 
 
-def _size() -> Iterator[Finding]:
+def _size() -> Iterator[CheckResult]:
     for descriptor in (1, 2, 0):
         with suppress(OSError):
             width, height = os.get_terminal_size(descriptor)
             if width < _SMALL[0] or height < _SMALL[1]:
                 remedy = f"panels need at least {_SMALL[0]}x{_SMALL[1]} characters"
-                yield Finding("note", f"{width}x{height} characters", remedy)
+                yield CheckResult("note", f"{width}x{height} characters", remedy)
             else:
-                yield Finding("ok", f"{width}x{height} characters")
+                yield CheckResult("ok", f"{width}x{height} characters")
             return
 
 
@@ -103,7 +105,7 @@ def _colours(kind: str) -> str:
     return "256" if "256color" in kind else "16"
 
 
-def versions(_case: Case) -> Iterator[Finding]:
+def versions(_case: DoctorInput) -> Iterator[CheckResult]:
     """Python, and the packages that dynatui requires."""
     from importlib import metadata  # noqa: PLC0415 - needed only here
 
@@ -118,15 +120,15 @@ def versions(_case: Case) -> Iterator[Finding]:
         try:
             version = metadata.version(need.name)
         except metadata.PackageNotFoundError:
-            yield Finding("problem", f"{need.name} is not installed", remedy)
+            yield CheckResult("problem", f"{need.name} is not installed", remedy)
             continue
         installed.append(f"{need.name} {version}")
         if not need.specifier.contains(version, prereleases=True):
-            yield Finding("problem", f"{need.name} is {version}, but dynatui needs {need.specifier}", remedy)
-    yield Finding("ok", ", ".join(installed))
+            yield CheckResult("problem", f"{need.name} is {version}, but dynatui needs {need.specifier}", remedy)
+    yield CheckResult("ok", ", ".join(installed))
 
 
-def devices(case: Case) -> Iterator[Finding]:
+def devices(case: DoctorInput) -> Iterator[CheckResult]:
     """The device that would be used, its memory, and the dtypes that it supports."""
     from decoder.system.device import (  # noqa: PLC0415 - imports torch
         choose_device,
@@ -139,18 +141,18 @@ def devices(case: Case) -> Iterator[Finding]:
     pair, seen, native = case.models, gpus(), {"bfloat16": cpu_computes_bf16(), "float16": cpu_has_fp16()}
     free, total = host_memory() or (None, 0)
     memory = "" if free is None else f", {size(free)} of {size(total)} memory free"
-    yield Finding("ok", f"cpu: {os.cpu_count()} cores{memory}, {_dtypes(**native)}")
+    yield CheckResult("ok", f"cpu: {os.cpu_count()} cores{memory}, {_dtypes(**native)}")
     yield _cpu_passes()
-    yield Finding("ok", waiting_words())
+    yield CheckResult("ok", waiting_words())
     for number, gpu in enumerate(seen):
-        yield Finding("ok", f"gpu {number}: {_described(gpu)}")
+        yield CheckResult("ok", f"gpu {number}: {_described(gpu)}")
     best = choose_device("auto")
     if seen and best.type == "cpu":
-        yield Finding("note", "torch finds no GPU, but the driver finds one", "install a build of torch with CUDA")
+        yield CheckResult("note", "torch finds no GPU, but the driver finds one", "install a build of torch with CUDA")
     named = [name for name in (pair.target, pair.draft) if name and name not in (LOOKUP, MTP)]
     if named and all(map(is_gguf, named)):
         layers = "" if pair.gpu_layers is None else f", with {pair.gpu_layers} layers on a GPU"
-        yield Finding("ok", f"llama.cpp would run the models{layers}")
+        yield CheckResult("ok", f"llama.cpp would run the models{layers}")
         return
     device = choose_device(pair.device)
     chosen = choose_dtype(pair.dtype, device, None)
@@ -167,18 +169,20 @@ def devices(case: Case) -> Iterator[Finding]:
         require_compilable(device, exact=pair.exact)
     ways = ", batch-invariant" * pair.exact + ", compiled where that is faster" * pair.compiled
     own = "" if pair.draft_dtype == "auto" else str(draft).removeprefix("torch.")
-    yield Finding("ok", f"models would run on {device} in {arithmetic(dtype, own)}{ways}")
+    yield CheckResult("ok", f"models would run on {device} in {arithmetic(dtype, own)}{ways}")
     for flag, name in (("--dtype", dtype), ("--draft-dtype", own)):
         if device.type == "cpu" and not native.get(name, True):
-            yield Finding("note", f"this CPU does not compute in {name}, so {name} is slow", f"give {flag} float32")
+            yield CheckResult("note", f"this CPU does not compute in {name}, so {name} is slow", f"give {flag} float32")
 
 
-def _cpu_passes() -> Finding:
+def _cpu_passes() -> CheckResult:
     from decoder.forward.compiled.library import ADVICE, machine, missing  # noqa: PLC0415 - imports torch
 
     if why := missing():
-        return Finding("note", f"cpu: torch computes all passes, which is slower; {why}", ADVICE)
-    return Finding("ok", f"cpu: compiled passes ({machine()}) compute GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3 models")
+        return CheckResult("note", f"cpu: torch computes all passes, which is slower; {why}", ADVICE)
+    return CheckResult(
+        "ok", f"cpu: compiled passes ({machine()}) compute GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3 models"
+    )
 
 
 def cpu_has_fp16() -> bool:
@@ -201,37 +205,39 @@ def _described(gpu: Gpu) -> str:
     return f"{gpu.name}{memory}{dtypes}"
 
 
-def kernels(case: Case) -> Iterator[Finding]:
+def kernels(case: DoctorInput) -> Iterator[CheckResult]:
     """What is missing for Triton's kernels, on a device that uses them; without it, rounds use plain functions."""
     from decoder.system.device import choose_device, has_graphs  # noqa: PLC0415 - imports torch
 
     if not case.models.kernels or case.models.exact or not has_graphs(choose_device(case.models.device)):
         return
     if find_spec("triton") is None:
-        yield Finding("note", "Triton is not installed", f"pip install triton, {_PLAIN}")
+        yield CheckResult("note", "Triton is not installed", f"pip install triton, {_PLAIN}")
         return
     scheme = sysconfig.get_default_scheme()
     # Debian's own scheme names /usr/local, where Debian has no headers.
     paths = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)
     missing = list(lacking(os.environ, Path(paths["include"])))
-    yield from missing or [Finding("ok", f"Triton can build kernels, and keeps them in {_cache_folder(os.environ)}")]
+    yield from missing or [
+        CheckResult("ok", f"Triton can build kernels, and keeps them in {_cache_folder(os.environ)}")
+    ]
 
 
-def lacking(environment: Mapping[str, str], headers: Path) -> Iterator[Finding]:
+def lacking(environment: Mapping[str, str], headers: Path) -> Iterator[CheckResult]:
     """A note for each need of `triton.runtime.build` that is not met; `headers` should have Python.h."""
     named, path = environment.get("CC"), environment.get("PATH")
     if not any(shutil.which(name, path=path) for name in ((named,) if named is not None else _COMPILERS)):
         sought = f"CC names {shortened(named)}, which is not there" if named is not None else "there is no gcc or clang"
         remedy = f"install gcc, for example with apt install gcc libc6-dev, or name a compiler with CC, {_PLAIN}"
-        yield Finding("note", f"Triton needs a C compiler, but {sought}", remedy)
+        yield CheckResult("note", f"Triton needs a C compiler, but {sought}", remedy)
     if not (headers / "Python.h").is_file():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         remedy = f"install them, for example with apt install python{version}-dev, {_PLAIN}"
-        yield Finding("note", f"Triton needs Python's headers, but {headers} has no Python.h", remedy)
+        yield CheckResult("note", f"Triton needs Python's headers, but {headers} has no Python.h", remedy)
     folder = _cache_folder(environment)
     if not _can_be_written(folder):
         remedy = f"set TRITON_CACHE_DIR to a folder that can be written, {_PLAIN}"
-        yield Finding("note", f"Triton needs a folder for its cache, but {folder} cannot be written", remedy)
+        yield CheckResult("note", f"Triton needs a folder for its cache, but {folder} cannot be written", remedy)
 
 
 def _cache_folder(environment: Mapping[str, str]) -> Path:
@@ -246,34 +252,34 @@ def _can_be_written(folder: Path) -> bool:
     return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
 
 
-def settings(case: Case) -> Iterator[Finding]:
+def settings(case: DoctorInput) -> Iterator[CheckResult]:
     """The settings file and the DYNATUI_* variables."""
     try:
-        yield Finding("ok", case.settings())
+        yield CheckResult("ok", case.settings())
     finally:
         for name in case.strange_variables:
             remedy = "dynatui config --print-default lists all settings"
-            yield Finding("note", f"the variable {name} sets no option", remedy)
+            yield CheckResult("note", f"the variable {name} sets no option", remedy)
 
 
-def log(case: Case) -> Iterator[Finding]:
+def log(case: DoctorInput) -> Iterator[CheckResult]:
     """The file of errors and of libraries' messages."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)
     if str(path) == os.devnull:
-        yield Finding("note", "no log can be written in the user's log folder", "name a file with --log-file")
+        yield CheckResult("note", "no log can be written in the user's log folder", "name a file with --log-file")
     else:
-        yield Finding("ok", f"errors, and messages of libraries, go to {path}")
+        yield CheckResult("ok", f"errors, and messages of libraries, go to {path}")
 
 
-def recordings(_case: Case) -> Iterator[Finding]:
+def recordings(_case: DoctorInput) -> Iterator[CheckResult]:
     """The folder for recordings that are started by a key, and its free space."""
     try:
         folder = recordings_folder()
     except DecoderError as error:
-        yield Finding("note", f"no recording can be started by a key: {error}")
+        yield CheckResult("note", f"no recording can be started by a key: {error}")
         return
     free = shutil.disk_usage(folder).free
     text = f"recordings started by a key go to {folder}, where {size(free)} are free"
-    yield Finding("note" if free < _LITTLE_SPACE else "ok", text)
+    yield CheckResult("note" if free < _LITTLE_SPACE else "ok", text)

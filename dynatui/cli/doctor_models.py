@@ -33,7 +33,7 @@ from decoder.run.gguf_options import require_dtypes_of_torch, require_gpu_layers
 from decoder.system import device as devices
 from decoder.system.host_memory import host_memory
 from dynatui.clean import clean_line
-from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.cli.doctor_machine import CheckResult, DoctorInput
 from dynatui.gpu import gpus, memory_bytes_per_s
 from dynatui.number_format import short, size
 from dynatui.session import Models
@@ -45,17 +45,19 @@ LARGEST_BYTES = 2**50
 _UNKNOWN = "the least times of the models are unknown"
 
 
-def models(case: Case) -> Iterator[Finding]:
+def models(case: DoctorInput) -> Iterator[CheckResult]:
     """The models that would be loaded, if they are on this machine: memory, tokenizers, and what can draft."""
     pair = case.models
     if _lacks_target(pair):
-        yield Finding("problem", "a draft was named without its target", "give --target too, or --draft lookup alone")
+        yield CheckResult(
+            "problem", "a draft was named without its target", "give --target too, or --draft lookup alone"
+        )
         return
     names = _names_of(pair)
     require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
     require_gpu_layers(names, pair.gpu_layers)
     if larger := inflated(pair):
-        yield Finding("ok", made(larger))
+        yield CheckResult("ok", made(larger))
         for role, model in larger.items():
             yield from _memory(case, role, model.architecture, 0)
         return
@@ -66,19 +68,19 @@ def models(case: Case) -> Iterator[Finding]:
         broken |= name not in absent and any(finding.verdict == "problem" for finding in findings)
         yield from findings
     if pair.draft == LOOKUP:
-        yield Finding("ok", "drafts are copied from earlier in the text, without a model")
+        yield CheckResult("ok", "drafts are copied from earlier in the text, without a model")
     elif "draft" not in names:
         if not (absent or broken or is_gguf(names["target"])):
             yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = compatibility.tokenizers_of(*map(_readable, names.values()))
         if of_draft:
-            yield Finding("ok", f"target and draft have different tokenizers: {TRANSLATED}")
+            yield CheckResult("ok", f"target and draft have different tokenizers: {TRANSLATED}")
         else:
-            yield Finding("ok", f"target and draft share a tokenizer{'' if broken else _lacking(names)}")
+            yield CheckResult("ok", f"target and draft share a tokenizer{'' if broken else _lacking(names)}")
 
 
-def rounds(case: Case) -> Iterator[Finding]:
+def rounds(case: DoctorInput) -> Iterator[CheckResult]:
     """Whether the host or CUDA graphs drive the rounds; on a GPU, tries graphs with the embedded pair."""
     pair = case.models
     if _lacks_target(pair):
@@ -90,9 +92,9 @@ def rounds(case: Case) -> Iterator[Finding]:
         )
         if tried.name == paths.HOST:
             text = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
-            yield Finding("note", text, "another version of torch or of the driver may help")
+            yield CheckResult("note", text, "another version of torch or of the driver may help")
             return
-        yield Finding("ok", f"rounds of the embedded pair are driven by {tried.name} on {device}: {tried.reason}")
+        yield CheckResult("ok", f"rounds of the embedded pair are driven by {tried.name} on {device}: {tried.reason}")
     names = _names_of(pair)
     if not all(_place_of(name) for name in names.values()):
         return
@@ -107,10 +109,10 @@ def rounds(case: Case) -> Iterator[Finding]:
     if compatibility.tokenizers_of(*folders.values())[1]:
         reason = TRANSLATED if devices.has_graphs(device) else f"{path.reason}; {TRANSLATED}"
         path = paths.DecodingPath(paths.HOST, reason)
-    yield Finding("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
+    yield CheckResult("ok", f"rounds of the models would be driven by: {path.name}, {path.reason}")
 
 
-def times(case: Case) -> Iterator[Finding]:
+def theoretical_times(case: DoctorInput) -> Iterator[CheckResult]:
     """The highest speed of plain decoding, and the least time and break-even of rounds of several sizes."""
     names = _names_of(case.models)
     if _lacks_target(case.models) or not all(_place_of(name) for name in names.values()):
@@ -118,10 +120,10 @@ def times(case: Case) -> Iterator[Finding]:
     with suppress(DecoderError):  # the check of models reports errors
         target = _timed(case, "target", names["target"])
         if isinstance(target, str):
-            yield Finding("note", f"{_UNKNOWN}: {target}")
+            yield CheckResult("note", f"{_UNKNOWN}: {target}")
             return
         draft = _timed(case, "draft", names["draft"]) if "draft" in names else None
-        yield Finding("ok", _speed(target))
+        yield CheckResult("ok", _speed(target))
         yield from _times(target, draft)
 
 
@@ -130,10 +132,10 @@ def inflated(pair: Models) -> dict[str, Inflated]:
     return inflated_pair(pair.inflate, _names_of(pair)) if pair.inflate is not None else {}
 
 
-def _absent(case: Case, role: str, base: str) -> Finding:
+def _absent(case: DoctorInput, role: str, base: str) -> CheckResult:
     if case.forbidden:
-        return Finding("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
-    return Finding(
+        return CheckResult("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
+    return CheckResult(
         "note",
         f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts",
         f"hf download {base} --include '*.json' gets the files that doctor examines, without weights",
@@ -149,13 +151,13 @@ def _lacking(names: Mapping[str, str]) -> str:
     return f"; {target - draft} of the target's {target} token ids are never drafted" if target > draft else ""
 
 
-def _mtp_layer(target: str) -> Finding:
+def _mtp_layer(target: str) -> CheckResult:
     place = _readable(target)
     try:
         layout = mtp_layout(place, checkpoints.load_config(place))
     except DecoderError as error:
-        return Finding("problem", f"draft: {error}")
-    return Finding(
+        return CheckResult("problem", f"draft: {error}")
+    return CheckResult(
         "ok", f"draft {MTP}: the target's checkpoint has an MTP layer: {layout.projection} and other weights"
     )
 
@@ -203,31 +205,31 @@ def _base_of(name: str) -> str:
     return name if base == str(folder) else base
 
 
-def _model(case: Case, role: str, name: str) -> Iterator[Finding]:
+def _model(case: DoctorInput, role: str, name: str) -> Iterator[CheckResult]:
     """Type, weights and memory of a model whose configuration is on this machine."""
     place, shown = _readable(name), checkpoints.display_name(name)
     try:
         if is_gguf(name):
-            yield Finding("ok", f"{role} {gguf_words(name)}")
+            yield CheckResult("ok", f"{role} {gguf_words(name)}")
             return
         head = head_shape(place) if role == "draft" else None
         config: Any = None if head else _decodable(case, shown, place)
     except DecoderError as error:
-        yield Finding("problem", f"{role}: {error}")
+        yield CheckResult("problem", f"{role}: {error}")
         return
     kind, base = head.kind if head else str(config.model_type), _base_of(place)
     if adapter_of(place) is not None:
         text = f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}"
-        yield Finding("ok", text)
+        yield CheckResult("ok", text)
     if weights := _weights_bytes(_readable(base)):
-        yield Finding("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
+        yield CheckResult("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
     elif Path(name).is_dir():
         remedy = "choose a model with such weights, or convert this one"
-        yield Finding("problem", f"{role} {name} has no safetensors weights", remedy)
+        yield CheckResult("problem", f"{role} {name} has no safetensors weights", remedy)
     elif case.forbidden:
-        yield Finding("problem", f"{role} {shown}: {kind}, weights are not on this machine", "unset HF_HUB_OFFLINE")
+        yield CheckResult("problem", f"{role} {shown}: {kind}, weights are not on this machine", "unset HF_HUB_OFFLINE")
     else:
-        yield Finding(
+        yield CheckResult(
             "note", f"{role} {shown}: {kind}, weights are not on this machine; they are downloaded when dynatui starts"
         )
     if config is not None:
@@ -236,12 +238,12 @@ def _model(case: Case, role: str, name: str) -> Iterator[Finding]:
         yield from _end_of_turn(shown, place, config)
 
 
-def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
+def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
     """A note on a model for chats whose turns decoding would not end."""
     try:
         tokenizer: Any = checkpoints.load_tokenizer(place)
     except DecoderError as error:
-        yield Finding("problem", f"target: {error}")
+        yield CheckResult("problem", f"target: {error}")
         return
     end = getattr(tokenizer, "eos_token_id", None)
     file = "generation_config.json" if content_of(place, "generation_config.json") else "config.json"
@@ -250,7 +252,7 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
         return
     named = getattr(config, "eos_token_id", None) if ends.eos_token_id is None else ends.eos_token_id
     if end not in (named if isinstance(named, list) else [named]):
-        yield Finding(
+        yield CheckResult(
             "note",
             f"target {shown} is made for chat, and its tokenizer ends texts with {clean_line(tokenizer.eos_token)} "
             f"(token {end}), but {file} does not name this token: an answer may run on until --max-new-tokens",
@@ -258,7 +260,7 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[Finding]:
         )
 
 
-def _decodable(case: Case, shown: str, folder: str) -> Any:
+def _decodable(case: DoctorInput, shown: str, folder: str) -> Any:
     """The configuration; raises DecoderError if it cannot be read, or if the model cannot be decoded here."""
     config = checkpoints.load_config(folder)
     compatibility.check_config(shown, config)
@@ -280,7 +282,7 @@ def _size_in_index(folder: str) -> int:
     return 0
 
 
-def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[Finding]:
+def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Iterator[CheckResult]:
     """Memory in the dtype in which a model would run, and whether that much is free.
 
     Packed quantised weights take the `stored_bytes` of their files, if these are known (not 0).
@@ -304,16 +306,16 @@ def _memory(case: Case, role: str, config: Any, stored_bytes: int) -> Iterator[F
     )
     if free is not None and memory.weights_bytes > free:
         remedy = "choose a smaller model, --dtype bfloat16 or another device"
-        yield Finding("note", f"{text}; only {size(free)} are free on {device}", remedy)
+        yield CheckResult("note", f"{text}; only {size(free)} are free on {device}", remedy)
     else:
-        yield Finding("ok", text)
+        yield CheckResult("ok", text)
     if memory.windows:
         sizes = " and ".join(f"{window:,}" for window in memory.windows)
         rings = f"ring buffers would take {size(memory.ring_bytes)}"
-        yield Finding("ok", f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
+        yield CheckResult("ok", f"{role} attends to windows of {sizes} tokens, and keeps all keys and values; {rings}")
 
 
-def _loaded_form(case: Case, role: str, config: Any) -> tuple[torch.dtype, Quantisation | None]:
+def _loaded_form(case: DoctorInput, role: str, config: Any) -> tuple[torch.dtype, Quantisation | None]:
     """Dtype and quantisation in which a model would run; raises ConfigError for weights that cannot be loaded."""
     pair, device = case.models, devices.choose_device(case.models.device)
     pays = partial(paths.bfloat16_pays, config)
@@ -332,7 +334,7 @@ def _free_bytes(device: torch.device) -> int | None:
     return free
 
 
-def _fitting_drafts(case: Case, target: str) -> Finding:
+def _fitting_drafts(case: DoctorInput, target: str) -> CheckResult:
     """The models on this machine that are smaller than the target and have its tokenizer."""
     fitting = sorted(_drafts_for(case, target))
     remedy = (
@@ -340,13 +342,13 @@ def _fitting_drafts(case: Case, target: str) -> Finding:
         f"--draft {LOOKUP} needs no model"
     )
     if not fitting:
-        return Finding("note", "no smaller model with the target's tokenizer is in the Hugging Face cache", remedy)
+        return CheckResult("note", "no smaller model with the target's tokenizer is in the Hugging Face cache", remedy)
     named = ", ".join(f"{name} ({size(weights)})" for weights, name in fitting[:_MOST_NAMED])
     more = f" and {len(fitting) - _MOST_NAMED} more" if len(fitting) > _MOST_NAMED else ""
-    return Finding("ok", f"drafts in the Hugging Face cache with the target's tokenizer: {named}{more}", remedy)
+    return CheckResult("ok", f"drafts in the Hugging Face cache with the target's tokenizer: {named}{more}", remedy)
 
 
-def _drafts_for(case: Case, target: str) -> Iterator[tuple[int, str]]:
+def _drafts_for(case: DoctorInput, target: str) -> Iterator[tuple[int, str]]:
     """Size and name of each cached model that could draft; models that cannot be read are left out."""
     from huggingface_hub import constants  # noqa: PLC0415 - needed only for models of the Hugging Face hub
 
@@ -379,7 +381,7 @@ class _Timed:
     """Longest text, in tokens."""
 
 
-def _timed(case: Case, role: str, name: str) -> _Timed | str:
+def _timed(case: DoctorInput, role: str, name: str) -> _Timed | str:
     """The work of a model's passes and the speed of its device; if these are unknown, the reason."""
     place = _readable(name)
     if role == "draft" and head_shape(place):
@@ -419,11 +421,11 @@ def _speed(model: _Timed) -> str:
     return f"the CPU reads {bandwidth} of weights{arithmetic}, measured with {count} thread{'s' * (count > 1)}"
 
 
-def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[Finding]:
+def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
     drafting = (draft.work, draft.speed) if isinstance(draft, _Timed) else ()
     expected = expected_times(target.work, target.speed, *drafting)
     at_end = expected_times(target.work, target.speed, *drafting, text=target.context)
-    yield Finding(
+    yield CheckResult(
         "ok",
         f"plain decoding: at most {_rate(expected)} tokens/s, {_rate(at_end)} with a full context of {target.context} "
         f"tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
@@ -435,9 +437,9 @@ def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[Finding]:
         )
         if not target.work.sparse:  # the experts that further rows choose are not counted, so tokens would be too few
             least += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
-        yield Finding("ok", least)
+        yield CheckResult("ok", least)
     if isinstance(draft, str):
-        yield Finding("note", f"passes of the draft are not counted: {draft}")
+        yield CheckResult("note", f"passes of the draft are not counted: {draft}")
 
 
 def _rate(expected: Expected) -> str:

@@ -74,7 +74,7 @@ def _exit_code(transcript: Transcript, skipped: int, count: int) -> int:
     return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
-def replay(events: Iterable[Event], transcript: Transcript) -> int:
+def replay_events(events: Iterable[Event], transcript: Transcript) -> int:
     for event in events:
         transcript.feed(event)
     transcript.finish()

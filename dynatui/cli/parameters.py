@@ -20,7 +20,7 @@ Given = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Group:
+class OptionGroup:
     """Options whose values are the keyword arguments of `make`, which makes one argument of a command's function."""
 
     name: str
@@ -28,9 +28,9 @@ class Group:
     make: Callable[..., Any] = dict
 
 
-Declared: TypeAlias = Sequence[Group | TyperOption | TyperArgument]
+Declared: TypeAlias = Sequence[OptionGroup | TyperOption | TyperArgument]
 """The parameters of a command, in the order of its help text; a command's function takes them by name."""
-CONTEXT = Group("context", ())
+CONTEXT = OptionGroup("context", ())
 """For functions that need Typer's context, which knows the options and the subcommand that were typed."""
 
 
@@ -159,7 +159,7 @@ def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dic
 
 def _parameters(declared: Declared) -> Iterator[TyperOption | TyperArgument]:
     for each in declared:
-        yield from each.options if isinstance(each, Group) else (each,)
+        yield from each.options if isinstance(each, OptionGroup) else (each,)
 
 
 def _arguments(context: typer.Context, declared: Declared) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _arguments(context: typer.Context, declared: Declared) -> dict[str, Any]:
     for each in declared:
         if each is CONTEXT:
             left[each.name] = context
-        elif isinstance(each, Group):
+        elif isinstance(each, OptionGroup):
             left[each.name] = each.make(**{option.name: left.pop(option.name) for option in each.options})
     return left
 

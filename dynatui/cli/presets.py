@@ -79,7 +79,7 @@ def prepare(name: str, *, force: bool) -> None:
         raise _taken(name)
 
 
-def write(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
+def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
     """Writes the parameters of a run as a preset, completely or not at all; returns the path.
 
     Raises ConfigError if the preset exists and `force` is False, or the file cannot be written.

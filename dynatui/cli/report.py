@@ -41,7 +41,7 @@ def report(source: Path, output: Path | None, run: int | None, *, force: bool) -
         page_of,
         require_free,
         require_other_file,
-        write,
+        write_report,
     )
     from dynatui.report.page import written  # noqa: PLC0415
 
@@ -49,7 +49,7 @@ def report(source: Path, output: Path | None, run: int | None, *, force: bool) -
     require_other_file(source, place)
     require_free(place, force=force)
     text = _film(source, run or 1) if place.suffix == _FILM else written(page_of(source, run))
-    write(text, place, force=force)
+    write_report(text, place, force=force)
     streams.say(f"wrote {place} ({len(text.encode()) / 1e6:.2f} MB)")
     return 0
 

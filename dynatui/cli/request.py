@@ -17,7 +17,7 @@ from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.cli import options, presets, settings
-from dynatui.cli.parameters import Group
+from dynatui.cli.parameters import OptionGroup
 from dynatui.keymap import Keymap
 from dynatui.prompts import load
 from dynatui.session import Models, View
@@ -69,9 +69,9 @@ def _cut(prompt: AnyPrompt, characters: int) -> AnyPrompt:
     return plainest(structs.replace(whole, text=beginning))
 
 
-PROMPTS = Group("prompts", options.PROMPT_OPTIONS, Prompts)
-CUT_PROMPTS = Group("prompts", options.CUT_PROMPT_OPTIONS, Prompts)
-MODELS = Group("models", options.MODEL_OPTIONS, Models)
+PROMPTS = OptionGroup("prompts", options.PROMPT_OPTIONS, Prompts)
+CUT_PROMPTS = OptionGroup("prompts", options.CUT_PROMPT_OPTIONS, Prompts)
+MODELS = OptionGroup("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:

@@ -148,7 +148,7 @@ def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
         require(name not in idle, f"{option.opts[0]} has no effect {idle.get(name)}; leave {option.opts[0]} out")
 
 
-def read(live: Any) -> dict[str, Setting]:
+def read_settings(live: Any) -> dict[str, Setting]:
     known = options_of(live)
     values = _from_file(file_path(), kinds(live))
     for key, option in known.items():
@@ -180,7 +180,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
         for key, option in options_of(context.command).items()
         if option.name not in flags and key in known and option.help == known[key].help
     }
-    return {names[key]: setting for key, setting in read(live).items() if key in names}
+    return {names[key]: setting for key, setting in read_settings(live).items() if key in names}
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:

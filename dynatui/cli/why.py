@@ -11,8 +11,8 @@ from typing import Any, TextIO
 import msgspec
 
 from decoder.analysis.bottleneck import FEWEST_ROUNDS, Span, explained, of_method
-from decoder.analysis.findings import Case, Cases, Finding, cases, findings, grouped
-from decoder.analysis.metrics import Race, fold
+from decoder.analysis.findings import Cases, Finding, MethodCase, cases, findings, grouped
+from decoder.analysis.metrics import RunFold, fold
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Reason
 from decoder.methods import METHODS
@@ -27,7 +27,7 @@ _MANY = 3
 """Number of differing texts up to which the first differing token of each is listed."""
 
 
-def report(cases: Sequence[Case], prompts: Sequence[str]) -> Iterator[str]:
+def report(cases: Sequence[MethodCase], prompts: Sequence[str]) -> Iterator[str]:
     """A case is a method in a run, and each run has one prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
@@ -87,11 +87,11 @@ def _prompts(numbers: Sequence[int]) -> str:
     return f"prompt{'s' if len(numbers) > 1 else ''} {', '.join(spans)}"
 
 
-def _is_silent(case: Case) -> bool:
+def _is_silent(case: MethodCase) -> bool:
     return case.bottleneck is None and case.method != "ar"
 
 
-def _speeds(cases: Sequence[Case], runs: int) -> Iterator[str]:
+def _speeds(cases: Sequence[MethodCase], runs: int) -> Iterator[str]:
     how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
     yield from wrap(f"Speed-up over plain decoding (ar){how}", WIDTH)
     methods = grouped((case, case.method) for case in cases if case.method != "ar")
@@ -172,12 +172,12 @@ def why(path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _print(races: Iterable[Race], out: TextIO) -> None:
+def _print(races: Iterable[RunFold], out: TextIO) -> None:
     """Prints the report of all runs; of one run with at most one bottleneck, sentences on each method instead.
 
     An invalid line is raised after the report of the runs before it. Runs are not kept, since they may exceed memory.
     """
-    prompts, known = list[str](), list[Case]()
+    prompts, known = list[str](), list[MethodCase]()
     alone: Iterator[str] = iter(())
     try:
         for number, race in enumerate(races, 1):
@@ -190,7 +190,7 @@ def _print(races: Iterable[Race], out: TextIO) -> None:
             streams.show("\n".join(alone if is_one else report(known, prompts)) + "\n", out)
 
 
-def _of_one(race: Race, prompt: str) -> Iterator[str]:
+def _of_one(race: RunFold, prompt: str) -> Iterator[str]:
     yield heading(1, prompt)
     figures = race.figures()
     for name in race.tallies:
@@ -199,7 +199,7 @@ def _of_one(race: Race, prompt: str) -> Iterator[str]:
         yield from item(" ".join(sentences))
 
 
-def _json(race: Race) -> str:
+def _json(race: RunFold) -> str:
     methods: dict[str, Any] = {
         name: asdict(bottleneck) | {"speedup": bottleneck.speedup, "verdict": explained(race, name, clean_line(name))}
         if bottleneck

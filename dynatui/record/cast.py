@@ -20,13 +20,13 @@ LONGEST_WAIT_S = 2.0
 
 
 @dataclass(frozen=True)
-class Moment:
+class FilmMoment:
     seconds: float
     """Seconds since the start of the film; never decreasing."""
     state: RunState
 
 
-def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[Moment]:
+def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[FilmMoment]:
     """The start of a run, its rounds as far as the frame rate allows, and its end.
 
     The clock is the decode time of the method that `before` watches; `speed` is its seconds per second of the film.
@@ -41,9 +41,9 @@ def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> It
         if isinstance(event, Round) and ticks and is_sane(event.t):
             seconds = max(seconds, event.t / speed)
         if place == 0 or (ticks and seconds >= due):
-            yield Moment(seconds, state)
+            yield FilmMoment(seconds, state)
             due = seconds + apart
-    yield Moment(seconds, state)
+    yield FilmMoment(seconds, state)
 
 
 def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: str, started_at: str) -> Iterator[bytes]:

@@ -36,7 +36,7 @@ _ROUNDING = 1e-3
 
 
 @dataclass
-class Lane:
+class MethodTotals:
     rounds: int = 0
     tokens: int = 0
     t: float = 0.0
@@ -68,7 +68,7 @@ class Checker:
     """Decodes the lines of one recording in order."""
 
     def __init__(self) -> None:
-        self._lanes: dict[str, Lane] | None = None
+        self._lanes: dict[str, MethodTotals] | None = None
         self._upgrade, self._text_ends = Upgrade(), TextEnds()
 
     def event(self, line: bytes, number: int) -> Event:
@@ -83,7 +83,7 @@ class Checker:
         event = self._upgrade.event(decode_line(line, number))
         if isinstance(event, Run):
             fault = _fault_of_run(event)
-            self._lanes = {name: Lane() for name in event.methods} if not fault else None
+            self._lanes = {name: MethodTotals() for name in event.methods} if not fault else None
         elif self._lanes is None:
             raise RecordingError(f"line {number}: an event comes before any run; the beginning of the file is missing")
         else:
@@ -92,7 +92,7 @@ class Checker:
             raise RecordingError(f"line {number}: {fault}; give a recording that --record has written")
         return self._text_ends.event(event)
 
-    def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, Lane]) -> str:
+    def _fault(self, event: Start | Round | Knob | End | Summary, lanes: dict[str, MethodTotals]) -> str:
         named = event.methods if isinstance(event, Summary) else (event.method,)
         stranger = next((name for name in named if name not in lanes), None)
         if stranger is not None:
@@ -154,7 +154,7 @@ def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
     return ""
 
 
-def _fault_of_round(event: Round, lane: Lane) -> str:
+def _fault_of_round(event: Round, lane: MethodTotals) -> str:
     """A valid round is added to the method's progress."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
@@ -162,7 +162,7 @@ def _fault_of_round(event: Round, lane: Lane) -> str:
     return fault
 
 
-def _out_of_turn(event: Round, lane: Lane) -> str:
+def _out_of_turn(event: Round, lane: MethodTotals) -> str:
     if event.round != lane.rounds:
         return f"{event.method} has round {event.round} in the place of round {lane.rounds}"
     if event.position != lane.tokens:

@@ -92,7 +92,7 @@ class Runs(Sequence[list[Event]]):
         return events
 
 
-def read(path: Path) -> list[Event]:
+def read_events(path: Path) -> list[Event]:
     return list(chain.from_iterable(Runs(path)))
 
 

@@ -7,7 +7,7 @@ from typing import TextIO
 
 import msgspec
 
-from decoder.analysis.metrics import FIGURES, Race, differs_by_design, missing_speedups
+from decoder.analysis.metrics import FIGURES, RunFold, differs_by_design, missing_speedups
 from decoder.analysis.stalls import stall_notes
 from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
 from decoder.methods import draws_alone
@@ -71,7 +71,7 @@ class Transcript:
         self._out = out
         self._err = err
         self._as_json = as_json
-        self._race = Race()
+        self._race = RunFold()
         self._texts: list[str] = []
         self._errors: dict[str, str] = {}
         self._lost: Counter[str] = Counter()
@@ -132,7 +132,7 @@ class Transcript:
             )
         if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
             self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
-        self._race, self._texts, self._errors, self._lost = Race(), [], {}, Counter()
+        self._race, self._texts, self._errors, self._lost = RunFold(), [], {}, Counter()
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
         added = ("category", "text", "methods", "peak_bytes_by_rank")

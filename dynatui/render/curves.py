@@ -50,7 +50,7 @@ _DASHES: dict[Stroke, tuple[bool, ...]] = {
 
 
 @dataclass(frozen=True)
-class Line:
+class CurveLine:
     curve: Curve
     low: float
     high: float
@@ -75,7 +75,7 @@ class Axis:
     unit: str = "token"
 
 
-def legend(lines: Sequence[Line], names: Sequence[str]) -> Row:
+def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
     parts: list[Row] = [
         ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
     ]
@@ -89,7 +89,12 @@ def window(longest: int, newest: int) -> tuple[int, int]:
 
 
 def chart(
-    left: Line, right: Line, background: Sequence[Line], axis: Axis, size: tuple[int, int], symbols: Symbols
+    left: CurveLine,
+    right: CurveLine,
+    background: Sequence[CurveLine],
+    axis: Axis,
+    size: tuple[int, int],
+    symbols: Symbols,
 ) -> Rows:
     """`left` and `right` have scales; `background` is behind them."""
     width, height = size
@@ -110,14 +115,14 @@ def _column(token: int, axis: Axis, width: int) -> int | None:
     return round(share(token - axis.first, axis.span) * (width - 1)) if inside else None
 
 
-def _tick(line: Line, y: int, height: int) -> str:
+def _tick(line: CurveLine, y: int, height: int) -> str:
     places = {0: line.high, height - 1: line.low}
     if height % 2:
         places[height // 2] = (line.high + line.low) / 2
     return short(places[y], line.digits) if y in places else ""
 
 
-def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Symbols) -> Rows:
+def _draw(lines: Sequence[CurveLine], axis: Axis, plot: tuple[int, int], symbols: Symbols) -> Rows:
     width, height = plot
     grid = _GRIDS[symbols]
     across, down = len(grid.bits), len(grid.bits[0])
@@ -139,7 +144,7 @@ def _draw(lines: Sequence[Line], axis: Axis, plot: tuple[int, int], symbols: Sym
     return rows
 
 
-def _pen(line: Line, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
+def _pen(line: CurveLine, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
     """Vertical strokes join neighbouring dots; NaN leaves a gap."""
     points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, dashes = list[tuple[int, int]](), -1, _DASHES[line.stroke]
@@ -195,8 +200,8 @@ def deepest(scene: Scene) -> float:
 
 def acceptance(scene: Scene, width: int, height: int) -> Rows:
     curves = scene.state.lane.curves
-    left = Line(curves.acceptance, 0.0, 1.0, "first")
-    right = Line(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
+    left = CurveLine(curves.acceptance, 0.0, 1.0, "first")
+    right = CurveLine(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     ghosts = _ghosts(scene, acceptance=left, tokens=right)
     wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _window_words(scene))
     title = _title(scene, width, (left, right), wordings)
@@ -205,17 +210,17 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
 
 def depth(scene: Scene, width: int, height: int) -> Rows:
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
-    drafted = Line(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
+    drafted = CurveLine(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
         ghosts = _ghosts(scene, depth=drafted)
         title = _title(
             scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _window_words(scene)))
         )
-        empty = Line(Curve(), 0.0, scale_end, "third", digits=0)
+        empty = CurveLine(Curve(), 0.0, scale_end, "third", digits=0)
         return _framed(scene, title, (drafted, empty, *ghosts), (width, height), labelled=True)
-    left = Line(curves.d0, 0.0, scale_end, "first", digits=0)
-    right = Line(curves.tau_h, 0.0, 1.0, "second", "dotted")
-    low = Line(curves.tau_l, 0.0, 1.0, "plain", "dashed")
+    left = CurveLine(curves.d0, 0.0, scale_end, "first", digits=0)
+    right = CurveLine(curves.tau_h, 0.0, 1.0, "second", "dotted")
+    low = CurveLine(curves.tau_l, 0.0, 1.0, "plain", "dashed")
     ghosts = _ghosts(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
     note = "▲ your turns"
     wordings = (
@@ -251,7 +256,7 @@ def looked_at(scene: Scene) -> int | None:
     return None if scene.place.live or newest is None else newest.position
 
 
-def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
+def _title(scene: Scene, width: int, lines: Sequence[CurveLine], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
     pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
@@ -259,7 +264,7 @@ def _title(scene: Scene, width: int, lines: Sequence[Line], wordings: Sequence[t
     return next((row for row in fitting if width_of(row) <= max(0, width - 6)), fitting[-1])
 
 
-def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
+def _framed(scene: Scene, title: Row, lines: tuple[CurveLine, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
     end, scale = scene.state.lane.committed, scale_of(scene)
     flags = [
         Flag(mark.token, _label(mark) if labelled else "", "warn" if mark.token <= end else "ghost")
@@ -270,14 +275,14 @@ def _framed(scene: Scene, title: Row, lines: tuple[Line, ...], size: tuple[int, 
     return frame(title, chart(left, right, background, axis, inside(size), scene.symbols), size)
 
 
-def _ghosts(scene: Scene, **lines: Line) -> list[Line]:
+def _ghosts(scene: Scene, **lines: CurveLine) -> list[CurveLine]:
     """The names in `lines` are names of curves."""
     of_a = _curves_of_a(scene)
-    ghosts = [Line(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
+    ghosts = [CurveLine(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
 
 
-def _later(scene: Scene, line: Line, name: str) -> list[Line]:
+def _later(scene: Scene, line: CurveLine, name: str) -> list[CurveLine]:
     end = scene.state.lane.committed
     whole: Curve = getattr(scene.newest_state.lane.curves, name)
     first = bisect_right(whole.ends[:], end)

@@ -18,7 +18,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Change, LaneState
-from dynatui.state.run_state import Outcome, RunState, Side, outcomes
+from dynatui.state.run_state import ChangeEffect, RunState, SideFigures, outcomes
 from dynatui.state.session_log import OPENING
 from dynatui.state.tokens import entry_of
 
@@ -136,7 +136,7 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
     return f"history moved it back to {now}; {keys.cap('hold')} holds {set_value}", f"history moved it to {now}"
 
 
-def _effect(outcome: Outcome, *, last: bool) -> tuple[str, ...]:
+def _effect(outcome: ChangeEffect, *, last: bool) -> tuple[str, ...]:
     before, after = outcome.before, outcome.after
     if after is None:
         return ("no round with this value yet",) if last else ()
@@ -150,7 +150,7 @@ def _effect(outcome: Outcome, *, last: bool) -> tuple[str, ...]:
     )
 
 
-def _counted(side: Side) -> str:
+def _counted(side: SideFigures) -> str:
     return f"{side.rounds} round{'s' * (side.rounds != 1)}"
 
 

@@ -14,7 +14,7 @@ from dynatui.session import SYMBOLS, Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
 from dynatui.state.session_log import Results
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from dynatui.state.tokens import Token
 
 Heat: TypeAlias = Literal["origin", "probability", "round", "time"]
@@ -91,7 +91,7 @@ class Scene:
     """Values of turned knobs that are not in force yet."""
     slider: KnobName = "tau_h"
     typed: str = ""
-    place: Place = field(default_factory=Place)
+    place: TimelinePosition = field(default_factory=TimelinePosition)
     meters: Meters = field(default_factory=Meters)
     results: Results = field(default_factory=dict)
     preparing: str = ""

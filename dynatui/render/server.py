@@ -13,7 +13,7 @@ from decoder.append_only import SharedList
 from dynatui.attach.events import Answer, Drafting, Figures, Gap, Wasted
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
-from dynatui.render.curves import Axis, Line, chart, legend
+from dynatui.render.curves import Axis, CurveLine, chart, legend
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -87,7 +87,7 @@ Size: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Look:
+class ServerView:
     paused: bool = False
     recording: bool = False
     replaying: bool = False
@@ -111,11 +111,11 @@ _CARDS = (
 )
 
 
-def status(state: ServerState, look: Look, width: int) -> Row:
+def status(state: ServerState, look: ServerView, width: int) -> Row:
     return fitting([*_head(state, look), *_names(state)], width)
 
 
-def _head(state: ServerState, look: Look) -> list[Row]:
+def _head(state: ServerState, look: ServerView) -> list[Row]:
     recording: list[Row] = [(("● REC  ", "bad"),)] if look.recording else []
     title = state.kind.title if state.kind else state.server.kind if state.server else ""
     named: Row = ((clean_line(title), "strong"), ("  ", "plain"))
@@ -130,7 +130,7 @@ def _names(state: ServerState) -> list[Row]:
     return [((best(_LONGEST_NAME, clean_line(text)), ink), ("  ", "plain")) for text, ink in named if text]
 
 
-def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
+def _doing(state: ServerState, look: ServerView) -> tuple[str, Ink]:
     if look.paused:
         return "PAUSED", "warn"
     if state.missing_since is not None:
@@ -144,7 +144,7 @@ def _doing(state: ServerState, look: Look) -> tuple[str, Ink]:
     return "replaying" if look.replaying else "connected", "good"
 
 
-def note(state: ServerState, look: Look, size: Size) -> Rows:
+def note(state: ServerState, look: ServerView, size: Size) -> Rows:
     (width, height), names = size, _names(state)
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
@@ -185,22 +185,22 @@ def _written(card: _Card, figures: Figures | None) -> str:
     return short(card.figure(figures) if figures else None, card.digits)
 
 
-def lengths(state: ServerState, look: Look, size: Size) -> Rows:
+def lengths(state: ServerState, look: ServerView, size: Size) -> Rows:
     length, rate = (series(state, card.figure) for card in _CARDS[:2])
-    left = Line(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
-    right = Line(rate, 0.0, 1.0, "second", "dotted")
+    left = CurveLine(length, 1.0, _top(_finite(length), _LEAST_LENGTH), "first")
+    right = CurveLine(rate, 0.0, 1.0, "second", "dotted")
     return _curves(state, look, size, {"L-bar": left, "acceptance": right})
 
 
-def speeds(state: ServerState, look: Look, size: Size) -> Rows:
+def speeds(state: ServerState, look: ServerView, size: Size) -> Rows:
     generated, accepted = (series(state, card.figure) for card in (_CARDS[2], _CARDS[4]))
     top = _top([*_finite(generated), *_finite(accepted)], _LEAST_SPEED)
-    left = Line(generated, 0.0, top, "first", digits=0)
-    right = Line(accepted, 0.0, top, "second", "dotted", digits=0)
+    left = CurveLine(generated, 0.0, top, "first", digits=0)
+    right = CurveLine(accepted, 0.0, top, "second", "dotted", digits=0)
     return _curves(state, look, size, {"tokens/s": left, "accepted/s": right})
 
 
-def _curves(state: ServerState, look: Look, size: Size, lines: Mapping[str, Line]) -> Rows:
+def _curves(state: ServerState, look: ServerView, size: Size, lines: Mapping[str, CurveLine]) -> Rows:
     left, right = lines.values()
     title = legend((left, right), tuple(lines))
     return frame(title, chart(left, right, (), _axis(state), inside(size), look.symbols), size)

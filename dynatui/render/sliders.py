@@ -11,7 +11,7 @@ from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing_line, limited, moved_back, reason, sign, target, turned, versus, written
-from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, sentence, verdict
+from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, difference_words, sentence
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
@@ -219,7 +219,11 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
         text = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
         return (*head, (best(width - 4, text, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
     clear = next(
-        (f"{LABELS[difference.figure]}: {verdict(difference)}" for difference in comparison if difference.clear),
+        (
+            f"{LABELS[difference.figure]}: {difference_words(difference)}"
+            for difference in comparison
+            if difference.clear
+        ),
         "no clear difference so far",
     )
     parts: list[Row] = [((f"  {sentence(difference)}", "dim"),) for difference in comparison]

@@ -14,7 +14,7 @@ LEAST_COLUMNS = 34
 """Least width of a row, in cells, at which levels are columns; such a row usually has room for three levels."""
 
 
-class Look(NamedTuple):
+class LabelStyle(NamedTuple):
     figures: int
     """In each label."""
     more: int
@@ -43,7 +43,9 @@ class Level(NamedTuple):
         return self.label + self.room
 
 
-def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int) -> tuple[list[Level], Look]:
+def levels(
+    widest: Sequence[int], looks: Sequence[LabelStyle], width: int, arrow: int
+) -> tuple[list[Level], LabelStyle]:
     """The levels that fit, and the look: the richest whose columns fit in one band, else the last, with as few bands as
     possible.
     """
@@ -51,7 +53,7 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
     if width < LEAST_COLUMNS:
         return _indents(len(widest), width, arrow), close
 
-    def columns(look: Look, most: int) -> list[Level]:
+    def columns(look: LabelStyle, most: int) -> list[Level]:
         return _columns([min(most, cells + look.more) for cells in widest], width - look.aside, look, arrow)
 
     look = next((look for look in looks if columns(look, look.least)[-1].band == 0), close)
@@ -61,7 +63,7 @@ def levels(widest: Sequence[int], looks: Sequence[Look], width: int, arrow: int)
     return columns(look, wider[place] if place < len(wider) else look.least), look
 
 
-def _columns(rooms: Sequence[int], width: int, look: Look, arrow: int) -> list[Level]:
+def _columns(rooms: Sequence[int], width: int, look: LabelStyle, arrow: int) -> list[Level]:
     levels = [Level(0, 0, 0, width)]
     for depth, room in enumerate(rooms, 1):
         last, after = levels[-1], (arrow + 1) * (depth < len(rooms))
@@ -90,7 +92,7 @@ def _indents(depth: int, width: int, arrow: int) -> list[Level]:
     return levels
 
 
-class Line(NamedTuple):
+class LabelLine(NamedTuple):
     text: str
     node: int | None = None
 
@@ -106,14 +108,14 @@ class Slot(NamedTuple):
     cells: int
 
 
-PlacedRow: TypeAlias = list[Line | Arrow | Slot]
+PlacedRow: TypeAlias = list[LabelLine | Arrow | Slot]
 
 
 @dataclass(frozen=True)
-class Layout:
+class TreeLayout:
     rows: Sequence[PlacedRow]
     shown: frozenset[int]
-    look: Look
+    look: LabelStyle
     """The chosen look of the labels: if levels are indents, it is the last of the looks given to `laid_out`."""
     end: int
     """First column to the right of all labels except the root's label."""
@@ -124,9 +126,9 @@ def laid_out(
     ranked: Sequence[int],
     accepted: Sequence[int],
     labels: Mapping[int, int],
-    looks: Sequence[Look],
+    looks: Sequence[LabelStyle],
     size: tuple[int, int],
-) -> Layout:
+) -> TreeLayout:
     """The nodes that fit, in rows. `ranked`: nodes by priority, each after its parent. `labels`: width of each ranked
     node's label with one figure. If nodes are omitted, one row stays free for a note.
     """
@@ -135,7 +137,7 @@ def laid_out(
     placed_levels, look = levels(_widest(depth, labels), looks, width, len(str(max(1, height))) + 1)
     shown = _fitting_nodes(parents, ranked, depth, placed_levels, height)
     end = max((level.end for level in placed_levels[1:]), default=0)
-    return Layout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
+    return TreeLayout(_placed(parents, shown, accepted, placed_levels), frozenset(shown), look, end)
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
@@ -224,7 +226,7 @@ def _add(rows: list[PlacedRow], place: _Place, level: Level, parents: Level) -> 
     lead = "─" * (level.label - level.line - 1)
     if place.joins:
         gap = " ".ljust(level.line - parents.end, "─") if level.beside else ""
-        rows[-1].append(Line(f"{gap}{'─' if place.last else '┬'}{lead}", place.node))
+        rows[-1].append(LabelLine(f"{gap}{'─' if place.last else '┬'}{lead}", place.node))
     else:
-        rows.append([Line(place.before), Line(f"{'╰' if place.last else '├'}{lead}", place.node)])
+        rows.append([LabelLine(place.before), LabelLine(f"{'╰' if place.last else '├'}{lead}", place.node)])
     rows[-1].append(Slot(place.node, level.room))

@@ -15,7 +15,16 @@ from dynatui.render import rounds
 from dynatui.render.ink import Ink, Row, Rows, Span, bar, best, fit, joined, width_of
 from dynatui.render.rounds import is_drafted
 from dynatui.render.tree_labels import LEAST_CELLS, FigureName, Labels, kept_ink, labels, percent
-from dynatui.render.tree_layout import LEAST_COLUMNS, Arrow, Layout, Line, Look, PlacedRow, Slot, laid_out
+from dynatui.render.tree_layout import (
+    LEAST_COLUMNS,
+    Arrow,
+    LabelLine,
+    LabelStyle,
+    PlacedRow,
+    Slot,
+    TreeLayout,
+    laid_out,
+)
 from dynatui.render.words import shape_written
 from dynatui.state.tokens import repeated_length
 
@@ -44,7 +53,7 @@ class Drawing(NamedTuple):
 class _Tree:
     event: Round
     labels: Labels
-    layout: Layout
+    layout: TreeLayout
     paths: Sequence[float]
     room: int
 
@@ -83,7 +92,7 @@ def drawn_path(event: Round, width: int, height: int) -> Drawing:
     return Drawing(_inked(tree)[: max(0, height)], _signs(tree), len(path) - len(layout.shown))
 
 
-def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> Layout:
+def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> TreeLayout:
     event, cells = names.event, {node: names.cells(node) for node in candidates}
     return laid_out(event.parents, candidates, event.accepted, cells, _looks(names), size)
 
@@ -111,22 +120,22 @@ def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: S
     return copies
 
 
-def _looks(names: Labels) -> list[Look]:
+def _looks(names: Labels) -> list[LabelStyle]:
     """From the richest to the narrowest."""
     one_level = max(names.event.parents) <= 0 and not rounds.is_drafted(names.event, 0)
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
     several = len(names.figure_names) - 1
     rich = [
-        Look(1 + second, second * _SECOND, _ROOMY + times + second * _SECOND, gap=2, lead=1, aside=aside)
+        LabelStyle(1 + second, second * _SECOND, _ROOMY + times + second * _SECOND, gap=2, lead=1, aside=aside)
         for second in range(several, -1, -1)
         for aside in asides
     ]
     return [
         *rich,
-        Look(1, 0, _ROOMY + times, gap=1, lead=1, aside=asides[-1]),
-        Look(1, 0, _MEDIUM + times, gap=1, lead=1),
-        Look(1, 0, _CLOSE + times, gap=1, lead=0),
+        LabelStyle(1, 0, _ROOMY + times, gap=1, lead=1, aside=asides[-1]),
+        LabelStyle(1, 0, _MEDIUM + times, gap=1, lead=1),
+        LabelStyle(1, 0, _CLOSE + times, gap=1, lead=0),
     ]
 
 
@@ -155,7 +164,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
             spans += names.label(part.node, cells, look.figures)
             used += cells
         else:
-            ink: Ink = "frame" if isinstance(part, Line) else "dim"
+            ink: Ink = "frame" if isinstance(part, LabelLine) else "dim"
             spans.append((part.text, "accepted" if part.node in names.accepted else ink))
             used += len(part.text)
     if look.aside and isinstance(placed[-1], Slot):

@@ -27,7 +27,7 @@ _LEAST_FRAMED = 7
 
 
 @dataclass(frozen=True)
-class Moment:
+class VersusView:
     played_s: float
     seconds: float
     number: int
@@ -76,7 +76,7 @@ _FIGURES = (
 """Columns of the table; a narrow terminal omits the last ones first."""
 
 
-def moment(now: Moment, width: int) -> Row:
+def moment(now: VersusView, width: int) -> Row:
     word, ink = _doing(now)
     parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
     if now.pairs > 1:
@@ -92,7 +92,7 @@ def moment(now: Moment, width: int) -> Row:
     return (*left, ("  ", "plain"), *line, *clock)
 
 
-def _doing(now: Moment) -> tuple[str, Ink]:
+def _doing(now: VersusView) -> tuple[str, Ink]:
     if now.paused:
         return "PAUSED", "warn"
     if now.ended:
@@ -132,14 +132,14 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
     for letter, state, side, ink in zip(LETTERS, states, (left, right), _INKS, strict=True):
         body.append(line(f"{letter}  {state.watched}", (figure.written(figure.of(side)) for figure in figures), ink))
     body += [line("B / A", (figure.ratio((left, right)) for figure in figures), "strong")]
-    body += [fit(verdict(*states), inner)]
+    body += [fit(texts_compared(*states), inner)]
     title: Row = (("A against B", "title"), (" ─ watched methods, at equal decode time", "dim"))
     if stalled := stall_notes((left, right)):
         title = (*title, (f" ─ {stalled[1]}", "warn"))
     return frame(title, body, size) if size[1] >= _LEAST_FRAMED else [fit(row, size[0]) for row in body[: size[1]]]
 
 
-def verdict(left: RunState, right: RunState) -> Row:
+def texts_compared(left: RunState, right: RunState) -> Row:
     """Up to the length of the shorter text."""
     if left.run is None or right.run is None:
         return ()

@@ -5,7 +5,7 @@ figures, so that the tables can be read without colour.
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from decoder.analysis.what_if import ALIKE, Cell, Grid, WhatIf
+from decoder.analysis.what_if import ALIKE, Grid, GridCell, WhatIf
 from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of, wrapped
@@ -103,7 +103,7 @@ def _nearest(grid: Grid, count: int) -> Sequence[int]:
     return sorted(places[:count])
 
 
-def _cell(cell: Cell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
+def _cell(cell: GridCell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
     """A cell as text, such as [▅2.48 61/s]: brackets mark the current knobs, and + marks lower bounds."""
     left, right = _marked("|", here=here).split("|")
     edge = _ink(here=here)
@@ -145,11 +145,11 @@ def _most_tokens(estimate: WhatIf) -> str:
     return f"No cell certainly gives more: {now}."
 
 
-def _yield_text(cell: Cell) -> str:
+def _yield_text(cell: GridCell) -> str:
     return f"{_bound_words(exact=cell.exact)}{short(cell.tokens)} tokens a round, {_drafted(cell)}"
 
 
-def _drafted(cell: Cell) -> str:
+def _drafted(cell: GridCell) -> str:
     return f"{_bound_words(exact=cell.drafted_exact)}{short(cell.drafted, 1)} drafted"
 
 

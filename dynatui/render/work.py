@@ -46,12 +46,12 @@ def work(scene: Scene, width: int, height: int) -> Rows:
     room -= len(summary)
     if inner < _SIDE_BY_SIDE:
         guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
-        rows = [*guesses, *times(state, tally, inner), *kinds(state.lane.tokens, inner)]
+        rows = [*guesses, *times_table(state, tally, inner), *kinds(state.lane.tokens, inner)]
         return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
     left = (inner - _GAP) // 2
     right = inner - _GAP - left
     guesses = depths(tally.by_depth, left, room)
-    tables = [*times(state, tally, right), *kinds(state.lane.tokens, right)]
+    tables = [*times_table(state, tally, right), *kinds(state.lane.tokens, right)]
     rows = [(*fit(a, left + _GAP), *b) for a, b in zip_longest(guesses, tables, fillvalue=())]
     return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
 
@@ -115,7 +115,7 @@ def _level(label: str, level: tuple[int, int], count: str, most: int, widths: tu
     )
 
 
-def times(state: RunState, tally: Tally, width: int) -> Rows:
+def times_table(state: RunState, tally: Tally, width: int) -> Rows:
     past, curves = state.lane.past, state.lane.curves
     last = past[-1]
     last_s = max(0.0, last.t - (past[-2].t if len(past) > 1 else 0.0))

@@ -15,7 +15,7 @@ from dynatui.files import opened
 from dynatui.record.checks import other_form
 from dynatui.record.reader import Runs
 from dynatui.record.recording import opening_line
-from dynatui.report.page import Page
+from dynatui.report.page import HtmlPage
 from dynatui.report.replay import replay_page
 
 MOST_BYTES = 256 * 2**20
@@ -32,7 +32,7 @@ class _Opening(msgspec.Struct):
     begun: msgspec.Raw = msgspec.Raw()
 
 
-def page_of(path: Path, run: int | None = None) -> Page:
+def page_of(path: Path, run: int | None = None) -> HtmlPage:
     """`run` is the number of one run, from 1; None: all runs. Raises a DecoderError if the recording has none."""
     try:
         _require_recording(path)
@@ -113,7 +113,7 @@ def require_free(path: Path, *, force: bool) -> None:
         )
 
 
-def write(text: str, path: Path, *, force: bool) -> None:
+def write_report(text: str, path: Path, *, force: bool) -> None:
     """Writes atomically, readable by everyone who could read the replaced file. Raises a ConfigError if nothing was
     written.
     """

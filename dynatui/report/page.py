@@ -64,7 +64,7 @@ _AS_JSON: Mapping[int, str] = {ord(character): f"\\u{ord(character):04x}" for ch
 
 
 @dataclass(frozen=True)
-class Page:
+class HtmlPage:
     title: str
     body: Markup
     data: object = None
@@ -73,7 +73,7 @@ class Page:
     """Files among the assets, in this order."""
 
 
-def written(page: Page) -> str:
+def written(page: HtmlPage) -> str:
     style, script = asset("page.css"), _as_one(page.scripts)
     return Template(asset("page.html")).substitute(
         title=element("title", page.title),

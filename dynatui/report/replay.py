@@ -9,7 +9,7 @@ from decoder.analysis.metrics import FIGURES, Figure, differs_by_design, missing
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Event, Figures, Run
 from dynatui.number_format import memory_by_rank
-from dynatui.report.page import Markup, Page, asset, details, element, joined, table
+from dynatui.report.page import HtmlPage, Markup, asset, details, element, joined, table
 from dynatui.report.replay_data import label_of, replay_data
 from dynatui.state.run_state import RunState, apply
 
@@ -22,10 +22,10 @@ _ABOUT = (
 )
 
 
-def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> Page:
+def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> HtmlPage:
     """`first` is the number that the first of these runs has in the recording."""
     states = [reduce(apply, events, RunState()) for events in runs]
-    return Page(
+    return HtmlPage(
         title=f"{name} - dynatui",
         body=joined(
             (

@@ -16,7 +16,7 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 
-class Key(msgspec.Struct, frozen=True):
+class KeyHelp(msgspec.Struct, frozen=True):
     caps: str
     names: tuple[str, ...]
     """The keys' names in browsers. For a key pressed with Shift, `Shift+` precedes the name, unless the name is one
@@ -27,21 +27,21 @@ class Key(msgspec.Struct, frozen=True):
 
 
 KEYS = (
-    Key("←", ("ArrowLeft",), "back", "one round back"),
-    Key("→", ("ArrowRight",), "on", "one round on"),
-    Key("Shift ←, Page Up", ("Shift+ArrowLeft", "PageUp"), "back_ten", "ten rounds back"),
-    Key("Shift →, Page Down", ("Shift+ArrowRight", "PageDown"), "on_ten", "ten rounds on"),
-    Key("Home", ("Home",), "first", "the first round"),
-    Key("End", ("End",), "last", "the last round"),
-    Key("Space", (" ",), "play", "play or pause; after the last round, play again"),
-    Key("<", ("<", ","), "slower", "play slower"),
-    Key(">", (">", "."), "faster", "play faster"),
-    Key("1 to 9", tuple("123456789"), "method", "show the method with this number"),
-    Key("w", ("w",), "next_method", "show the next method"),
-    Key("n", ("n",), "next_run", "the next prompt"),
-    Key("N", ("N",), "previous_run", "the prompt before"),
-    Key("Tab, Enter", (), "", "move to a control, press it"),
-    Key("?", ("?",), "help", "show or hide these keys"),
+    KeyHelp("←", ("ArrowLeft",), "back", "one round back"),
+    KeyHelp("→", ("ArrowRight",), "on", "one round on"),
+    KeyHelp("Shift ←, Page Up", ("Shift+ArrowLeft", "PageUp"), "back_ten", "ten rounds back"),
+    KeyHelp("Shift →, Page Down", ("Shift+ArrowRight", "PageDown"), "on_ten", "ten rounds on"),
+    KeyHelp("Home", ("Home",), "first", "the first round"),
+    KeyHelp("End", ("End",), "last", "the last round"),
+    KeyHelp("Space", (" ",), "play", "play or pause; after the last round, play again"),
+    KeyHelp("<", ("<", ","), "slower", "play slower"),
+    KeyHelp(">", (">", "."), "faster", "play faster"),
+    KeyHelp("1 to 9", tuple("123456789"), "method", "show the method with this number"),
+    KeyHelp("w", ("w",), "next_method", "show the next method"),
+    KeyHelp("n", ("n",), "next_run", "the next prompt"),
+    KeyHelp("N", ("N",), "previous_run", "the prompt before"),
+    KeyHelp("Tab, Enter", (), "", "move to a control, press it"),
+    KeyHelp("?", ("?",), "help", "show or hide these keys"),
 )
 
 
@@ -54,12 +54,12 @@ _LABEL = 60
 _CURVES = ("acceptance", "tokens", "depth", "d0", "tau_h")
 
 
-class Line(msgspec.Struct, frozen=True):
+class Series(msgspec.Struct, frozen=True):
     at: list[int]
     values: list[float]
 
 
-class Tree(msgspec.Struct, frozen=True):
+class TreeData(msgspec.Struct, frozen=True):
     """Draft tree of a round. `parents`, `chances` and `pieces` have one entry per node; node 0 is the root."""
 
     parents: list[int]
@@ -70,13 +70,13 @@ class Tree(msgspec.Struct, frozen=True):
     looked_up: list[int]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class KnobMark(msgspec.Struct, frozen=True):
     at: int
     """Length of the text in tokens at the turn."""
     label: str
 
 
-class Lane(msgspec.Struct, frozen=True):
+class MethodData(msgspec.Struct, frozen=True):
     """Data of one method; each list except `turns` has one entry per round."""
 
     name: str
@@ -92,12 +92,12 @@ class Lane(msgspec.Struct, frozen=True):
     texts: list[list[Text]]
     kept: list[int]
     """How many committed tokens were drafted."""
-    trees: list[Tree]
+    trees: list[TreeData]
     ms: list[tuple[float | None, float | None, float | None]]
     """Drafting, verification and commit, in milliseconds."""
     limits: list[str | None]
-    curves: dict[str, Line]
-    turns: list[Turn]
+    curves: dict[str, Series]
+    turns: list[KnobMark]
 
 
 class RunData(msgspec.Struct, frozen=True):
@@ -106,12 +106,12 @@ class RunData(msgspec.Struct, frozen=True):
     most: int
     window: int
     """Window of the curves' moving averages, in rounds of the first method."""
-    lanes: list[Lane]
+    lanes: list[MethodData]
 
 
 class ReplayData(msgspec.Struct, frozen=True):
     texts: list[str]
-    keys: tuple[Key, ...]
+    keys: tuple[KeyHelp, ...]
     runs: list[RunData]
 
 
@@ -149,10 +149,10 @@ def _run(state: RunState, number: int, texts: Texts) -> RunData:
     )
 
 
-def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
+def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> MethodData:
     end, rounds = state.ends.get(name), lane.past
     tokens = [list(group) for _, group in groupby(lane.tokens, attrgetter("round"))]
-    return Lane(
+    return MethodData(
         name=name,
         about=METHODS[name].title if name in METHODS else "",
         ended=f"{end.reason}: {clean_line(end.error)}" if end and end.error else end.reason if end else "",
@@ -166,17 +166,17 @@ def _lane(name: str, lane: LaneState, state: RunState, texts: Texts) -> Lane:
         ms=[(_ms(event.draft_s), _ms(event.verify_s), _ms(event.commit_s)) for event in rounds],
         limits=[limit_name(event.limited_by) if event.limited_by else None for event in rounds],
         curves={
-            key: Line(list(curve.ends), [round(value, 4) for value in curve.points])
+            key: Series(list(curve.ends), [round(value, 4) for value in curve.points])
             for key in _CURVES
             if (curve := getattr(lane.curves, key)).points
         },
-        turns=[Turn(mark.token, f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}") for mark in lane.marks],
+        turns=[KnobMark(mark.token, f"{info(mark.name).symbol} {mark.old:g} → {mark.new:g}") for mark in lane.marks],
     )
 
 
-def _tree(event: Round, texts: Texts) -> Tree:
+def _tree(event: Round, texts: Texts) -> TreeData:
     logprobs: Sequence[float] = event.draft_logprobs or event.logprobs
-    return Tree(
+    return TreeData(
         parents=event.parents,
         chances=[round(_CHANCES * math.exp(min(0.0, logprob))) for logprob in logprobs],
         pieces=[texts.number(piece[:_LONGEST_PIECE]) for piece in event.pieces],

@@ -17,7 +17,7 @@ from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.playback import Lockstep
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 
 _TALL, _TALLEST = 30, 50
 _FLAT = 16
@@ -104,13 +104,13 @@ class CompareApp(PanelApp):
             speed=self.lockstep.speed,
             paused=self.lockstep.paused,
             replaying=True,
-            place=Place(state.rounds, recording.rounds, self.lockstep.played_s),
+            place=TimelinePosition(state.rounds, recording.rounds, self.lockstep.played_s),
             scale=scale,
         )
 
     def _moment(self, _scene: Scene, width: int, _height: int) -> Rows:
         both = self.lockstep
-        now = versus.Moment(
+        now = versus.VersusView(
             both.played_s, both.seconds, both.number + 1, both.pairs, both.speed, both.paused, both.ended
         )
         return [versus.moment(now, width)]

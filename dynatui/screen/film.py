@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from textual.geometry import Region
 
 from decoder.events import Event, Run
-from dynatui.record.cast import Moment, cast, moments
+from dynatui.record.cast import FilmMoment, cast, moments
 from dynatui.render.ink import fit
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
@@ -60,7 +60,7 @@ def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
     )
 
 
-def _frames(play: Screenplay, moments: Sequence[Moment]) -> Iterator[tuple[float, str]]:
+def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[float, str]]:
     panels = [_Panel(still, play.size) for still in play.stills]
     rounds, opening = moments[-1].state.rounds, f"{_CURSOR_OFF}{_CLEAR}"
     for moment in moments:

@@ -40,7 +40,7 @@ from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
 from dynatui.sources.source import Source
-from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, Line, SessionLog, Setting
+from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, KnobSetting, LogLine, SessionLog
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown
 
@@ -80,11 +80,11 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield words[:width]
 
 
-def _agreement(line: Line) -> str:
+def _agreement(line: LogLine) -> str:
     return same_as_ar(line.method, line.figures, f"to {line.figures.first_difference}")
 
 
-_COLUMNS: tuple[Column[Line], ...] = (
+_COLUMNS: tuple[Column[LogLine], ...] = (
     Column("rounds", 7, lambda line: str(line.figures.rounds)),
     Column("tokens", 7, lambda line: str(line.figures.committed)),
     Column("L-bar", 6, lambda line: short(line.figures.tokens_per_round)),
@@ -108,7 +108,7 @@ def _best(log: SessionLog) -> Iterator[str]:
     yield f"  {compared} with {FEWEST_ROUNDS} rounds or more in this session; only a hint"
 
 
-def options(setting: Setting) -> str:
+def options(setting: KnobSetting) -> str:
     """Values of a recording that are out of bounds are clipped."""
     config, rules_name = RunConfig(), rules_of(setting.method)
     if rules_name is None:
@@ -141,7 +141,7 @@ def watch(session: Session) -> int:
         return _show(source, session.view, command)
 
 
-def replay(runs: Runs, view: View) -> int:
+def show_replay(runs: Runs, view: View) -> int:
     return _show(TraceSource(runs, view.speed, runs.prompt), view)
 
 

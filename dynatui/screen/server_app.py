@@ -10,7 +10,7 @@ from decoder.errors import DecoderError
 from dynatui.render import server, status
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
-from dynatui.render.server import Look, Size
+from dynatui.render.server import ServerView, Size
 from dynatui.screen.pages.help import server_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.widgets.canvas import Canvas
@@ -23,10 +23,10 @@ _LOW = 16
 _NARROW = 60
 """Width of the terminal, in cells, below which there is only one chart, with one panel under it."""
 
-DrawSized: TypeAlias = Callable[[ServerState, Look, Size], Rows]
+DrawSized: TypeAlias = Callable[[ServerState, ServerView, Size], Rows]
 
 
-def _totals(state: ServerState, _look: Look, size: Size) -> Rows:
+def _totals(state: ServerState, _look: ServerView, size: Size) -> Rows:
     return server.answer(state, size) if state.request or state.answer else panels.totals(state, size)
 
 
@@ -59,8 +59,8 @@ class ServerApp(PanelApp):
         return self.frozen_state or self.state
 
     @property
-    def look(self) -> Look:
-        return Look(
+    def look(self) -> ServerView:
+        return ServerView(
             paused=self.frozen_state is not None,
             recording=self.source.recording,
             replaying=not self.source.live,

@@ -13,7 +13,7 @@ from dynatui.record.recording import Recorder
 
 if TYPE_CHECKING:
     from dynatui.attach.request import Request
-    from dynatui.attach.session import Plan
+    from dynatui.attach.session import Polling
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
@@ -24,7 +24,9 @@ Pause: TypeAlias = Callable[[float], bool]
 """Waits for so many seconds and returns whether to stop polling."""
 
 
-def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -> Callable[[Pause], Generator[Event]]:
+def polled(
+    plan: "Polling", secret: str | None, request: "Request | None" = None
+) -> Callable[[Pause], Generator[Event]]:
     """Polls in the calling thread, and sends `request` in another one."""
 
     def events(pause: Pause) -> Generator[Event]:
@@ -46,7 +48,7 @@ def polled(plan: "Plan", secret: str | None, request: "Request | None" = None) -
 
 
 def _request(
-    plan: "Plan", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
+    plan: "Polling", secret: str | None, request: "Request | None", put: Callable[[RequestSent | Answer], None]
 ) -> None:
     """Sends `request` once the kind of the server is known or cannot be determined."""
     if request is None:

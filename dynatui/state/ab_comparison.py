@@ -145,7 +145,7 @@ def sentence(difference: Difference) -> str:
     return f"{LABELS[difference.figure]}: B - A {value} ({low} to {high})"
 
 
-def verdict(difference: Difference) -> str:
+def difference_words(difference: Difference) -> str:
     if not difference.clear:
         return "no clear difference"
     return "B is higher" if difference.difference > 0 else "A is higher"

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, structs
 
-from decoder.analysis.metrics import Race
+from decoder.analysis.metrics import RunFold
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
@@ -21,37 +21,37 @@ _MOST_RUNS = 20
 
 
 @dataclass(frozen=True)
-class Side:
+class SideFigures:
     rounds: int
     tokens_per_round: float
 
 
 @dataclass(frozen=True)
-class Outcome:
-    before: Side | None
-    after: Side | None
+class ChangeEffect:
+    before: SideFigures | None
+    after: SideFigures | None
 
 
 @dataclass(frozen=True)
 class EarlierRun:
     number: int
     prompt: str
-    turns: Mapping[str, tuple[tuple[Change, Outcome], ...]]
+    turns: Mapping[str, tuple[tuple[Change, ChangeEffect], ...]]
 
 
-def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, Outcome]]:
+def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, ChangeEffect]]:
     """Rounds after the next turn do not count."""
     for turn, following in zip_longest(turns, turns[1:]):
         before = lane.past[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)
         after = lane.past[turn.round : min(end, following.first) if following else end]
-        yield turn, Outcome(_side(before), _side(after))
+        yield turn, ChangeEffect(_side(before), _side(after))
 
 
-def _side(rounds: Sequence[Round]) -> Side | None:
+def _side(rounds: Sequence[Round]) -> SideFigures | None:
     if not rounds:
         return None
-    return Side(len(rounds), math.fsum(len(event.committed) for event in rounds) / len(rounds))
+    return SideFigures(len(rounds), math.fsum(len(event.committed) for event in rounds) / len(rounds))
 
 
 def with_run(
@@ -93,7 +93,7 @@ Record: TypeAlias = Event | Loading | Prompt | Failure
 
 
 class RunState(msgspec.Struct, frozen=True):
-    race: Race = msgspec.field(default_factory=Race)
+    race: RunFold = msgspec.field(default_factory=RunFold)
     lanes: Mapping[str, LaneState] = msgspec.field(default_factory=dict)
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
@@ -187,7 +187,7 @@ def _begin(state: RunState, record: Run) -> RunState:
     run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines, **optional)
     lanes = {name: begun(name, run) for name in methods}
     return RunState(
-        race=Race().apply(run),
+        race=RunFold().apply(run),
         lanes=lanes,
         chosen=state.chosen,
         prompt=state.prompt,

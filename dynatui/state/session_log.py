@@ -6,7 +6,7 @@ Events that are played again after a step back in a recording count once.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from decoder.analysis.metrics import times
+from decoder.analysis.metrics import times_of_round
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
 from decoder.knobs import KNOB_DIGITS, KnobName
@@ -25,7 +25,7 @@ Results = Mapping[int, "Result"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class KnobSetting:
     """Knobs between two turns by the user; the history rule may change some meanwhile."""
 
     method: str
@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     started_at: str
     number: int
     opening: str
@@ -43,7 +43,7 @@ class Line:
     counted: int
     """Number of the run's rounds that are already included in the totals that are kept for each setting."""
 
-    def tells(self, other: "Line") -> bool:
+    def tells(self, other: "LogLine") -> bool:
         """Whether both lines are about the same run, which a replay may show several times."""
         return (self.started_at, self.opening) == (other.started_at, other.opening)
 
@@ -77,12 +77,12 @@ class Tried:
 class SessionLog:
     state: RunState = field(default_factory=RunState)
     peak_bytes_by_rank: tuple[int, ...] = ()
-    runs: tuple[Line, ...] = ()
+    runs: tuple[LogLine, ...] = ()
     dropped: int = 0
     """Number of older runs that `runs` no longer contains."""
-    tried: Mapping[Setting, Tried] = field(default_factory=dict)
+    tried: Mapping[KnobSetting, Tried] = field(default_factory=dict)
     results: Results = field(default_factory=dict)
-    setting: Setting | None = None
+    setting: KnobSetting | None = None
     """The present setting; None between a turn and the first round after it."""
     counted: int = 0
     """Number of this run's rounds that are already included in the totals, because the run was played before."""
@@ -103,16 +103,16 @@ class SessionLog:
             case _:
                 return self
 
-    def all_runs(self) -> tuple[Line, ...]:
+    def all_runs(self) -> tuple[LogLine, ...]:
         """The newest runs, including the run in progress once it has a round."""
         line = self._line()
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
-    def best(self) -> tuple[Setting, Tried] | None:
+    def best(self) -> tuple[KnobSetting, Tried] | None:
         """The setting with the most tokens per second among `judged`."""
         return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
 
-    def judged(self) -> list[tuple[Setting, Tried]]:
+    def judged(self) -> list[tuple[KnobSetting, Tried]]:
         return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
 
     def _begin(self, state: RunState) -> "SessionLog":
@@ -128,14 +128,14 @@ class SessionLog:
         empty = fresh._line(rounds=0)
         return replace(fresh, counted=max((line.counted for line in runs if empty and line.tells(empty)), default=0))
 
-    def _line(self, rounds: int = 1) -> Line | None:
+    def _line(self, rounds: int = 1) -> LogLine | None:
         state, watched = self.state, self.watched
         run, tally = state.run, state.race.tallies.get(watched)
         if run is None or tally is None or tally.rounds < rounds:
             return None
         figures = state.figures().get(watched) or state.race.figures()[watched]
         number = state.prompt.number if state.prompt else 1
-        return Line(
+        return LogLine(
             run.started_at, number, opening_of(prompt_of(run)), watched, figures, max(self.counted, tally.rounds)
         )
 
@@ -153,13 +153,13 @@ class SessionLog:
                 return self
 
     def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
-        setting = self.setting or Setting(
+        setting = self.setting or KnobSetting(
             self.watched, tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in in_force.items()))
         )
         if event.round < self.counted:
             return replace(self, setting=setting)
         before = self.tried.get(setting, Tried())
-        round_times = times(event, event.t - self.state.race.tallies[self.watched].decode_s)
+        round_times = times_of_round(event, event.t - self.state.race.tallies[self.watched].decode_s)
         after = Tried(
             before.tokens + len(event.committed),
             before.times.plus(round_times),

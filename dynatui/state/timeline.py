@@ -62,7 +62,7 @@ def run_so_far(records: Sequence[object]) -> list[Event]:
 
 
 @dataclass(frozen=True)
-class Place:
+class TimelinePosition:
     round: int = 0
     rounds: int = 0
     """Number of known rounds of the watched method; for a recording, the number of recorded rounds."""
@@ -129,13 +129,13 @@ class Viewpoint:
     def choose(self, method: str) -> None:
         self._chosen = method
 
-    def place(self, known_rounds: int = 0) -> Place:
+    def place(self, known_rounds: int = 0) -> TimelinePosition:
         """The shown place; `known_rounds` is the number of rounds in a recording, whether played or not."""
         state, newest = self.state, self.state.lane.newest
         rounds = max(self.shown.rounds(state.watched), known_rounds, state.rounds)
         of_this_run = self.live or self._shown_run in (self.work, self._foreseen)
         played = self.work.rounds(state.watched) if of_this_run else None
-        return Place(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
+        return TimelinePosition(state.rounds, rounds, newest.t if newest else 0.0, self.live, played)
 
     def hold(self) -> None:
         if self._held_state is None:

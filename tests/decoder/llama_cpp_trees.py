@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor
 
-from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
+from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, LlamaPass
 from decoder.forward.llama_cpp.forward import LlamaForward
 
 LENGTH = 5
@@ -18,7 +18,7 @@ SIXTEEN = [-1, 0, 0, 0, 1, 1, 2, 4, 4, 5, 6, 7, 7, 9, 13, 14]
 trees = st.lists(st.integers(0, 10**6), min_size=1, max_size=24)
 
 
-def grown(drafted: DraftedRows, run: Callable[[Step], None], numbers: list[int]) -> list[int]:
+def grown(drafted: DraftedRows, run: Callable[[LlamaPass], None], numbers: list[int]) -> list[int]:
     """Adds one row for each number in one pass; the number selects the parent among the rows so far and the text."""
     first = len(drafted.rows)
     parents = [number % (first + index + 1) - 1 for index, number in enumerate(numbers)]

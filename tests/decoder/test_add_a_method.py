@@ -21,7 +21,7 @@ from dynatui.cli import headless
 from dynatui.knobs import rules_in_force
 from dynatui.prompts import load
 from dynatui.record.command_line import command_line
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import Recorder
 from dynatui.render import drawer, sliders
 from dynatui.render.scene import Scene
@@ -102,7 +102,7 @@ def test_a_recording_of_it_is_read_back(played: Played, tmp_path: Path) -> None:
     with Recorder(path) as recorder:
         for event in played.events:
             recorder.write(event)
-    assert read(path) == played.events
+    assert read_events(path) == played.events
 
 
 def test_the_recording_is_shown_where_the_method_is_not_known(played: Played, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_recording_is_shown_where_the_method_is_not_known(played: Played, tm
         pass
     del METHODS["burst"]
     try:
-        page = drawer.drawer(Scene(state(list(read(path)))), 100, 8)
+        page = drawer.drawer(Scene(state(list(read_events(path)))), 100, 8)
         sliders = [row for row in map(text_of, page) if "─" in row and "●" in row]
         assert [next(word for word in row.split() if word not in "│▸") for row in sliders] == ["T", "top-p"]
     finally:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from decoder import RunConfig, decode, load_pair
-from decoder.analysis.what_if import Cell, what_if
+from decoder.analysis.what_if import GridCell, what_if
 from decoder.engine import Engine
 from decoder.events import LENGTH, Round
 from decoder.methods.dynatree import PRESETS, DynaTree
@@ -107,7 +107,7 @@ def test_every_round_says_what_limited_it(played: Callable[..., list[list[Round]
     assert {"d0", "rho_stop"} <= set(limits) <= {"d0", "rho_stop", "n_max", "d_max", LENGTH}
 
 
-def figures(cells: Iterable[Cell]) -> set[tuple[float, float]]:
+def figures(cells: Iterable[GridCell]) -> set[tuple[float, float]]:
     return {(round(cell.tokens, 3), round(cell.drafted, 3)) for cell in cells}
 
 

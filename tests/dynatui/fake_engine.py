@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from types import SimpleNamespace
 
-from decoder.analysis.metrics import Race
+from decoder.analysis.metrics import RunFold
 from decoder.events import End, Event, Round, Run, Start, Summary
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
@@ -65,7 +65,7 @@ def story(
     events += [Start(method=name, prefill_s=0.02) for name in methods]
     events += [round_(name, number, word) for number, word in enumerate(words) for name in methods]
     events += [End(method=name, reason="length", peak_bytes=1000) for name in methods]
-    race = Race()
+    race = RunFold()
     for event in events:
         race = race.apply(event)
     return [*events, Summary(methods=race.figures())]
@@ -165,7 +165,7 @@ class FakeEngine:
         self.prompts.append(text)
         self.configs.append(config)
         self.speeds.append(steering.speed)
-        race = Race()
+        race = RunFold()
         for number, event in enumerate(story(text, config.methods, self.words)):
             self.before_event(number, steering)
             if steering.stopped and isinstance(event, Round | End):

@@ -12,7 +12,7 @@ import pytest
 
 from decoder.errors import PromptError
 from decoder.prompts import json_objects
-from decoder.prompts.prompt import Prompt, Turn
+from decoder.prompts.prompt import ChatMessage, Prompt
 from dynatui.prompts import load
 
 
@@ -160,7 +160,9 @@ CONVERSATION = [
     {"role": "user", "content": "Three?"},
     {"role": "assistant", "content": "Four."},
 ]
-ASKED = Prompt("Three?", (Turn("system", "Be brief."), Turn("user", "One?"), Turn("assistant", "Two.")))
+ASKED = Prompt(
+    "Three?", (ChatMessage("system", "Be brief."), ChatMessage("user", "One?"), ChatMessage("assistant", "Two."))
+)
 SHAREGPT = [{"from": "human", "value": "One?"}, {"from": "gpt", "value": "Two."}]
 OBJECTS: dict[str, tuple[dict[str, object], object, str]] = {
     "messages": ({"messages": CONVERSATION}, ASKED, "messages"),

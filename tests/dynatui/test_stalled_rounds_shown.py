@@ -20,7 +20,7 @@ from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.tree import tree
 from dynatui.render.versus import table
-from dynatui.render.work import times
+from dynatui.render.work import times_table
 from dynatui.report.replay import replay_page
 from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
@@ -115,8 +115,8 @@ def test_the_curve_of_the_rate_goes_on_as_if_nothing_had_happened() -> None:
 
 def test_times_of_a_round_are_those_of_the_others() -> None:
     usual, one = (scene(events).state for events in (USUAL, ONE))
-    assert lines(times(one, one.race.tallies["dynatree"], 40)) == lines(
-        times(usual, usual.race.tallies["dynatree"], 40)
+    assert lines(times_table(one, one.race.tallies["dynatree"], 40)) == lines(
+        times_table(usual, usual.race.tallies["dynatree"], 40)
     )
 
 

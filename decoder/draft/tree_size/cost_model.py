@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 from typing import Protocol
 
-from decoder.draft.tree_size.plan import SIZES, Plan
+from decoder.draft.tree_size.plan import SIZES, TreePlan
 
 HIGHEST_ROWS = 65
 """The root and the most drafted nodes that a round verifies."""
@@ -38,7 +38,7 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
     return min(CLIP, max(1 / CLIP, seconds / expected_s))
 
 
-class Curve:
+class RowCostCurve:
     """Expected seconds by rows: linear between the measured sizes and beyond the largest one."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
@@ -115,17 +115,17 @@ class Curve:
 class Costs:
     """Reused for later texts."""
 
-    plain: Curve
+    plain: RowCostCurve
     """A target pass of one row directly after another target pass."""
-    catch_up: Curve
+    catch_up: RowCostCurve
     """First draft pass of a round, directly after a target pass, by the text rows that it reads."""
-    draft: Curve
+    draft: RowCostCurve
     """Draft pass over one level's nodes, including the selection of the best tokens."""
-    verify: Curve
+    verify: RowCostCurve
     """Target pass over the root and the kept nodes, after drafting."""
-    host: Curve
+    host: RowCostCurve
     """Time outside passes in a round with a draft, for the single size 1."""
-    lookup: Curve = field(default_factory=lambda: Curve({1: 0.0}))
+    lookup: RowCostCurve = field(default_factory=lambda: RowCostCurve({1: 0.0}))
     """Further time of a round with lookup guesses, for the single size 1; apart from `host` and `draft`, since in a
     repetitive text the search may take longer than a small model's pass.
     """
@@ -178,14 +178,14 @@ class PlanCosts:
     def plain_s(self) -> float:
         return self._plain.seconds() or self._verify.seconds()
 
-    def round_s(self, plan: Plan) -> float:
+    def round_s(self, plan: TreePlan) -> float:
         return self._draft.seconds(plan.depth) + self._verify.seconds(plan.nodes) + self._host.seconds()
 
     def chains_s(self) -> Iterator[float]:
         for length in count(1):
-            yield self.round_s(Plan(length, next((size for size in SIZES if size > length), SIZES[-1])))
+            yield self.round_s(TreePlan(length, next((size for size in SIZES if size > length), SIZES[-1])))
 
-    def learn(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
+    def learn(self, plan: TreePlan | None, draft_s: float, verify_s: float, round_s: float) -> None:
         """`plan` is None for a round without a draft."""
         self._verify.learn(verify_s, plan.nodes if plan else 1)
         if plan is None:

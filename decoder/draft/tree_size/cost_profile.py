@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, Curve
+from decoder.draft.tree_size.cost_model import SELDOM_STEP, Costs, RowCostCurve
 from decoder.forward.protocol import Forward
 from decoder.heads.timed import timed
 from decoder.models.pair import Pair
@@ -30,13 +30,13 @@ NOTHING = {1: 0.0}
 """Times of passes that are never made."""
 
 
-class Clock(Protocol):
+class DeviceClock(Protocol):
     def now(self) -> float:
         """Seconds since a fixed moment, read after the device has finished its work."""
 
 
 @torch.inference_mode()
-def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
+def measure_costs(pair: Pair, rows: int, clock: DeviceClock | None = None) -> Costs:
     """Costs on a text of about `rows` tokens. The default clock stands still while the thread waits for a processor, so
     that the limits of time allow as many repetitions on a busy machine as on an idle one.
     """
@@ -64,12 +64,12 @@ def measure_costs(pair: Pair, rows: int, clock: Clock | None = None) -> Costs:
             verified[many].append(target.seconds(many))
     first = _undisturbed(plain[1:])
     return Costs(
-        plain=Curve({1: first}, SELDOM_STEP),
-        catch_up=Curve({rows: _undisturbed(times) for rows, times in caught.items()} or NOTHING),
-        draft=Curve({rows: _undisturbed(times) for rows, times in drafted.items()} or NOTHING),
-        verify=Curve({1: first} | {rows: _undisturbed(times) for rows, times in verified.items()}),
-        host=Curve({1: first * HOST_SHARE}),
-        lookup=Curve({1: first * HOST_SHARE}, SELDOM_STEP),
+        plain=RowCostCurve({1: first}, SELDOM_STEP),
+        catch_up=RowCostCurve({rows: _undisturbed(times) for rows, times in caught.items()} or NOTHING),
+        draft=RowCostCurve({rows: _undisturbed(times) for rows, times in drafted.items()} or NOTHING),
+        verify=RowCostCurve({1: first} | {rows: _undisturbed(times) for rows, times in verified.items()}),
+        host=RowCostCurve({1: first * HOST_SHARE}),
+        lookup=RowCostCurve({1: first * HOST_SHARE}, SELDOM_STEP),
     )
 
 
@@ -81,7 +81,7 @@ def _undisturbed(times: Sequence[float]) -> float:
 class _Calls:
     """Passes after a text of `rows` arbitrary tokens."""
 
-    def __init__(self, model: Forward, rows: int, clock: Clock) -> None:
+    def __init__(self, model: Forward, rows: int, clock: DeviceClock) -> None:
         self._model, self._clock, self._rows = model, clock, rows
         self._cache: Any = model.new_cache(rows + max(VERIFIED_ROWS))
         # This first pass allocates the keys and values of the text. They remain zeros, which take as long to read as

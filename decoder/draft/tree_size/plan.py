@@ -25,7 +25,7 @@ DECAY = 0.97
 
 
 @dataclass(frozen=True)
-class Plan:
+class TreePlan:
     depth: int
     nodes: int
     """Rows of the verification: the root and the most probable drafted nodes."""
@@ -38,7 +38,7 @@ class PathProbabilities:
         self._tried = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
-    def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
+    def learn(self, plan: TreePlan, ranks: Sequence[int]) -> None:
         """`ranks` are those of the accepted nodes, see the function of this name."""
         self.fade(DECAY)
         measured = bisect_right(SIZES, plan.nodes)

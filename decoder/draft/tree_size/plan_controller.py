@@ -8,13 +8,13 @@ from functools import cached_property
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts
 from decoder.draft.tree_size.loss_limit import LossLimit
-from decoder.draft.tree_size.plan import DEPTHS, SIZES, Plan
+from decoder.draft.tree_size.plan import DEPTHS, SIZES, TreePlan
 
 FADED = 0.5
 """Factor on earlier observations at a probe and at the start of a text."""
 ROUNDS_OF_A_PLAN = 4
 """Further rounds in which the best size is used without a new choice."""
-PROBE = Plan(DEPTHS[0], SIZES[0])
+PROBE = TreePlan(DEPTHS[0], SIZES[0])
 PROBES = 2
 """Rounds in a probe; the first one's result is known while the second runs."""
 
@@ -30,7 +30,7 @@ class PlanController:
         """Rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
         """Rounds of the probe whose result is not known yet, and those with an accepted guess."""
-        self._plan_in_use: tuple[Plan, int] | None = None
+        self._plan_in_use: tuple[TreePlan, int] | None = None
         """Best size, and the further rounds that use it."""
 
     @cached_property
@@ -38,7 +38,7 @@ class PlanController:
         """Created when the first times are known, on which it depends."""
         return LossLimit(self.costs, self.acceptance)
 
-    def choose(self, deepest: int) -> Plan | None:
+    def choose(self, deepest: int) -> TreePlan | None:
         """None for a round without a draft."""
         plan = self._plan(deepest) if self.costs.known else _probe(deepest)
         if plan is None:
@@ -48,7 +48,7 @@ class PlanController:
             self._missed = 0
         return plan
 
-    def _plan(self, deepest: int) -> Plan | None:
+    def _plan(self, deepest: int) -> TreePlan | None:
         if self.credit.probe_due(self._missed + 1):
             self.acceptance.paths.fade(FADED)
             # If drafting could not pay at the known times, the probe is a single round, which measures the times again.
@@ -63,12 +63,12 @@ class PlanController:
         if self._plan_in_use and self._plan_in_use[1]:
             plan, left = self._plan_in_use
             self._plan_in_use = plan, left - 1
-            return Plan(min(plan.depth, deepest), plan.nodes)
+            return TreePlan(min(plan.depth, deepest), plan.nodes)
         best = self._most_worth(deepest)
         self._plan_in_use = (best, ROUNDS_OF_A_PLAN) if best else None
         return best
 
-    def learn(self, plan: Plan, ranks: Sequence[int]) -> None:
+    def learn(self, plan: TreePlan, ranks: Sequence[int]) -> None:
         self.acceptance.paths.learn(plan, ranks)
         for right in [1.0] * len(ranks) + [0.0] * (len(ranks) < plan.depth):
             self.acceptance.see([right], 1)
@@ -81,10 +81,10 @@ class PlanController:
             if not self._awaited:
                 self.credit.record_probe(self._hits / PROBES)
 
-    def record_times(self, plan: Plan | None, draft_s: float, verify_s: float, round_s: float) -> None:
+    def record_times(self, plan: TreePlan | None, draft_s: float, verify_s: float, round_s: float) -> None:
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
-    def _most_worth(self, deepest: int) -> Plan | None:
+    def _most_worth(self, deepest: int) -> TreePlan | None:
         """The most expected tokens minus the price of the time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
@@ -93,7 +93,7 @@ class PlanController:
         best, worth = None, 1 - price * self.costs.plain_s()
         for depth in sorted({min(depth, deepest) for depth in DEPTHS}):
             for index, nodes in enumerate(SIZES):
-                plan = Plan(depth, nodes)
+                plan = TreePlan(depth, nodes)
                 seconds = self.costs.round_s(plan)
                 net = 1 + expected[depth][index] - price * seconds
                 if net > worth and seconds <= limit_s:
@@ -101,5 +101,5 @@ class PlanController:
         return best
 
 
-def _probe(deepest: int) -> Plan:
-    return Plan(min(PROBE.depth, deepest), PROBE.nodes)
+def _probe(deepest: int) -> TreePlan:
+    return TreePlan(min(PROBE.depth, deepest), PROBE.nodes)

@@ -89,7 +89,7 @@ def refuse_float64(dtype: torch.dtype) -> None:
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     """`words` is the size of the vocabulary. Raises PairError if bits differ even if rows are computed one by one."""
-    trial = Trial(forward, words)
+    trial = SizeTrial(forward, words)
     tells = trial.tells()
     widest = CUDA_ROWS if cuda else UNPADDED_ROWS if tells else PADDED_ROWS
     while widest > 1 and trial.place_matters(widest):
@@ -99,7 +99,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     # padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
-        if Trial(exact, words).tree_agrees():
+        if SizeTrial(exact, words).tree_agrees():
             return exact
     raise PairError(
         "the target's logits for a draft tree differ in bits from those for plain text, even if rows are computed "
@@ -107,7 +107,7 @@ def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
     )
 
 
-class Trial:
+class SizeTrial:
     """Trial passes over a few random tokens."""
 
     def __init__(self, forward: Forward, words: int) -> None:

@@ -28,7 +28,7 @@ NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 ADVICE = "install dynatui again, with the same command"
 
 
-class Matrix(Structure):
+class MatrixStruct(Structure):
     """A linear layer whose weights are stored in panels."""
 
     _fields_ = (
@@ -38,38 +38,38 @@ class Matrix(Structure):
     )
 
 
-class Norm(Structure):
+class NormStruct(Structure):
     """RMS norms have no bias."""
 
     _fields_ = (("weight", c_void_p), ("bias", c_void_p))
 
 
-class Layer(Structure):
+class LayerStruct(Structure):
     """A window of 0 tokens is none, and so is a norm of heads without a weight."""
 
     _fields_ = (
-        *((name, Norm) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
-        *((name, Matrix) for name in ("inward", "outward", "up", "down")),
+        *((name, NormStruct) for name in ("attention_norm", "mlp_norm", "query_norm", "key_norm")),
+        *((name, MatrixStruct) for name in ("inward", "outward", "up", "down")),
         ("window", c_int32),
     )
 
 
-class Model(Structure):
+class ModelStruct(Structure):
     _fields_ = (
         *((name, c_int32) for name in ("layer_count", "width", "inner", "heads", "groups", "head", "rotated")),
         *((name, c_int32) for name in ("parallel", "gated", "activation", "vocabulary", "embedding_number")),
         ("epsilon", c_float),
         ("scale", c_float),
         ("embedding", c_void_p),
-        ("layers", POINTER(Layer)),
-        ("last_norm", Norm),
-        ("output", Matrix),
+        ("layers", POINTER(LayerStruct)),
+        ("last_norm", NormStruct),
+        ("output", MatrixStruct),
     )
 
 
-class Pass(Structure):
+class PassStruct(Structure):
     _fields_ = (
-        ("model", POINTER(Model)),
+        ("model", POINTER(ModelStruct)),
         *((name, c_void_p) for name in ("tokens", "positions", "visible", "stored_positions", "rotations", "store")),
         *((name, c_void_p) for name in ("taps", "residual", "normed", "normed_mlp", "attended", "hidden", "logits")),
         ("scores", c_void_p),
@@ -81,7 +81,7 @@ class Pass(Structure):
 
 
 @dataclass(frozen=True)
-class Library:
+class PassLibrary:
     functions: ctypes.CDLL
     columns: int
     """Output columns of a panel."""
@@ -111,7 +111,7 @@ def source_number(source: Path = SOURCE) -> int:
 
 
 @functools.cache
-def library() -> Library | None:
+def library() -> PassLibrary | None:
     """None if there is none, see `missing`."""
     if missing():
         return None
@@ -123,7 +123,7 @@ def library() -> Library | None:
     functions.dynatui_best.restype = functions.dynatui_choices.restype = None
     sizes = (c_int32 * 4)()
     functions.dynatui_sizes(sizes)
-    return Library(functions, *sizes)
+    return PassLibrary(functions, *sizes)
 
 
 @functools.cache
@@ -137,7 +137,7 @@ def missing() -> str:
 
 
 def best_tokens(
-    library: Library,
+    library: PassLibrary,
     logits: Float[Tensor, "N V"],
     count: int,
     offsets: Offsets | None = None,
@@ -173,7 +173,7 @@ def best_tokens(
     )
 
 
-def chosen_tokens(library: Library, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
+def chosen_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
     """The best token by logits plus offsets, the first of equal ones; -1 for a row without a choice."""
     rows, vocabulary = logits.shape
     tokens = (ctypes.c_int32 * rows)()

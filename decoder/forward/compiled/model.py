@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.compiled.library import Library, Model, Pass
+from decoder.forward.compiled.library import ModelStruct, PassLibrary, PassStruct
 from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_kinds import Windows
@@ -29,7 +29,7 @@ class Helper:
     functions: ctypes.CDLL
     number: int
     """The caller's thread is number 0."""
-    job: Pass = field(default_factory=Pass)
+    job: PassStruct = field(default_factory=PassStruct)
     caller_cpu: int = -1
     """CPU on which the pass was begun; -1 if unknown."""
     asleep: bool = False
@@ -39,7 +39,7 @@ class Helper:
         self.wakeup.acquire()
         threading.Thread(target=self._work, name=f"pass helper {self.number}", daemon=True).start()
 
-    def wake(self, job: Pass, caller_cpu: int) -> None:
+    def wake(self, job: PassStruct, caller_cpu: int) -> None:
         """Unless the thread is still busy."""
         if self.asleep:
             self.asleep, self.job, self.caller_cpu = False, job, caller_cpu
@@ -65,12 +65,12 @@ def leave_cpu(cpu: int) -> None:
 class Team:
     """Threads that compute one pass at a time."""
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: PassLibrary) -> None:
         self._functions = library.functions
         self._helpers: list[Helper] = []
         self._busy = threading.Lock()
 
-    def run(self, job: Pass, threads: int) -> None:
+    def run(self, job: PassStruct, threads: int) -> None:
         """With at most `threads` threads; with one if the others compute another pass."""
         if threads == 1 or not self._busy.acquire(blocking=False):
             job.counters = None
@@ -99,7 +99,7 @@ class Workspace:
     """Buffers of one pass at a time, which grow with its rows and keys."""
 
     def __init__(self, model: "CompiledModel") -> None:
-        self.job = Pass(model=ctypes.pointer(model.described))
+        self.job = PassStruct(model=ctypes.pointer(model.described))
         self.tokens = self.positions = np.empty(0, dtype=np.int32)
         self._buffers: dict[str, Tensor] = {}
         self._counters = np.empty(0, dtype=np.int32)
@@ -141,7 +141,7 @@ class Workspace:
 
 @dataclass(eq=False)
 class CompiledModel(Native):
-    library: Library
+    library: PassLibrary
     embedding: Float[Tensor, "V X"]
     rotation: Rotation
     heads: Heads
@@ -149,7 +149,7 @@ class CompiledModel(Native):
     layers: int
     inner: int
     """Number of columns of the MLP's hidden rows."""
-    described: Model
+    described: ModelStruct
     held: Sequence[object]
     """Owners of the memory that `described` points to."""
     weights: int
@@ -225,7 +225,7 @@ def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctype
 
 
 @functools.cache
-def team(library: Library) -> Team:
+def team(library: PassLibrary) -> Team:
     return Team(library)
 
 

@@ -12,9 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from decoder.forward.compiled.library import NUMBERS, Layer, Library, Matrix, Model, Norm
+from decoder.forward.compiled.library import NUMBERS, LayerStruct, MatrixStruct, ModelStruct, NormStruct, PassLibrary
 from decoder.forward.compiled.model import CompiledModel, padded
-from decoder.forward.families.architecture import Source
+from decoder.forward.families.architecture import ModelWeights
 from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.families.registry import FAMILIES, NORMS, heads_of
 from decoder.forward.layer_kinds import windows_of
@@ -26,7 +26,7 @@ Affine = tuple[Tensor, Tensor | None]
 
 @dataclass
 class Packing:
-    source: Source
+    source: ModelWeights
     columns: int
     """Outputs of a panel."""
     lanes: int
@@ -47,11 +47,11 @@ class Packing:
         bias = self.source.weights.get(f"{name}.bias")
         return self.source.weights[f"{name}.weight"].detach(), None if bias is None else bias.detach()
 
-    def norm(self, name: str) -> Norm:
+    def norm(self, name: str) -> NormStruct:
         weight, bias = self.affine(name)
-        return Norm(self.address(weight.float()), None if bias is None else self.address(bias.float()))
+        return NormStruct(self.address(weight.float()), None if bias is None else self.address(bias.float()))
 
-    def matrix(self, parts: Sequence[Affine], *, alternating: bool = False) -> Matrix:
+    def matrix(self, parts: Sequence[Affine], *, alternating: bool = False) -> MatrixStruct:
         """One linear layer for several; its panels are those of the parts in succession, or one of each in turn."""
         pairs = [(weight, weight.new_zeros(len(weight)) if bias is None else bias) for weight, bias in parts]
         if len(pairs) > 1 and not alternating:
@@ -66,20 +66,20 @@ class Packing:
         count = sum(weight.numel() for weight, _ in pairs)
         self.weights, self.weight_bytes = self.weights + count, self.weight_bytes + count * weights.itemsize
         number = NUMBERS[weights.dtype]
-        return Matrix(self.address(weights), self.address(bias), weights.shape[1], len(weights), number)
+        return MatrixStruct(self.address(weights), self.address(bias), weights.shape[1], len(weights), number)
 
 
-def compiled_model(source: Source, library: Library) -> CompiledModel:
+def compiled_model(source: ModelWeights, library: PassLibrary) -> CompiledModel:
     """The weights are read layer by layer; they have at most 32 bits."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     packing = Packing(source, library.columns, library.lanes)
     rotation, windows = Rotation(source.frequencies, torch.float32), windows_of(arch)
     heads = heads_of(arch, rotation)
 
-    def layer(at: str) -> Layer:
+    def layer(at: str) -> LayerStruct:
         inward = [packing.affine(f"{at}.{name}") for name in family.inward]
         head_norms = zip(("query_norm", "key_norm"), family.head_norms, strict=False)
-        return Layer(
+        return LayerStruct(
             **{field: packing.norm(f"{at}.{name}") for field, name in head_norms},
             attention_norm=packing.norm(f"{at}.{NORMS[0]}"),
             mlp_norm=packing.norm(f"{at}.{NORMS[1]}"),
@@ -92,9 +92,9 @@ def compiled_model(source: Source, library: Library) -> CompiledModel:
     layers = source.layers(f"{family.body}.layers", layer)
     for each, kind in zip(layers, windows.layers, strict=True):
         each.window = windows.sizes.get(kind, 0)
-    array = (Layer * len(layers))(*layers)
+    array = (LayerStruct * len(layers))(*layers)
     embedding = source.weights[f"{family.embedding}.weight"].detach().contiguous()
-    described = Model(
+    described = ModelStruct(
         layer_count=len(layers),
         width=arch.hidden_size,
         inner=arch.intermediate_size,

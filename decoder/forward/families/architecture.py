@@ -89,7 +89,7 @@ def _by_wavelength(turns: Float[Tensor, "R"], rope: Mapping[str, Any]) -> Float[
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelWeights:
     """A model's weights, all in one dtype and on one device."""
 
     architecture: Architecture
@@ -124,7 +124,7 @@ class Traits:
     """In the checkpoint's form (one id, a list or None)."""
     skeleton: Callable[[], Any]
     """Makes a Hugging Face module without weights."""
-    source: Source | None
+    source: ModelWeights | None
     """None if only the model's Hugging Face module can compute its passes."""
     precision: str = ""
     """Quantisation of the weights and dtype of the passes, in words; empty if the weights are not quantised."""

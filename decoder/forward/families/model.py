@@ -72,7 +72,7 @@ class Heads:
         return self.groups * self.heads * self.width
 
 
-class Turning:
+class RotationMatrices:
     """Makes matrices of rotations, in a dtype that has no complex numbers."""
 
     def __init__(self, heads: Heads, dtype: torch.dtype, device: torch.device) -> None:
@@ -93,10 +93,10 @@ class Turning:
 
 
 @dataclass(frozen=True)
-class TurnedRows:
+class RowRotations:
     """Matrices of a pass's rotations, made once for all layers, and only if a layer needs them."""
 
-    turning: Turning
+    turning: RotationMatrices
     rotation: Complex[Tensor, "N 1 1 R"]
 
     @cached_property
@@ -116,10 +116,10 @@ class LayerSlots:
         return self._store[self._layer]
 
     def copy_(self, src: Float[Tensor, "2 H N D"], /) -> None:
-        write(self._store, self._layer, self.slots, src)
+        write_slots(self._store, self._layer, self.slots, src)
 
 
-def write(
+def write_slots(
     store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
 ) -> None:
     """Opaque to torch.compile, which would otherwise copy the whole store for each write."""
@@ -142,7 +142,7 @@ class Pass(NamedTuple):
     values: tuple[Float[Tensor, "H S D"], ...]
     biases: Sequence[Float[Tensor, "N S"]]
     """Added to the scores of the rows that the layer reads."""
-    turns: TurnedRows | None = None
+    turns: RowRotations | None = None
     """Form of `rotation` for rows whose dtype has no complex numbers."""
 
 
@@ -317,13 +317,15 @@ class Fused:
         heads, count = self.layer.heads, len(product)
         kept, asking = heads.heads, heads.heads * heads.groups
         queries, keys, values = product.view(count, -1, heads.width).transpose(0, 1).split((asking, kept, kept))
-        given.new[index].copy_(torch.stack((turned(keys, given.rotation, heads.rotated), values)))
-        queries = turned(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
+        given.new[index].copy_(torch.stack((rotate_heads(keys, given.rotation, heads.rotated), values)))
+        queries = rotate_heads(queries, given.rotation, heads.rotated).unflatten(0, (kept, heads.groups))
         attended = attend(queries, given.keys[index], given.values[index], given.biases[index]).flatten(0, 1)
         return attended.transpose(0, 1).reshape(count, -1)
 
 
-def turned(heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int) -> Float[Tensor, "H N D"]:
+def rotate_heads(
+    heads: Float[Tensor, "H N D"], rotation: Complex[Tensor, "N 1 1 R"], width: int
+) -> Float[Tensor, "H N D"]:
     """Heads with their first `width` dimensions rotated; the two dimensions of a pair are adjacent."""
     cosine, sine = torch.view_as_real(rotation[:, 0, 0]).unbind(-1)
     left, right = heads[..., :width].unflatten(-1, (-1, 2)).unbind(-1)

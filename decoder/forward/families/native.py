@@ -16,8 +16,8 @@ from decoder.forward.families.model import (
     Norm,
     Pass,
     Rotation,
-    TurnedRows,
-    Turning,
+    RotationMatrices,
+    RowRotations,
 )
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_kinds import FULL, LIMITS, Windows
@@ -42,7 +42,7 @@ class NativeModel(Native):
     """Its affine part is folded into the output head."""
     head: Linear
     rotary: Rotation
-    turning: Turning | None
+    turning: RotationMatrices | None
     """For rows in bfloat16, which has no complex numbers."""
     heads: Heads
     windows: Windows
@@ -140,7 +140,7 @@ class NativeModel(Native):
             keys=store[:, 0, :, :visible].unbind(0),
             values=store[:, 1, :, :visible].unbind(0),
             biases=[biases[kind] for kind in self.windows.layers],
-            turns=TurnedRows(self.turning, rotation.expand(len(tokens), -1, -1, -1)) if self.turning else None,
+            turns=RowRotations(self.turning, rotation.expand(len(tokens), -1, -1, -1)) if self.turning else None,
         )
         rows = self.embedding.index_select(0, tokens)
         for index, layer in enumerate(self.layers):

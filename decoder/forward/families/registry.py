@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from decoder.forward.families.architecture import ROTARY, Architecture, Source
+from decoder.forward.families.architecture import ROTARY, Architecture, ModelWeights
 from decoder.forward.families.model import (
     Activation,
     Heads,
@@ -20,7 +20,7 @@ from decoder.forward.families.model import (
     NativeLayer,
     RmsNorm,
     Rotation,
-    Turning,
+    RotationMatrices,
     gated_silu,
     gelu,
 )
@@ -186,7 +186,7 @@ def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
     return up, Matrix(bias[:, None] * column / FIXED**2, torch.zeros_like(bias))
 
 
-def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeModel:
+def native_model(source: ModelWeights, dtype: torch.dtype, context: int) -> NativeModel:
     """The weights are read layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     # Norms are folded into matrices in float32 or wider.
@@ -221,7 +221,7 @@ def native_model(source: Source, dtype: torch.dtype, context: int) -> NativeMode
         head=read("lm_head", family.last_norm).made(dtype),
         rotary=rotation,
         # Rotations are complex products in place, which torch lacks in bfloat16.
-        turning=Turning(heads, dtype, embedding.device) if dtype is torch.bfloat16 else None,
+        turning=RotationMatrices(heads, dtype, embedding.device) if dtype is torch.bfloat16 else None,
         heads=heads,
         windows=windows_of(arch),
         context=context,

@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from decoder.forward.kv_cache import KvCache
-from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
-from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, Step
+from decoder.forward.llama_cpp.context import MOST_ROWS, Context, LlamaModel
+from decoder.forward.llama_cpp.drafted import TEXT, DraftedRows, LlamaPass
 
 SPARE_ROWS = 256
 """Rows reserved beyond the requested capacity, so that a cache seldom grows, since growth copies the cache."""
@@ -22,7 +22,7 @@ TIMED_ROWS = 256
 class Contexts:
     """Of one model. Unused contexts are kept, since making a context takes longer than a round of a small model."""
 
-    def __init__(self, model: Model, sequences: int, *, half: bool) -> None:
+    def __init__(self, model: LlamaModel, sequences: int, *, half: bool) -> None:
         self._model, self._sequences, self._half = model, sequences, half
         self._idle: list[Context] = []
 
@@ -92,7 +92,7 @@ class LlamaCache(KvCache):
         self._get_ready()
         parts, order, awaited = list[NDArray[np.float32]](), list[int](), set(new)
 
-        def run(step: Step) -> None:
+        def run(step: LlamaPass) -> None:
             wanted = list[bool]()
             for row, _ in step.rows:
                 wanted.append(row in awaited)
@@ -152,7 +152,7 @@ class LlamaCache(KvCache):
         self._drafted.restart(length)
         self.length = self.used = length
 
-    def _run(self, step: Step, wanted: Sequence[bool]) -> NDArray[np.float32]:
+    def _run(self, step: LlamaPass, wanted: Sequence[bool]) -> NDArray[np.float32]:
         """Logits of the step's wanted rows."""
         context, rows = self._context, self._drafted.rows
         if step.cut:

@@ -22,7 +22,7 @@ from decoder.forward.llama_cpp.library import (
     RELEASE,
     Batch,
     IntPointer,
-    Library,
+    LlamaLibrary,
     library,
 )
 
@@ -32,7 +32,7 @@ CACHE_STEP = 256
 ALL_LAYERS = -1
 
 
-class Model:
+class LlamaModel:
     def __init__(self, path: Path, *, gpu_layers: int | None = None, words_only: bool = False) -> None:
         """The file's contents were checked before. `gpu_layers` is None for as many as llama.cpp chooses. Raises
         ConfigError if the library is missing or cannot load the file, ModelError if it is of another release.
@@ -59,7 +59,7 @@ class Model:
 class Context:
     """A KV cache of a model, with its passes; sequence 0 holds a text, others hold draft paths."""
 
-    def __init__(self, model: Model, rows: int, sequences: int, *, half: bool, threads: int) -> None:
+    def __init__(self, model: LlamaModel, rows: int, sequences: int, *, half: bool, threads: int) -> None:
         """Keys and values are float16 if `half`, else float32. Raises DeviceError if there is too little memory,
         ModelError if the library's parameters have another layout than expected.
         """
@@ -154,11 +154,11 @@ class Context:
             raise DeviceError(f"llama.cpp cannot enlarge its cache: {self._library.last_error()}; restart the run")
 
 
-def _free(library: Library, handle: int, _model: Model) -> None:
+def _free(library: LlamaLibrary, handle: int, _model: LlamaModel) -> None:
     library.free(handle)
 
 
-def _require_sizes(library: Library, handle: int, sizes: Mapping[str, int]) -> None:
+def _require_sizes(library: LlamaLibrary, handle: int, sizes: Mapping[str, int]) -> None:
     for name, asked in sizes.items():
         if (got := getattr(library, name)(handle)) != asked:
             raise ModelError(

@@ -15,7 +15,7 @@ TEXT = -1
 
 
 @dataclass
-class Row:
+class TreeRow:
     token: int
     position: int
     parent: int
@@ -31,7 +31,7 @@ class Copy:
 
 
 @dataclass
-class Step:
+class LlamaPass:
     """One pass of llama.cpp, and the calls before it."""
 
     cut: bool = False
@@ -47,7 +47,7 @@ class DraftedRows(ABC):
     """A subclass decides which sequence of llama.cpp holds which rows."""
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[TreeRow] = []
         self.length = 0
         """Number of rows of the text."""
 
@@ -62,7 +62,7 @@ class DraftedRows(ABC):
         """Upper bound of the number of cache rows that all drafted rows together take."""
 
     @abstractmethod
-    def step(self, pending: Sequence[int]) -> Step:
+    def step(self, pending: Sequence[int]) -> LlamaPass:
         """The next pass, which computes at least some of the pending rows; they count as cached from now on."""
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
@@ -75,10 +75,10 @@ class DraftedRows(ABC):
             if position != above + 1:
                 del self.rows[first:]
                 raise ValueError(f"a row at position {position} cannot follow a row at position {above}")
-            self.rows.append(Row(token, position, parent))
+            self.rows.append(TreeRow(token, position, parent))
         return list(range(first, len(self.rows)))
 
-    def steps(self, wanted: Sequence[int], run: Callable[[Step], None]) -> None:
+    def steps(self, wanted: Sequence[int], run: Callable[[LlamaPass], None]) -> None:
         """Divides the computation of rows into steps."""
         pending = list(wanted)
         while pending:
@@ -130,8 +130,8 @@ class Sequences(DraftedRows):
     def cells(self) -> int:
         return len(self.rows)
 
-    def step(self, pending: Sequence[int]) -> Step:
-        step, members = Step(), dict[int, list[int]]()
+    def step(self, pending: Sequence[int]) -> LlamaPass:
+        step, members = LlamaPass(), dict[int, list[int]]()
         ends = dict[int, int]()
         for leaf in self.leaves(pending):
             missing = [row for row in self.above(leaf) if row not in self.holders][: self._most_rows]
@@ -149,7 +149,7 @@ class Sequences(DraftedRows):
         step.rows = sorted(members.items())
         return step
 
-    def _sequence(self, parent: int, step: Step, *, first: bool) -> int | None:
+    def _sequence(self, parent: int, step: LlamaPass, *, first: bool) -> int | None:
         """A sequence that ends in `parent`, for one new path; None if the path must wait for the next step."""
         ready = next((sequence for sequence, end in self._ends.items() if end == parent), None)
         if ready is None and not self._free:
@@ -167,7 +167,7 @@ class Sequences(DraftedRows):
         self._ends[ready] = len(self.rows)
         return ready
 
-    def _make_room(self, parent: int, step: Step) -> None:
+    def _make_room(self, parent: int, step: LlamaPass) -> None:
         """Drops all sequences except sequence 0, cut to the text, and the one that holds `parent`."""
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
@@ -212,11 +212,11 @@ class Paths(DraftedRows):
         numbers = {row: number for number, row in enumerate(path, 1)}
         return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
 
-    def step(self, pending: Sequence[int]) -> Step:
+    def step(self, pending: Sequence[int]) -> LlamaPass:
         # llama.cpp computes sequences together only if their numbers are successive. If the longest paths come first,
         # the sequences that still have rows to compute keep successive numbers for as long as possible.
         ways = sorted(map(self._way, self.leaves(pending)), key=len, reverse=True)
-        step = Step(dropped=self._unneeded([base for base, *_ in ways]))
+        step = LlamaPass(dropped=self._unneeded([base for base, *_ in ways]))
         self.ends = {sequence: end for sequence, end in self.ends.items() if sequence not in step.dropped}
         free = [number for number in range(self._count, 0, -1) if number not in self.ends]
         sources = {TEXT: 0} | {end: sequence for sequence, end in self.ends.items()}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.llama_cpp.cache import Contexts, LlamaCache
-from decoder.forward.llama_cpp.context import MOST_ROWS, Context, Model
+from decoder.forward.llama_cpp.context import MOST_ROWS, Context, LlamaModel
 from decoder.forward.llama_cpp.drafted import STATES, TEXT, Paths, Sequences
 from decoder.forward.protocol import Forward, Ints, Mask
 
@@ -77,7 +77,7 @@ MOST_PENDING = 16
 """Most committed tokens, not yet in the text's state, that are computed in the same pass as a drafted chain."""
 
 
-class StateCache(LlamaCache):
+class LlamaStateCache(LlamaCache):
     """Of states, and of the keys and values of layers that attend."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
@@ -171,10 +171,10 @@ def _is_chain(visible: NDArray[np.bool_]) -> bool:
 
 
 class LlamaForward(Forward):
-    def __init__(self, model: Model, layers: int, device: torch.device, *, half: bool) -> None:
+    def __init__(self, model: LlamaModel, layers: int, device: torch.device, *, half: bool) -> None:
         """Keys and values are float16 if `half`."""
         self._contexts = Contexts(model, STATES if model.keeps_states else SEQUENCES, half=half)
-        self._form = StateCache if model.keeps_states else RowCache
+        self._form = LlamaStateCache if model.keeps_states else RowCache
         self._layers, self._device = layers, device
 
     def new_cache(self, capacity: int) -> LlamaCache:

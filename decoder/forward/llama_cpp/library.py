@@ -158,7 +158,7 @@ INSTALL = "pip install 'dynatui[gguf]'"
 ERRORS_KEPT = 4
 
 
-class Library:
+class LlamaLibrary:
     """llama.cpp's functions as attributes without their prefix `llama_`, and its latest error messages."""
 
     def __init__(self, path: Path) -> None:
@@ -211,7 +211,7 @@ def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[
 
 
 @functools.cache
-def library() -> Library:
+def library() -> LlamaLibrary:
     """Raises ConfigError if the pinned release of the package is not installed, ModelError if it cannot be used."""
     require_package()
     spec = find_spec(PACKAGE)
@@ -219,7 +219,7 @@ def library() -> Library:
     paths = [path for folder in folders for path in sorted(folder.glob(f"{PACKAGE}*.so"))]
     if not paths:
         raise _unfit("the package has no library file")
-    return Library(paths[0])
+    return LlamaLibrary(paths[0])
 
 
 def require_package() -> None:

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.families.model import write
+from decoder.forward.families.model import write_slots
 from decoder.forward.families.native import windowed_by_slot
 from decoder.forward.hf import Layers, ModuleForward
 from decoder.forward.layer_kinds import FULL, HOST_ROUNDS, SHAPED, Windows, keeps_states
@@ -66,6 +66,6 @@ class _SlotLayers(Layers):
         self._store, self._slots, self._visible = store, slots, visible
 
     def put(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        write(self._store, layer, self._slots, torch.stack((keys, values)))
+        write_slots(self._store, layer, self._slots, torch.stack((keys, values)))
         visible = self._store[layer, :, :, : self._visible]
         return visible[0], visible[1]

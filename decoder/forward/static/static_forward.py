@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from decoder.errors import PairError
-from decoder.forward.families.architecture import Source
+from decoder.forward.families.architecture import ModelWeights
 from decoder.forward.families.native import NativeModel
 from decoder.forward.families.registry import native_model, only_compiled, reading_bytes, weight_bytes
 from decoder.forward.layer_kinds import UNCAPTURED, Windows
@@ -85,7 +85,7 @@ def empty(layer: Any) -> None:
         weight.data = weight.new_empty(0)
 
 
-def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> str:
+def _lacks(model: "LanguageModel", source: ModelWeights | None, *, beside: bool) -> str:
     """Reason why no native model can be made, `beside` the model's current form or in its place; empty if it can."""
     if source is None or only_compiled(source.architecture):
         weights = " with quantised weights" if model.hf.quantised else ""
@@ -98,7 +98,7 @@ def _lacks(model: "LanguageModel", source: Source | None, *, beside: bool) -> st
 
 
 @without_gradients()
-def _read(model: "LanguageModel", source: Source) -> NativeModel:
+def _read(model: "LanguageModel", source: ModelWeights) -> NativeModel:
     return native_model(source, model.dtype, model.context)
 
 

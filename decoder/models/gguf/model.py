@@ -11,7 +11,7 @@ import torch
 from decoder.errors import PairError
 from decoder.forward.families.architecture import Traits
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.llama_cpp.context import Model
+from decoder.forward.llama_cpp.context import LlamaModel
 from decoder.forward.llama_cpp.forward import LlamaForward
 from decoder.forward.llama_cpp.library import IntPointer
 from decoder.models.gguf.file import LIMIT, GgufFile, check_gguf, gguf_file
@@ -28,7 +28,7 @@ class GgufTokenizer:
     def __init__(self, file: GgufFile) -> None:
         """Loads no weights."""
         self._file = file
-        self._model = Model(file.path, words_only=True)
+        self._model = LlamaModel(file.path, words_only=True)
         self._vocabulary, self._library = self._model.vocabulary, self._model.library
         template = file.values.get("tokenizer.chat_template")
         self.chat_template: Any = template if isinstance(template, str) else None
@@ -98,7 +98,7 @@ def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) ->
     file = gguf_file(name)
     shown = Path(name).name
     check_gguf(shown, file)
-    model = Model(file.path, gpu_layers=gpu_layers)
+    model = LlamaModel(file.path, gpu_layers=gpu_layers)
     _require_decoder(shown, model)
     layers = file.size("block_count") or 0
     half = not file.in_float32
@@ -129,7 +129,7 @@ def _no_module() -> None:
     raise PairError("a GGUF file has no Hugging Face module; name a folder with safetensors weights")
 
 
-def _require_decoder(name: str, model: Model) -> None:
+def _require_decoder(name: str, model: LlamaModel) -> None:
     """Refuses encoder-decoders and diffusion models, which only the loaded library can recognise."""
     library = model.library
     for wrong, what in (

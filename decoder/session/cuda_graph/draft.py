@@ -87,7 +87,7 @@ class Part(ABC):
         """The passes of a draft whose rows have these positions and write to these slots."""
 
 
-class Side(Part):
+class DraftPart(Part):
     first = FIRST_ROWS
     lag = 0
 
@@ -125,7 +125,7 @@ class Side(Part):
         return _ModelPasses(self, self.rotation(places), slots)
 
 
-class FittedSide(Side):
+class FittedSide(DraftPart):
     """The part of a draft model that has more or fewer token ids than the target."""
 
     def __init__(
@@ -141,14 +141,14 @@ class FittedSide(Side):
         return self._conversion.logits(super().rotated_logits(read, rotation, slots, bias))
 
 
-def side_of(model: LanguageModel, form: StaticForward, store: Float[Tensor, "L 2 H S D"], pair: Pair) -> Side:
+def side_of(model: LanguageModel, form: StaticForward, store: Float[Tensor, "L 2 H S D"], pair: Pair) -> DraftPart:
     conversion, sizes = fit(model, pair.vocabulary), (pair.vocabulary, pair.context)
-    return FittedSide(form, store, *sizes, conversion) if conversion else Side(form, store, *sizes)
+    return FittedSide(form, store, *sizes, conversion) if conversion else DraftPart(form, store, *sizes)
 
 
 @dataclass(frozen=True)
 class _ModelPasses:
-    side: Side
+    side: DraftPart
     rotation: Tensor
     slots: Int[Tensor, "R"]
 
@@ -163,7 +163,7 @@ class _ModelPasses:
         return self.side.rotated_logits(tokens, self.rotation[rows], self.slots[rows], bias)
 
 
-class Layout:
+class DraftLayout:
     """Index tables of the rows and candidates of drafts of one shape: constant tensors, made before capture. Rows are
     the nodes that may get children, level after level; each has the same number of candidates, in the order of their
     rows. Padding rows follow, so that there are more candidates than nodes of any tree.
@@ -264,7 +264,7 @@ class Grown:
 
 
 def best_tokens(
-    logits: Float[Tensor, "W V"], layout: Layout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
+    logits: Float[Tensor, "W V"], layout: DraftLayout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
     """Writes each row's most probable tokens, in any order where equal, and their log-probabilities (softmax in
     float32). The B best tokens of a divided vocabulary are in the rest or in the B parts with the largest maxima: each
@@ -290,7 +290,7 @@ def best_tokens(
 
 def add_children(
     logits: Float[Tensor, "W V"],
-    layout: Layout,
+    layout: DraftLayout,
     breadths: Growth[Tensor] | None,
     paths: Float[Tensor, "W"],
     lines: Int[Tensor, "3 K"],
@@ -333,7 +333,7 @@ def keep_level(
     return bias.index_select(0, rows[2]).scatter_(1, slots[:, None], 0.0)
 
 
-def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
+def pack_tree(state: DeviceState, layout: DraftLayout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
     """Writes the nodes to the state in the tree's order, and their tokens to `places` of `state.text`."""
     # If a node passes its threshold, so does its parent: the parent's path is at least as probable as the node's path,
     # and the parent's threshold is at most as high as the node's threshold.
@@ -366,9 +366,9 @@ def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown,
 class DraftOperators:
     """The parts of a draft that a kernel may replace."""
 
-    add_children: Callable[[Tensor, Layout, Growth[Tensor] | None, Tensor, Tensor, Tensor], None] = add_children
+    add_children: Callable[[Tensor, DraftLayout, Growth[Tensor] | None, Tensor, Tensor, Tensor], None] = add_children
     keep_level: Callable[..., Tensor] = keep_level
-    pack_tree: Callable[[DeviceState, Layout, DraftRule, Grown, Tensor], None] = pack_tree
+    pack_tree: Callable[[DeviceState, DraftLayout, DraftRule, Grown, Tensor], None] = pack_tree
 
 
 PLAIN = DraftOperators()
@@ -377,7 +377,7 @@ PLAIN = DraftOperators()
 def grow(
     part: Part,
     state: DeviceState,
-    layout: Layout,
+    layout: DraftLayout,
     slots: int,
     verifier: DeviceVerifier,
     operators: DraftOperators = PLAIN,
@@ -419,7 +419,7 @@ def grow(
     operators.pack_tree(state, layout, rule, grown, after[:PLACES])
 
 
-def draft_rule(part: Part, state: DeviceState, layout: Layout) -> DraftRule:
+def draft_rule(part: Part, state: DeviceState, layout: DraftLayout) -> DraftRule:
     growth = state.rule.logarithmic()
     growth = replace(growth, deepest=torch.minimum(growth.deepest, part.context - state.length))
     thresholds: Float[Tensor, D] = least_probability(growth, layout.every_depth, XP)

@@ -14,11 +14,11 @@ from decoder.forward.families.model import LayerSlots, Pass
 from decoder.forward.families.native import NativeModel
 from decoder.heads.eagle3 import StaticHead
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import LevelPasses, Part, Side
+from decoder.session.cuda_graph.draft import DraftPart, LevelPasses, Part
 from decoder.session.cuda_graph.static_shapes import HEAD_ROWS
 
 
-class TappedTarget(Side):
+class TappedTarget(DraftPart):
     """A target whose passes also store the inputs of the layers that a head reads."""
 
     def __init__(

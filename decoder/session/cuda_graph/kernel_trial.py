@@ -22,7 +22,7 @@ from decoder.forward.linear import has_wide_product
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, DeviceState
-from decoder.session.cuda_graph.draft import DraftOperators, Layout, Side, grow
+from decoder.session.cuda_graph.draft import DraftLayout, DraftOperators, DraftPart, grow
 from decoder.session.cuda_graph.operators import PLAIN, KeptVerdict, Operators, part_of
 from decoder.session.cuda_graph.pass_comparison import LONG_TEXT, TEXT, Share, compared, relative_time
 from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, Work
@@ -126,7 +126,7 @@ class Rehearsal:
         """Tables of target and draft; see `Table`."""
         device, vocabulary = tables[0].device, tables[0].shape[1]
         size = beam(rule, int(rule.growth.deepest)) if rule.budget.by_cost else shape(rule)
-        self._layout = Layout(size, vocabulary, device)
+        self._layout = DraftLayout(size, vocabulary, device)
         self._nodes = min(bucket(most_nodes(rule)), MOST_USUAL)
         self._slots = slots(LENGTH + MOST_NODES + size.rows)
         self._state = DeviceState(device, self._slots + DEEPEST + BEYOND)
@@ -137,7 +137,7 @@ class Rehearsal:
             for form, rows in zip(self._forms, (self._nodes, max(size.widths)), strict=True)
         ]
         self._target, self._draft = (
-            Side(form, form.new_store(self._slots + BEYOND), vocabulary, context) for form in self._forms
+            DraftPart(form, form.new_store(self._slots + BEYOND), vocabulary, context) for form in self._forms
         )
 
     def draft(self, operators: Operators) -> None:

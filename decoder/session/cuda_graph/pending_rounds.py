@@ -18,7 +18,7 @@ from decoder.session.cuda_graph.static_shapes import Shape, bucket
 from decoder.system.device import Mark
 
 
-class Clock:
+class TextClock:
     """Decode time of a text on the host; stopped between rounds, and never waits for the device."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class PendingRounds:
 
     def __init__(self, slot: GraphSlot) -> None:
         self.waits = 0
-        self.clock = Clock()
+        self.clock = TextClock()
         self._slot = slot
         self._queued: list[PendingRound] = []
         """After the last report."""

@@ -23,7 +23,7 @@ from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.errors import LostDeviceError, first_line
 from decoder.forward.language_model import LanguageModel, fitted
 from decoder.forward.linear import HALF
-from decoder.forward.near_tie import verdict
+from decoder.forward.near_tie import near_tie_verdict
 from decoder.forward.static.static_forward import static_in_place
 from decoder.models.pair import Pair
 from decoder.sampling.noise import GumbelNoise
@@ -32,7 +32,7 @@ from decoder.session.cuda_graph.draft import side_of
 from decoder.session.cuda_graph.kernel_trial import chosen_operators, untried, with_layer_kernels
 from decoder.session.cuda_graph.lookup_session import runs_on_device, session_class
 from decoder.session.cuda_graph.operators import PLAIN, VerdictFile, releases, source_digest
-from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read
+from decoder.session.cuda_graph.slots import BEYOND, GraphSlots, new_store, read_logits
 from decoder.session.cuda_graph.static_shapes import slots, uncaptured
 from decoder.session.host import HostSession
 from decoder.session.protocol import Session
@@ -80,7 +80,7 @@ class Reference:
         noise = GumbelNoise(SEED, Schedule(self.sampling), vocabulary, self.target.device)
         for position, rivals in enumerate(zip(self.text, text, strict=False), first):
             if rivals[0] != rivals[1]:
-                return verdict(self.target[position - 1], rivals, error, position, noise).near_tie
+                return near_tie_verdict(self.target[position - 1], rivals, error, position, noise).near_tie
         return False
 
 
@@ -280,7 +280,7 @@ def _error(
     errors = []
     for tokens in (reference.tokens for reference in right):
         side = side_of(model, form, new_store(form, slots(len(tokens)) + BEYOND), pair)
-        errors.append(read(side, tokens)[:, : model.width].float())
+        errors.append(read_logits(side, tokens)[:, : model.width].float())
     worst = max(float((one - other).abs().max()) for one, other in zip(errors, expected, strict=True))
     return worst, max(float(logits.abs().max()) for logits in expected)
 

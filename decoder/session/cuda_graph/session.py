@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.draft.tree_size.plan import Plan, ranks
+from decoder.draft.tree_size.plan import TreePlan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Schedule
@@ -35,7 +35,7 @@ Open = Callable[[Sequence[int], int, KnobState | None], Session]
 @dataclass(frozen=True)
 class _Draft:
     shape: Shape
-    plan: Plan | None
+    plan: TreePlan | None
     """Size of the tree, if costs determined it for this round."""
     read: Callable[[NDArray[np.float64], int], TokenTree]
     """(report, root) -> the drafted tree."""
@@ -93,9 +93,9 @@ class GraphSession(Session):
         """Verification of the current tree, if it is already queued."""
         self._read = len(prompt_ids) - 1
         """Tokens of the text that the draft model has read."""
-        self._observation: tuple[Plan, list[int]] | None = None
+        self._observation: tuple[TreePlan, list[int]] | None = None
         """Size of the last tree, and ranks of its accepted nodes, until the acceptance model has learned from them."""
-        self._untaught: tuple[Plan | None, Outcome] | None = None
+        self._untaught: tuple[TreePlan | None, Outcome] | None = None
         """Size and outcome of the latest round whose times `_sizes` has not learnt yet."""
         self._draft_s, self._draft_forwards = 0.0, 0
         """Of the drafts that no round's figures include yet."""

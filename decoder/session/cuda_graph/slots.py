@@ -24,7 +24,7 @@ from decoder.heads.eagle3 import UNTAPPED, StaticHead, static_head
 from decoder.models.pair import Pair
 from decoder.session.cuda_graph.capture_guard import refuse_waits
 from decoder.session.cuda_graph.device_state import REPORT, DeviceState
-from decoder.session.cuda_graph.draft import Layout, Part, Side, grow, side_of
+from decoder.session.cuda_graph.draft import DraftLayout, DraftPart, Part, grow, side_of
 from decoder.session.cuda_graph.heads import HeadPart, TappedTarget
 from decoder.session.cuda_graph.operators import PLAIN, Operators
 from decoder.session.cuda_graph.static_shapes import (
@@ -78,8 +78,8 @@ class GraphSlot:
 
     def __init__(
         self,
-        target: Side,
-        draft: Side | HeadPart | None,
+        target: DraftPart,
+        draft: DraftPart | HeadPart | None,
         graphs: Graphs | None,
         capturable: set[Hashable],
         operators: Operators = PLAIN,
@@ -100,12 +100,12 @@ class GraphSlot:
         self._operators = operators
         self._capturable = capturable
         self._captured: dict[tuple[object, ...], Work] = {}
-        self._layouts: dict[Shape, Layout] = {}
+        self._layouts: dict[Shape, DraftLayout] = {}
         self._in_use: dict[Size, None] = {}
         """Sizes that this text has used so far, in the order of first use."""
 
     @property
-    def draft(self) -> Side | HeadPart:
+    def draft(self) -> DraftPart | HeadPart:
         """Must only be used for a pair with a draft model or head."""
         assert self._draft is not None, "only slots with a draft model or a head draft"  # noqa: S101 - a programmer's mistake
         return self._draft
@@ -166,7 +166,7 @@ class GraphSlot:
     def _draft_of(self, shape: Shape, length: int) -> _Repeatable:
         attended = visible(length, shape.rows, self._room)
         if shape not in self._layouts:
-            self._layouts[shape] = Layout(shape, self.draft.vocabulary, self.draft.store.device, self.draft.first)
+            self._layouts[shape] = DraftLayout(shape, self.draft.vocabulary, self.draft.store.device, self.draft.first)
         layout, verifier = self._layouts[shape], self.verifier
         return _Repeatable(
             ("draft", shape.widest == 1, verifier),
@@ -245,24 +245,24 @@ def new_store(forward: Form, capacity: int) -> Float[Tensor, "L 2 H S D"]:
         return forward.new_store(capacity)
 
 
-def _parts(pair: Pair, forms: Forms, most: int) -> tuple[Side, Side | HeadPart | None]:
+def _parts(pair: Pair, forms: Forms, most: int) -> tuple[DraftPart, DraftPart | HeadPart | None]:
     """For a text of up to `most` cache slots. Raises PairError if a head drafts and the target runs as a Hugging Face
     module.
     """
     sizes, target = (pair.vocabulary, pair.context), forms[0]
     store, *others = (new_store(form, most + padded(rows) + BEYOND) for form, rows in zip(forms, MOST, strict=False))
     if len(forms) == 1:
-        return Side(target, store, *sizes), None
+        return DraftPart(target, store, *sizes), None
     draft, (drafting,) = forms[1], others
     if not isinstance(draft, StaticHead):
-        return Side(target, store, *sizes), side_of(pair.draft_model, draft, drafting, pair)
+        return DraftPart(target, store, *sizes), side_of(pair.draft_model, draft, drafting, pair)
     if not isinstance(target, NativeModel):
         raise PairError(UNTAPPED)
     tapped = TappedTarget(target, store, *sizes, draft.head.target_layers)
     return tapped, HeadPart(draft, drafting, *sizes, tapped.states)
 
 
-def read(side: Side, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
+def read_logits(side: DraftPart, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
     """Logits after each token of a text's beginning."""
     ids = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(len(ids), device=ids.device)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from decoder.sampling.noise import DeviceSampling
 from decoder.session.cuda_graph.device_state import LEVEL, LEVELS, PARENT, ROW, SHARE_BITS, XP, DeviceState
-from decoder.session.cuda_graph.draft import Part, Side
+from decoder.session.cuda_graph.draft import DraftPart, Part
 from decoder.tree_rules import adapted
 
 Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
@@ -46,7 +46,7 @@ class Moves:
     draft: Int[Tensor, "D"]
 
 
-def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
+def tree_rows(target: DraftPart, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
     """In a pass of `nodes` rows over `slots` cache slots."""
     around = state.length + state.steps(-2, nodes)
     row_slots = around[1:-1]
@@ -89,7 +89,7 @@ def accept_path(state: DeviceState, rows: TreeRows, choices: Int[Tensor, "N"], d
 class VerificationOperators:
     """The parts of a verification that a kernel may replace."""
 
-    tree_rows: Callable[[Side, DeviceState, int, int, int], TreeRows] = tree_rows
+    tree_rows: Callable[[DraftPart, DeviceState, int, int, int], TreeRows] = tree_rows
     accept_path: Callable[[DeviceState, TreeRows, Tensor, int], Moves | None] = accept_path
 
 
@@ -97,7 +97,7 @@ PLAIN = VerificationOperators()
 
 
 def verify(
-    target: Side,
+    target: DraftPart,
     draft: Part | None,
     state: DeviceState,
     nodes: int,
@@ -131,7 +131,7 @@ def ancestors(parents: Int[Tensor, "N"], deepest: int, identity: Float[Tensor, "
 
 
 def tree_bias(
-    side: Side, columns: Int[Tensor, "S"], row_slots: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
+    side: DraftPart, columns: Int[Tensor, "S"], row_slots: Int[Tensor, "N"], above: Bool[Tensor, "N N"]
 ) -> Float[Tensor, "N S"]:
     """Each row attends to all slots before the tree and, within the tree, to itself and its ancestors."""
     before = (columns < row_slots[0]).expand(len(row_slots), -1)

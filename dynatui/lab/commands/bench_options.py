@@ -9,7 +9,7 @@ from decoder.errors import ConfigError, quoted, require
 from decoder.methods import METHODS
 from dynatui.cli import options, request
 from dynatui.cli.options import MEASUREMENT
-from dynatui.cli.parameters import CONTEXT, Declared, Group, in_panel, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.number_lists import json_file, number_lists, repeats
 
 TEXT_REPEATS, ROUND_REPEATS = 3, 9
@@ -19,15 +19,15 @@ CONTEXT_LENGTH = 256
 def parameters() -> Declared:
     return (
         CONTEXT,
-        Group("names", options.MODEL_OPTIONS[:3]),
+        OptionGroup("names", options.MODEL_OPTIONS[:3]),
         _SHAPES,
-        Group("arithmetic", options.MODEL_OPTIONS[3:]),
+        OptionGroup("arithmetic", options.MODEL_OPTIONS[3:]),
         request.CUT_PROMPTS,
         _methods(),
-        Group("sweeps", tuple(_sweeps())),
+        OptionGroup("sweeps", tuple(_sweeps())),
         *_MEASURED,
         _presets(),
-        Group("rules", (*options.SAMPLING_OPTIONS, *_changes())),
+        OptionGroup("rules", (*options.SAMPLING_OPTIONS, *_changes())),
     )
 
 

@@ -9,7 +9,7 @@ from decoder.errors import require
 from decoder.models.names import require_model
 from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
-from dynatui.cli.parameters import Declared, Given, Group, in_panel, option, switch
+from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
 from dynatui.lab.commands.bench_files import on_terminal, write_all, writers
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
@@ -108,7 +108,7 @@ _OPTIONS = (
         ),
     ),
 )
-PARAMETERS: Declared = (PAIR, Group("given", _OPTIONS))
+PARAMETERS: Declared = (PAIR, OptionGroup("given", _OPTIONS))
 _OF_THE_JOB = ("stops_at_eos", "temperature", "top_p", "seed")
 _OF_THE_FILES = ("quick", "data", "data_sets", "output", "prompt_chars", "prompt_tokens")
 """Options that are no fields of `Extent`: of the job, or read here."""

@@ -9,7 +9,7 @@ import typer
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
-from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, in_panel, option
+from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
 from dynatui.lab.bench.on_pair import OnPair, pair_names
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.lab.commands.number_lists import PAIR, json_file, names, numbers, repeats
@@ -97,8 +97,8 @@ PARAMETERS: Declared = (
             least=1,
         ),
     ),
-    Group("given", options.PROMPT_OPTIONS, request.Prompts),
-    Group("asked", _REQUEST),
+    OptionGroup("given", options.PROMPT_OPTIONS, request.Prompts),
+    OptionGroup("asked", _REQUEST),
     *in_panel(
         MEASUREMENT,
         option("--output FILE", "Save measurements in FILE as they are made, and resume from FILE.", Path),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from textwrap import wrap
 
-from decoder.analysis.bottleneck import verdict
+from decoder.analysis.bottleneck import bottleneck_sentences
 from dynatui.clean import clean_line
 from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, hundredths, interval, of_rows, text
 from dynatui.lab.tuning.drafts import METHODS, Draft, Ranking
@@ -48,7 +48,7 @@ def _verdicts(results: Ranking) -> Iterator[str]:
     for draft in results.drafts:
         subject = f"{clean_line(draft.name)} by {draft.fastest}"
         known = draft.limits if draft.measured[draft.fastest] else None
-        sentence = " ".join(verdict(known, subject)) if known else _unlimited(draft, subject)
+        sentence = " ".join(bottleneck_sentences(known, subject)) if known else _unlimited(draft, subject)
         yield from wrap(sentence, WIDTH, subsequent_indent="  ")
     for name, why in results.refused.items():
         yield from wrap(f"{clean_line(name)} cannot be used: {clean_line(why)}", WIDTH, subsequent_indent="  ")

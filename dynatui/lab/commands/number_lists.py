@@ -10,7 +10,7 @@ from typer.core import TyperOption
 from decoder.errors import ConfigError, quoted, require
 from dynatui.cli import options
 from dynatui.cli.options import MEASUREMENT
-from dynatui.cli.parameters import Group, option
+from dynatui.cli.parameters import OptionGroup, option
 from dynatui.lab.bench.on_pair import OnPair
 
 LARGEST = 1 << 20
@@ -40,7 +40,7 @@ def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ..
     raise ConfigError(f"{option} is {quoted(text)}; give values such as {example}, with commas between them")
 
 
-PAIR = Group("pair", options.PAIR_OPTIONS, OnPair)
+PAIR = OptionGroup("pair", options.PAIR_OPTIONS, OnPair)
 
 
 def repeats(explained: str, **further: Any) -> TyperOption:

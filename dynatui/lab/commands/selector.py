@@ -11,7 +11,7 @@ from typer.core import TyperGroup, TyperOption
 
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
-from dynatui.cli.parameters import Declared, Given, Group, option, switch
+from dynatui.cli.parameters import Declared, Given, OptionGroup, option, switch
 from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.lab.commands.bench_result import shown
 from dynatui.lab.commands.number_lists import PAIR, numbers
@@ -72,7 +72,7 @@ _PLAN = (
     ),
     _SEED,
 )
-COLLECT: Declared = (_DATA, PAIR, request.PROMPTS, Group("plan", _PLAN))
+COLLECT: Declared = (_DATA, PAIR, request.PROMPTS, OptionGroup("plan", _PLAN))
 _RECIPE = (
     _option("--verifier NAME", "The verifier that the selector is trained for.", default="specinfer"),
     _option("--epochs N", "Number of training passes over all roots.", int, default=40, least=1),
@@ -84,7 +84,7 @@ _RECIPE = (
     _SEED,
 )
 _OUT = _option("--out FILE", "File to which the trained selector is written.", Path, required=True)
-TRAIN: Declared = (_DATA, _OUT, Group("recipe", _RECIPE))
+TRAIN: Declared = (_DATA, _OUT, OptionGroup("recipe", _RECIPE))
 EVALUATE: Declared = (
     _DATA,
     _option("--selector FILE", "File of the selector.", Path, name="selector_file", required=True),
@@ -165,7 +165,7 @@ def evaluate(
     from dynatui.lab.selector import dataset  # noqa: PLC0415
     from dynatui.lab.selector.train import predict  # noqa: PLC0415
 
-    policy, trained = stored.read(selector_file)
+    policy, trained = stored.read_selector(selector_file)
     manifest = dataset.read_manifest(data)
     require(
         stored.fits(trained.pair, manifest.pair),

@@ -16,7 +16,7 @@ from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from dynatui.cli import options, parameters, presets, request, settings
 from dynatui.cli.headless import INTERRUPTED
-from dynatui.cli.parameters import CONTEXT, Declared, Given, Group, in_panel, option, switch
+from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.bench_result import say_line, shown
 from dynatui.lab.commands.number_lists import names
 from dynatui.session import Models
@@ -48,7 +48,7 @@ PARAMETERS: Declared = (
         option("--storage URL", "Optuna database, such as sqlite:///tuning.db, from which a later search continues."),
     ),
     options.SEED,
-    Group("sampling", options.SAMPLING_OPTIONS),
+    OptionGroup("sampling", options.SAMPLING_OPTIONS),
 )
 OF_THE_SEARCH = ("draft", "exact", "compiled", "kernels", "minutes", "name", "force", "storage")
 """Parameters that have no effect when drafts are ranked."""
@@ -151,4 +151,4 @@ def _kept(result: "Tuned", name: str, comments: Sequence[str], *, force: bool) -
     if not result.verdict.keeps:
         return None
     with handled(INTERRUPTING, lambda *_: None):  # no signal can interrupt the write
-        return presets.write(name, result.run, comments, force=force)
+        return presets.write_preset(name, result.run, comments, force=force)

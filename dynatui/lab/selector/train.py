@@ -21,7 +21,7 @@ from decoder.sampling.settings import Sampling
 from decoder.selector import latency
 from decoder.selector.actions import ACTIONS
 from decoder.selector.policy import TIMES, Policy, best_static, loss, throughput
-from decoder.selector.stored import Fingerprint, SelectorInfo, write
+from decoder.selector.stored import Fingerprint, SelectorInfo, write_selector
 from decoder.system.whole_files import write_whole
 from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, round_seconds
 
@@ -79,7 +79,7 @@ def train(roots: Roots, manifest: Manifest, recipe: Recipe, file: Path) -> Itera
         epoch = trainer.epoch()
         write_whole(checkpoint, trainer.state())
         yield epoch
-    write(file, trainer.best_policy(), trainer.trained())
+    write_selector(file, trainer.best_policy(), trainer.trained())
     checkpoint.unlink(missing_ok=True)
 
 

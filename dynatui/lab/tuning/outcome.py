@@ -33,7 +33,7 @@ class Checked:
     """Contenders with a text that differs from the text of plain decoding by more than a near tie."""
 
     def faster(self, one: str, other: str) -> bool:
-        return interval.verdict(self.ratios.get((one, other))) == "holds"
+        return interval.compared_to_limit(self.ratios.get((one, other))) == "holds"
 
 
 @dataclass(frozen=True)

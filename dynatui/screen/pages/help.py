@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
-from rich.console import Group as Lines
 from rich.console import JustifyMethod
+from rich.console import KeyGroup as Lines
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
@@ -15,7 +15,7 @@ from decoder.analysis.metrics import FIGURES, Figure
 from decoder.errors import shortened
 from decoder.events import Run
 from dynatui.clean import clean_line
-from dynatui.keymap import FIRST_MODES, Group, Key, Keymap, Mode
+from dynatui.keymap import FIRST_MODES, Key, KeyGroup, Keymap, Mode
 from dynatui.render.guide import GUIDE
 from dynatui.render.status import caps
 from dynatui.screen.pages.page import Page, SearchScreen, holds
@@ -136,11 +136,11 @@ def _head(keys: Keymap, words: str, count: int) -> Text:
     return Text.assemble(("Keys", _STRONG), (closes, _FAINT))
 
 
-def keys_of(group: Group) -> Table:
+def keys_of(group: KeyGroup) -> Table:
     return hanging(_key_lines(group), _KEYS, justify="right")
 
 
-def _key_lines(group: Group) -> list[tuple[Text, Text]]:
+def _key_lines(group: KeyGroup) -> list[tuple[Text, Text]]:
     return [(Text(caps(key), _STRONG), _action(key)) for key in group.keys if key.caps]
 
 

@@ -19,7 +19,7 @@ from textual.widget import Widget
 
 from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, Look, cells, look, scrolled
+from dynatui.screen.widgets.wire import NOTHING, Cells, CellStyle, Frame, cell_style, cells, scrolled
 
 Change: TypeAlias = tuple[int, Cells, Cells]
 """Row number, old cells, new cells."""
@@ -30,7 +30,7 @@ DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 class Still:
     draw: DrawPanel
     region: Region
-    looks: Mapping[Ink, Look]
+    looks: Mapping[Ink, CellStyle]
 
 
 _WORTH_SCROLLING = 4
@@ -55,7 +55,7 @@ class Canvas(Widget):
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """On this panel's background, after the app's filters."""
-        self._looks: dict[Ink, Look] = {}
+        self._looks: dict[Ink, CellStyle] = {}
 
     @property
     def top(self) -> Row:
@@ -74,7 +74,7 @@ class Canvas(Widget):
 
     def still(self) -> Still:
         """The panel with its place, in true colour, since a film's player may have more colours than this terminal."""
-        looks = {ink: look(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
+        looks = {ink: cell_style(self._style(ink), ColorSystem.TRUECOLOR) for ink in self._inks}
         return Still(self._draw_panel, self.region, looks)
 
     def redraw(self) -> None:
@@ -151,10 +151,10 @@ class Canvas(Widget):
             style = self._styles[ink] = next(iter(strip)).style or Style()
         return style
 
-    def _looks_of_inks(self) -> Mapping[Ink, Look]:
+    def _looks_of_inks(self) -> Mapping[Ink, CellStyle]:
         name = self.app.console.color_system
         if not self._looks and name:
-            self._looks = {ink: look(self._style(ink), COLOR_SYSTEMS[name]) for ink in self._inks}
+            self._looks = {ink: cell_style(self._style(ink), COLOR_SYSTEMS[name]) for ink in self._inks}
         return self._looks
 
 

@@ -33,7 +33,7 @@ _SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class CellStyle:
     """Equal looks are one object, so that comparison is fast."""
 
     attributes: frozenset[int]
@@ -47,11 +47,11 @@ class Look:
         return front, self.background, self.attributes & _SHOWN_ON_BLANKS
 
 
-_one_look = cache(Look)
+_one_look = cache(CellStyle)
 RESET = _one_look(frozenset(), "39", "49")
 
 
-def look(style: Style, colors: ColorSystem) -> Look:
+def cell_style(style: Style, colors: ColorSystem) -> CellStyle:
     flags = {
         1: style.bold,
         2: style.dim,
@@ -71,7 +71,7 @@ def look(style: Style, colors: ColorSystem) -> Look:
 
 
 @cache
-def turn(before: Look, after: Look) -> tuple[str, bool]:
+def style_change(before: CellStyle, after: CellStyle) -> tuple[str, bool]:
     """SGR codes from one look to another, and whether the difference shows on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     unchanged = {code for code in before.attributes if _OFF[code] not in ends}
@@ -110,7 +110,7 @@ class Frame:
         self._pieces = list[str]()
         self._look = RESET
 
-    def patch(self, looks: Mapping[Ink, Look], before: Cells, after: Cells, column: int, line: int) -> None:
+    def patch(self, looks: Mapping[Ink, CellStyle], before: Cells, after: Cells, column: int, line: int) -> None:
         """Changes a row of the terminal from `before` to `after`, of equal width; column and line count from 0."""
         pieces, at = self._pieces, -1
         for start, run in changes(before, after):
@@ -119,7 +119,7 @@ class Frame:
             for text, ink in run:
                 new = looks.get(ink, RESET)
                 if new is not self._look:
-                    codes, shows_on_blanks = turn(self._look, new)
+                    codes, shows_on_blanks = style_change(self._look, new)
                     if shows_on_blanks or not text.isspace():
                         pieces.append(codes)
                         self._look = new
@@ -131,7 +131,7 @@ class Frame:
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
 
     def text(self) -> str:
-        return "".join([*self._pieces, turn(self._look, RESET)[0]])
+        return "".join([*self._pieces, style_change(self._look, RESET)[0]])
 
 
 def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from decoder.analysis import what_if
-from decoder.analysis.rule_replay import TreeRecord, replay
+from decoder.analysis.rule_replay import TreeRecord, replay_rounds
 from decoder.events import Round
 from decoder.methods.adaptive import AdaptiveTree
 
@@ -30,7 +30,7 @@ def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
     rounds = what_if._newest([event])
     if not rounds:
         return None
-    found = replay(TreeRecord(rounds), rules.rule())
+    found = replay_rounds(TreeRecord(rounds), rules.rule())
     accepted, drafted = int(found.accepted[0]), int(found.drafted[0])
     tokens = int(found.tokens[0])
     return Verdict(

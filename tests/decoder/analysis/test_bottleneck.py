@@ -8,12 +8,12 @@ from decoder.analysis.bottleneck import (
     WORDS,
     Bottleneck,
     bottleneck,
+    bottleneck_sentences,
     explained,
     headline,
     of_method,
-    verdict,
 )
-from decoder.analysis.metrics import Race, Tally
+from decoder.analysis.metrics import RunFold, Tally
 from decoder.append_only import TokenLog
 from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally
 
@@ -57,7 +57,7 @@ def test_without_plain_decoding_beside_it_there_is_no_speed_up() -> None:
     limits = found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), plain=None)
     assert limits.speedup is None
     assert limits.bound("verification") is None
-    assert "the same run needs at least 5 rounds of ar" in verdict(limits, "linear")[0]
+    assert "the same run needs at least 5 rounds of ar" in bottleneck_sentences(limits, "linear")[0]
 
 
 def test_parts_that_are_not_known_bound_nothing() -> None:
@@ -75,7 +75,7 @@ def test_nothing_is_said_of_rounds_that_tell_nothing(change: dict[str, float]) -
 
 
 def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
-    speed, limit, remedy = verdict(found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1)), "linear")
+    speed, limit, remedy = bottleneck_sentences(found(tally(tokens=4, draft_ms=15, verify_ms=4, host_ms=1)), "linear")
     assert speed.startswith("linear is slower than plain decoding, at 0.80")
     assert "drafting takes 75%" in limit
     assert "4.00 times" in limit
@@ -83,7 +83,7 @@ def test_the_verdict_says_how_fast_what_limits_and_what_helps() -> None:
 
 
 def test_a_draft_that_never_agrees_is_answered_with_another_or_none() -> None:
-    remedy = verdict(found(tally(tokens=1, draft_ms=2, verify_ms=5, host_ms=1)), "linear")[2]
+    remedy = bottleneck_sentences(found(tally(tokens=1, draft_ms=2, verify_ms=5, host_ms=1)), "linear")[2]
     assert "another draft" in remedy
     assert "--methods ar" in remedy
 
@@ -93,7 +93,7 @@ def test_a_text_that_repeats_itself_is_said_to_mislead() -> None:
         tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), log=TokenLog().plus([1, 2] * (2 * ROUNDS))
     )
     assert found(looping).repeats
-    assert "repeats itself" in verdict(found(looping), "linear")[-1]
+    assert "repeats itself" in bottleneck_sentences(found(looping), "linear")[-1]
 
 
 def test_nothing_is_said_of_rounds_that_wrote_nothing() -> None:
@@ -106,12 +106,12 @@ def test_a_draft_whose_guesses_all_hold_is_not_said_to_disagree() -> None:
     graphs = structs.replace(
         tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
     )
-    assert verdict(found(graphs), "linear")[1] == "None of the known limits applies."
+    assert bottleneck_sentences(found(graphs), "linear")[1] == "None of the known limits applies."
 
 
 def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
     few = structs.replace(PLAIN, rounds=FEWEST_ROUNDS - 1)
-    told = verdict(found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), few), "linear")[0]
+    told = bottleneck_sentences(found(tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1), few), "linear")[0]
     assert "add ar" not in told
     assert "at least 5 rounds of ar" in told
 
@@ -119,7 +119,7 @@ def test_plain_decoding_that_has_just_begun_is_not_asked_for_again() -> None:
 @pytest.mark.parametrize("part", ["draft", "host"])
 def test_no_remedy_names_what_a_run_may_have_already(part: str) -> None:
     times = {"draft_ms": 1, "host_ms": 1} | {f"{part}_ms": 15}
-    remedy = verdict(found(tally(tokens=4, verify_ms=4, **times)), "linear")[2]
+    remedy = bottleneck_sentences(found(tally(tokens=4, verify_ms=4, **times)), "linear")[2]
     assert "half precision" not in remedy
     assert "a GPU with graphs" not in remedy
 
@@ -127,7 +127,7 @@ def test_no_remedy_names_what_a_run_may_have_already(part: str) -> None:
 def test_a_method_is_explained_with_where_its_text_parts_from_that_of_plain_decoding() -> None:
     linear = tally(tokens=4, draft_ms=1, verify_ms=4, host_ms=1)
     same = raced({"linear": linear, "ar": PLAIN})
-    assert explained(same, "linear", "L") == verdict(found(linear), "L")
+    assert explained(same, "linear", "L") == bottleneck_sentences(found(linear), "L")
     other = raced({"linear": linear, "ar": structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))})
     difference = "Its text differs from the text of ar; the first difference is at token 2."
     assert explained(other, "linear", "L")[1] == difference
@@ -153,7 +153,7 @@ def test_a_line_for_a_live_screen_names_the_limit_and_the_remedy_that_the_verdic
     assert wordings[2] == told
     assert wordings[0].startswith("linear: ")
     assert f"{limits.bounds[0].gain:.2f}x as fast" in wordings[0]
-    assert WORDS[limits.bounds[0].limit].remedy.whole in verdict(limits, "linear")[2]
+    assert WORDS[limits.bounds[0].limit].remedy.whole in bottleneck_sentences(limits, "linear")[2]
 
 
 @pytest.mark.parametrize("limit", LIMITED)
@@ -172,7 +172,7 @@ def test_a_line_on_a_draft_that_never_agrees_names_another_or_none() -> None:
 
 
 def test_a_line_says_nothing_where_too_little_is_known_or_nothing_limits() -> None:
-    assert headline(of_method(Race(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
+    assert headline(of_method(RunFold(tallies={"linear": LIMITED["draft"]}), "ar"), "ar") == ()
     perfect = structs.replace(
         tally(tokens=5, draft_ms=1, verify_ms=4, host_ms=1, levels=4), draft_s=None, verify_s=None, commit_s=None
     )

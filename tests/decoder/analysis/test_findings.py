@@ -2,8 +2,8 @@
 
 from msgspec import structs
 
-from decoder.analysis.findings import Case, Finding, cases, findings
-from decoder.analysis.metrics import Race, Tally
+from decoder.analysis.findings import Finding, MethodCase, cases, findings
+from decoder.analysis.metrics import RunFold, Tally
 from decoder.append_only import TokenLog
 from tests.decoder.analysis.timed_tallies import LIMITED, PLAIN, ROUNDS, raced, tally
 
@@ -14,7 +14,7 @@ def told(*runs: dict[str, Tally]) -> list[Finding]:
     return list(findings(case for number, race in enumerate(races, 1) for case in cases(race, number)))
 
 
-def where(found: tuple[Case, ...]) -> list[tuple[str, int]]:
+def where(found: tuple[MethodCase, ...]) -> list[tuple[str, int]]:
     return [(case.method, case.run) for case in found]
 
 
@@ -68,8 +68,8 @@ def test_texts_that_repeat_themselves_are_a_finding_of_their_own() -> None:
 
 def test_a_case_knows_whether_its_text_is_that_of_plain_decoding() -> None:
     other = structs.replace(PLAIN, log=TokenLog().plus([0, 1, 99]))
-    race = Race(tallies={"linear": LIMITED["draft"], "ar": other})
+    race = RunFold(tallies={"linear": LIMITED["draft"], "ar": other})
     linear, plain = cases(race, 1)
     assert (linear.compared, linear.difference, plain.compared) == (True, 2, False)
-    (alone,) = cases(Race(tallies={"linear": LIMITED["draft"]}), 1)
+    (alone,) = cases(RunFold(tallies={"linear": LIMITED["draft"]}), 1)
     assert (alone.compared, alone.difference) == (False, None)

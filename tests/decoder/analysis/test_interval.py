@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from decoder.analysis.interval import Interval, Verdict, bootstrap, students_t, verdict
+from decoder.analysis.interval import Interval, Verdict, bootstrap, compared_to_limit, students_t
 
 VALUES = np.random.default_rng(0).normal(5, 1, 30)
 
@@ -57,7 +57,7 @@ def test_a_verdict_needs_the_whole_interval(
     ends: tuple[float | None, float | None], above: Verdict, below: Verdict
 ) -> None:
     found = Interval(value=1.0, low=ends[0], high=ends[1])
-    assert (verdict(found), verdict(found, below=True)) == (above, below)
+    assert (compared_to_limit(found), compared_to_limit(found, below=True)) == (above, below)
 
 
 def test_files_leave_out_a_spread_that_is_not_told() -> None:

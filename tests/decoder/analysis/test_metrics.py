@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoder.analysis.metrics import (
     FIGURES,
-    Race,
+    RunFold,
     Tally,
     by_depth,
     differs_by_design,
@@ -253,7 +253,7 @@ def test_distinct_8grams_look_across_rounds() -> None:
 
 
 def test_a_new_run_begins_from_nothing() -> None:
-    assert fold([RUN, *DYNATREE, RUN]) == Race(RUN, fold([RUN]).tallies)
+    assert fold([RUN, *DYNATREE, RUN]) == RunFold(RUN, fold([RUN]).tallies)
     assert figures([*DYNATREE, RUN, SECOND]).rounds == 1
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.analysis.metrics import fold
-from decoder.analysis.speedup import ENOUGH, WIDE, Decoded, Speedup, Turns, speedup
+from decoder.analysis.speedup import ENOUGH, WIDE, Decoded, Segments, Speedup, speedup
 from decoder.events import End, Event, Figures, Round, Summary
 from tests.dynatui.scripted_runs import plain_round, raced, run, tree_round
 
@@ -40,7 +40,7 @@ def figures(*events: Event) -> Figures:
 class Raced:
     """Turns of a round and a pass of plain decoding each."""
 
-    turns: Turns = field(default_factory=Turns)
+    turns: Segments = field(default_factory=Segments)
     plain: Decoded = field(default_factory=Decoded)
 
     def add(self, seconds: float, plain_seconds: float, tokens: int = 3) -> None:

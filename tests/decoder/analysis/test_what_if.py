@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from decoder.analysis.what_if import Cell, Grid, WhatIf, what_if
+from decoder.analysis.what_if import Grid, GridCell, WhatIf, what_if
 from decoder.draft.growth import Children
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Knobs, Round, Run, decode_line
@@ -361,7 +361,7 @@ def _past(rules: DynaTree, count: int) -> list[Round]:
     return [World(seed).round(rules) for seed in range(count)]
 
 
-def _cells(grid: Grid) -> list[Cell]:
+def _cells(grid: Grid) -> list[GridCell]:
     return [cell for row in grid.cells for cell in row]
 
 
@@ -404,21 +404,21 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
         assert grid.here.exact
 
 
-def _table(down: str, *cells: Cell) -> Grid:
+def _table(down: str, *cells: GridCell) -> Grid:
     """Two by two cells; the current knob values are in the upper right one."""
     axis = "tau_h" if down == "tau_h" else "tau_l"
     return Grid(axis, (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
 
 
 def test_the_best_cell_has_the_most_tokens_of_those_that_could_be_judged() -> None:
-    few, many, most = Cell(20, 6, 9.0, 6, 9.0), Cell(20, 16, 3.0, 16, 9.0), Cell(20, 16, 3.2, 16, 9.0)
+    few, many, most = GridCell(20, 6, 9.0, 6, 9.0), GridCell(20, 16, 3.0, 16, 9.0), GridCell(20, 16, 3.2, 16, 9.0)
     breadth, doubt = _table("tau_h", few, many, many, many), _table("tau_l", few, many, most, many)
     assert WhatIf(breadth, doubt, 20).best() == (doubt, 1, 0)
     assert WhatIf(_table("tau_h", few, few, few, few), _table("tau_l", few, few, few, few), 20).best() is None
 
 
 def test_among_equals_the_best_cell_drafts_the_least_nearest_to_the_knobs() -> None:
-    here, lean = Cell(20, 20, 3.0, 20, 9.0), Cell(20, 20, 3.001, 20, 4.0)
+    here, lean = GridCell(20, 20, 3.0, 20, 9.0), GridCell(20, 20, 3.001, 20, 4.0)
     assert WhatIf(*(grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from decoder.analysis.metrics import Race, Tally
-from decoder.analysis.speedup import Decoded, Turns
+from decoder.analysis.metrics import RunFold, Tally
+from decoder.analysis.speedup import Decoded, Segments
 from decoder.append_only import TokenLog
 
 ROUNDS = 10
@@ -38,14 +38,14 @@ LIMITED = {
 """A tally for each largest limit."""
 
 
-def raced(tallies: Mapping[str, Tally]) -> Race:
+def raced(tallies: Mapping[str, Tally]) -> RunFold:
     """A finished race with these totals, in which all turns were alike."""
     turns = {name: _alike(of, tallies["ar"]) for name, of in tallies.items() if name != "ar"}
-    return Race(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, turns=turns)
+    return RunFold(tallies={name: structs.replace(of, ended=True) for name, of in tallies.items()}, segments=turns)
 
 
-def _alike(of: Tally, plain: Tally) -> Turns:
-    turns, before = Turns(), Decoded()
+def _alike(of: Tally, plain: Tally) -> Segments:
+    turns, before = Segments(), Decoded()
     own, passes = (Decoded(each.timed_tokens, each.decode_s / ROUNDS) for each in (of, plain))
     for _ in range(ROUNDS):
         turns, before = turns.with_round(own, before), before.plus(passes)

@@ -13,7 +13,7 @@ from msgspec import structs
 from torch import Tensor, nn
 
 from decoder import RunConfig, decode
-from decoder.analysis.metrics import Race
+from decoder.analysis.metrics import RunFold
 from decoder.errors import DeviceError
 from decoder.events import Summary
 from decoder.forward import near_tie as neartie
@@ -222,9 +222,9 @@ def test_the_prompts_of_an_engine_share_the_module_that_judges(
     def differing(figures: Any) -> Any:
         return {name: structs.replace(each, first_difference=0) for name, each in right_figures(figures).items()}
 
-    right_figures = Race.figures
+    right_figures = RunFold.figures
     monkeypatch.setattr(model.hf, "load", load)
-    monkeypatch.setattr(Race, "figures", differing)
+    monkeypatch.setattr(RunFold, "figures", differing)
     for prompt in ("The tree grows", "It was late"):
         list(decode(engine, prompt, RunConfig(("dynatree", "ar"), 4)))
     assert loaded == [CPU]

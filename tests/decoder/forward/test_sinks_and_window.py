@@ -11,7 +11,7 @@ from torch import Tensor
 from decoder.forward.hf import ModuleForward, frequencies_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.forward.streaming import SLACK, KeyTurn, RollingCache, Streaming, key_turn
+from decoder.forward.streaming import SLACK, KeyRotation, RollingCache, Streaming, key_rotation
 from tests import tiny
 from tests.decoder.forward import streaming_reference
 from tests.decoder.makers import TinyModels
@@ -83,12 +83,12 @@ def test_how_keys_turn_is_found_by_trial(tiny_models: TinyModels, name: str, dty
     frequencies = frequencies_of(module)
     assert frequencies is not None
     native, by_module = (
-        key_turn(form, frequencies, 192, torch.float32) for form in (model.runs_by, ModuleForward(module))
+        key_rotation(form, frequencies, 192, torch.float32) for form in (model.runs_by, ModuleForward(module))
     )
     assert native is not None
     assert by_module is not None
     assert (native.second.start - native.first.start, by_module.first.step) == (apart, None)
-    assert key_turn(model.runs_by, frequencies * 1.1, 192, torch.float32) is None
+    assert key_rotation(model.runs_by, frequencies * 1.1, 192, torch.float32) is None
 
 
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen3"])
@@ -102,7 +102,7 @@ def test_it_is_found_in_every_dtype(tiny_models: TinyModels, name: str, dtype: s
 
 
 def test_a_turn_of_keys_is_that_of_their_distance() -> None:
-    turn = KeyTurn(torch.tensor([0.5]), slice(0, 1), slice(1, 2))
+    turn = KeyRotation(torch.tensor([0.5]), slice(0, 1), slice(1, 2))
     keys = torch.tensor([[[[1.0, 0.0, 7.0]]]])
     once, thrice = turn(keys, [1, 3])[0, 0]
     assert once.tolist() == pytest.approx([np.cos(0.5), np.sin(0.5), 7.0])

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.language_model import LanguageModel
-from decoder.heads.dflash import Block, BlockHead
+from decoder.heads.dflash import BlockHead, DraftBlock
 from decoder.heads.timed import timed
 from decoder.models.dflash_config import block_shape
 from decoder.models.heads import load_head as load_block_head
@@ -54,7 +54,7 @@ def parts(seen: Tensor, layout: Layout) -> list[NDArray[np.float64]]:
     return np.split(seen.numpy(), states(layout), -1)
 
 
-def after(head: BlockHead, block: Block, path: list[int]) -> Tensor:
+def after(head: BlockHead, block: DraftBlock, path: list[int]) -> Tensor:
     """Logits after a path, computed token by token as in a tree."""
     memory = block.memory
     for row, token in zip(block.rows, path, strict=False):

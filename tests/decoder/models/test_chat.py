@@ -8,7 +8,7 @@ import pytest
 from decoder import RunConfig, decode, load_pair
 from decoder.errors import ConfigError, PromptError
 from decoder.events import Run
-from decoder.prompts.prompt import AnyPrompt, Prompt, Turn
+from decoder.prompts.prompt import AnyPrompt, ChatMessage, Prompt
 from decoder.run.fitting import unfit
 from tests import tiny
 from tests.decoder.makers import METHODS, TinyModels
@@ -126,7 +126,11 @@ def test_a_template_that_writes_nothing_leaves_an_empty_prompt(tmp_path: Path) -
         next(decode(load_pair(str(pair.target), str(pair.draft), device="cpu", dtype="float32"), PROMPT, CHAT))
 
 
-CONVERSATION = Prompt("And then?", (Turn("system", "Be brief."), Turn("user", "Tell."), Turn("assistant", "Once")), "x")
+CONVERSATION = Prompt(
+    "And then?",
+    (ChatMessage("system", "Be brief."), ChatMessage("user", "Tell."), ChatMessage("assistant", "Once")),
+    "x",
+)
 WHOLE = "<|begin|>[system] Be brief.\n[user] Tell.\n[assistant] Once\n[user] And then?\n[assistant] "
 BY_FLAG = {None: WHOLE, True: WHOLE, False: "And then?"}
 

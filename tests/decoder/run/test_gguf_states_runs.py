@@ -9,7 +9,7 @@ import pytest
 from decoder import RunConfig, load_pair
 from decoder.engine import Engine
 from decoder.errors import PairError
-from decoder.forward.llama_cpp.forward import StateCache
+from decoder.forward.llama_cpp.forward import LlamaStateCache
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_config
 from decoder.models.gguf.words import gguf_words
 from decoder.run.decoding_path import decoding_path
@@ -103,13 +103,13 @@ def test_a_race_is_recorded_and_replayed(
 def test_a_model_whose_state_is_wrong_after_a_draft_is_refused(
     gguf_states: GgufStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep = StateCache.keep
+    keep = LlamaStateCache.keep
 
-    def wrong(cache: StateCache, rows: Sequence[int]) -> None:
+    def wrong(cache: LlamaStateCache, rows: Sequence[int]) -> None:
         keep(cache, rows)
         if len(rows) == WITHIN:
             cache._text[-1] += 1
 
-    monkeypatch.setattr(StateCache, "keep", wrong)
+    monkeypatch.setattr(LlamaStateCache, "keep", wrong)
     with pytest.raises(PairError, match="computes different logits for a draft tree"):
         load_pair(str(gguf_states.target("mamba2")), "lookup", run=RunConfig(methods=("ar",)))

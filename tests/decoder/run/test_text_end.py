@@ -13,7 +13,7 @@ from decoder.analysis.metrics import Tally, by_depth, fold
 from decoder.events import LENGTH, Draws, End, Event, Figures, Round, Run, Summary, Verification, encode
 from decoder.run.text_end import within
 from decoder.tree import depths
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.decoder.makers import TinyModels, methods_of
 from tests.decoder.rounds import a_round
 from tests.tiny import SENTENCES
@@ -149,7 +149,7 @@ def assert_consistent(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("trace", sorted(TRACES.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_the_identities_hold_in_recordings_of_every_schema(trace: Path) -> None:
-    assert_consistent(read(trace))
+    assert_consistent(read_events(trace))
 
 
 @pytest.mark.parametrize(("family", "lengths", "temperature"), [("neox", (1, 3, 12), 0.8), ("llama", (2, 5), 0.0)])
@@ -163,7 +163,7 @@ def test_the_identities_hold_in_runs_of_every_length(
         events = list(decode(engine, PROMPT, config))
         assert_consistent(events)
         path.write_bytes(b"".join(map(encode, events)))
-        assert read(path)[1:] == events[1:]
+        assert read_events(path)[1:] == events[1:]
 
 
 @pytest.mark.parametrize("length", [1, 2, 7, 32, 48])

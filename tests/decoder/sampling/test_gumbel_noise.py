@@ -101,7 +101,7 @@ def test_over_seeds_choices_follow_the_target_s_distribution() -> None:
 def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None:
     sampling, logits = Sampling(0.9, 0, 0.6), rows(20, 6)
     positions = list(range(20))
-    chances = gumbel_noise(sampling).estimate(logits, positions).scores(logits)
+    chances = gumbel_noise(sampling).estimate(positions).scores(logits)
     stays = truncation_mask(logits, sampling)
     scores = SHARPNESS * gumbel_noise(sampling).scores(logits, positions)
     assert torch.allclose(chances[stays], scores[stays])
@@ -111,7 +111,7 @@ def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None
 
 def test_at_temperature_0_logits_are_as_they_were() -> None:
     logits = rows(3, 7)
-    assert torch.equal(gumbel_noise(Sampling(0.0, 3, 0.5)).estimate(logits, [1, 2, 3]).scores(logits), logits)
+    assert torch.equal(gumbel_noise(Sampling(0.0, 3, 0.5)).estimate([1, 2, 3]).scores(logits), logits)
     assert gumbel_noise(Sampling(0.0, 3, 0.5)).choices(logits, [1, 2, 3]) == logits.argmax(-1).tolist()
 
 
@@ -162,7 +162,7 @@ def test_the_noise_of_a_position_is_made_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(whole, "_computed", count)
     for start in range(300):
         window = list(range(start, start + 6))
-        whole.estimate(rows(6, start), window)
+        whole.estimate(window)
         whole.choices(rows(6, start), window)
     assert asked == list(range(len(asked)))
     assert 305 <= len(asked) < 305 + MADE_AT_ONCE

@@ -21,7 +21,7 @@ from decoder.sampling.settings import Sampling, Schedule
 from decoder.selector.actions import ACTIONS, ONE_PATH, number
 from decoder.selector.chooser import load
 from decoder.selector.policy import Policy
-from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, write
+from decoder.selector.stored import Fingerprint, SelectorInfo, fingerprint, write_selector
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.rows import Row
 from decoder.verify.names import VERIFIER_NAMES
@@ -61,7 +61,7 @@ def replaced(pair: Fingerprint, **changes: Any) -> Fingerprint:
 
 def kept(folder: Path, policy: Policy, pair: Fingerprint, verifier: str = "specinfer") -> Path:
     file = folder / f"{verifier}.safetensors"
-    write(file, policy.eval(), SelectorInfo(pair, verifier, (1.0,), (1.0,), 1, 1.0))
+    write_selector(file, policy.eval(), SelectorInfo(pair, verifier, (1.0,), (1.0,), 1, 1.0))
     return file
 
 

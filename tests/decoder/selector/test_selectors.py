@@ -8,7 +8,7 @@ import torch
 
 from decoder import RunConfig, decode, load_pair
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
 from decoder.events import Round
 from decoder.methods.delayed import Delayed
@@ -21,11 +21,11 @@ from decoder.selector.policy import LEAST, SCALARS, TIMES, Root, scalars
 from decoder.selector.stored import fingerprint, read_info
 
 COSTS = Costs(
-    plain=Curve({1: 1.0}),
-    catch_up=Curve({1: 10.0, 2: 20.0}),
-    draft=Curve({1: 100.0, 4: 400.0}),
-    verify=Curve({1: 1000.0, 65: 65000.0}),
-    host=Curve({1: 1.0}),
+    plain=RowCostCurve({1: 1.0}),
+    catch_up=RowCostCurve({1: 10.0, 2: 20.0}),
+    draft=RowCostCurve({1: 100.0, 4: 400.0}),
+    verify=RowCostCurve({1: 1000.0, 65: 65000.0}),
+    host=RowCostCurve({1: 1.0}),
 )
 """Costs with one unit of time per row, and a distinct decimal place for each kind of pass."""
 

@@ -17,7 +17,7 @@ from decoder.methods.delayed import Delayed
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET, load_tokenizer
 from decoder.sampling.settings import Sampling
 from dynatui.lab.bench.contenders import decoded
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests import dflash_checkpoints as dflash
 from tests import eagle3_checkpoints as eagle3
 from tests import tiny
@@ -46,7 +46,7 @@ def most_tokens(_tokens: Sequence[int], logits: Tensor) -> None:
 
 def recorded_and_read(events: Sequence[Event], path: Path) -> list[Event]:
     path.write_bytes(b"".join(map(encode, events)))
-    return read(path)
+    return read_events(path)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

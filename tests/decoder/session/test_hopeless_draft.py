@@ -14,7 +14,7 @@ import pytest
 
 from decoder.draft.tree_size import loss_limit as credit
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
 from decoder.methods import METHODS
@@ -91,7 +91,13 @@ def loaded() -> Engine:
 
 def priced(engine: Engine, world: World) -> Engine:
     """The pair with simulated and known costs, and with an acceptance model that has learnt nothing."""
-    known = Costs(Curve({1: 1.0}), Curve(READING), Curve(LEVEL), Curve(TARGET), Curve({1: DRAFTED_ROUND}))
+    known = Costs(
+        RowCostCurve({1: 1.0}),
+        RowCostCurve(READING),
+        RowCostCurve(LEVEL),
+        RowCostCurve(TARGET),
+        RowCostCurve({1: DRAFTED_ROUND}),
+    )
     target = cast("LanguageModel", Priced(engine.pair.target, world, TARGET, READING))
     draft = cast("LanguageModel", Priced(engine.pair.draft_model, world, LEVEL, READING))
     costs = {1 << power: known for power in range(13)}

@@ -14,7 +14,7 @@ import pytest
 import decoder.engine
 from decoder import RunConfig, Steering, decode, load_pair
 from decoder.draft.draft_passes import DraftPasses
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
 from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run, decode_line, encode
@@ -39,7 +39,13 @@ LIMIT, LONGER = 40, 48
 REPEATING = headed("neox", "flat")
 Turns = Mapping[int, tuple[KnobName, float]]
 NO_TURNS: Turns = {}
-DEAR_DRAFT = Costs(Curve({1: 1.0}), Curve({1: 1e3}), Curve({1: 1e3}), Curve({1: 1.0, 64: 1.5}), Curve({1: 1e-6}))
+DEAR_DRAFT = Costs(
+    RowCostCurve({1: 1.0}),
+    RowCostCurve({1: 1e3}),
+    RowCostCurve({1: 1e3}),
+    RowCostCurve({1: 1.0, 64: 1.5}),
+    RowCostCurve({1: 1e-6}),
+)
 """A pass of the draft model costs more than it can ever gain, and a verified node almost nothing."""
 
 

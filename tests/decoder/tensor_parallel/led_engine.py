@@ -17,7 +17,7 @@ from decoder.forward.hf import ModuleForward, traits_of
 from decoder.forward.hf_module import HfModule
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
-from decoder.tensor_parallel.target import Leader, Message, Pass, replay_pass
+from decoder.tensor_parallel.target import Leader, Message, PassCommand, replay_pass
 from tests.decoder.makers import TinyModels
 
 
@@ -33,7 +33,7 @@ class Replaying:
     def send(self, message: Message) -> None:
         self.messages.append(message)
         self.before(len(self.messages))
-        if isinstance(message, Pass):
+        if isinstance(message, PassCommand):
             replay_pass(self.caches, self.own, message)
 
     def gather(self, number: int) -> list[int]:

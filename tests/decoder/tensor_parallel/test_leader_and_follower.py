@@ -15,7 +15,7 @@ from decoder.events import End, Event, Round, Run, Summary
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
-from decoder.tensor_parallel.target import PEAK, Pass
+from decoder.tensor_parallel.target import PEAK, PassCommand
 from tests import tiny
 from tests.decoder import any_family
 from tests.decoder.makers import TinyModels
@@ -41,7 +41,7 @@ def test_all_methods_that_can_be_spread_write_what_ar_writes_and_the_follower_ke
     whole = tiny_models.play(tiny_models.pair(family), "float32", PROMPT, run)
     for method in SPREAD:
         assert tokens_of(events, method) == whole.tokens(method), method
-    assert found.compared.passes == sum(isinstance(message, Pass) for message in found.channel.messages) > 40
+    assert found.compared.passes == sum(isinstance(message, PassCommand) for message in found.channel.messages) > 40
 
 
 @pytest.mark.parametrize("family", ["gemma4_text", "mistral"])

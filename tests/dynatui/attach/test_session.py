@@ -8,7 +8,7 @@ from dynatui.attach.address import address
 from dynatui.attach.events import Event, Gap, Opening, Reading, Server
 from dynatui.attach.exposition import NotMetricsError, PageError, lines_of
 from dynatui.attach.servers import KINDS
-from dynatui.attach.session import History, Plan, watch
+from dynatui.attach.session import History, Polling, watch
 from tests.dynatui.attach.page_server import page
 
 
@@ -38,7 +38,7 @@ class Scripted:
 
 
 def events(server: Scripted, url: str = "host:8000/metrics", interval_s: float = 1.0) -> list[Event]:
-    return list(watch(Plan(address(url), interval_s), server.page, server.pause, server.clock))
+    return list(watch(Polling(address(url), interval_s), server.page, server.pause, server.clock))
 
 
 def readings(found: list[Event]) -> list[Reading]:
@@ -145,14 +145,14 @@ def test_after_a_slow_answer_the_next_poll_is_on_time() -> None:
 
 def test_it_ends_after_as_many_polls_as_were_asked_for() -> None:
     server = Scripted(ONE, TWO, TWO)
-    plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
+    plan = Polling(address("host:8000/metrics"), 1.0, polls=2)
     found = list(watch(plan, server.page, server.pause, server.clock))
     assert len(readings(found)) == 2
 
 
 def test_it_goes_on_beyond_its_polls_until_nothing_is_waited_for() -> None:
     server, left = Scripted(ONE, TWO, TWO, TWO, TWO), iter([True, True, False])
-    plan = Plan(address("host:8000/metrics"), 1.0, polls=2)
+    plan = Polling(address("host:8000/metrics"), 1.0, polls=2)
     found = list(watch(plan, server.page, server.pause, server.clock, waiting=lambda: next(left)))
     assert len(readings(found)) == 4
 

@@ -15,7 +15,7 @@ import pytest
 from dynatui.attach.address import address
 from dynatui.attach.client import Client
 from dynatui.attach.events import Gap, Reading
-from dynatui.attach.session import Plan, watch
+from dynatui.attach.session import Polling, watch
 from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
 from tests.dynatui.attach.page_server import Answer, dripping, page, raw, serving, text
 
@@ -59,7 +59,7 @@ def test_neither_memory_nor_open_files_grow() -> None:
     stopped = threading.Event()
     with serving(misbehaving(stopped)) as server, Client(patience_s=1.0) as client:
         state, until, growth = ServerState(), time.monotonic() + 60 * MINUTES, list[tuple[int, int]]()
-        plan = Plan(address(f"{server.url}/metrics"), INTERVAL_S)
+        plan = Polling(address(f"{server.url}/metrics"), INTERVAL_S)
         tracemalloc.start()
         for event in watch(plan, client.page, pausing(until), time.monotonic):
             state = applied(state, event)

@@ -3,18 +3,18 @@
 from collections.abc import Iterable
 
 from dynatui.cli.doctor import CHECKS
-from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.cli.doctor_machine import CheckResult, DoctorInput
 from dynatui.session import Models
 
 
-def case(**changed: object) -> Case:
+def case(**changed: object) -> DoctorInput:
     parts = {"models": Models(), "log": None, "settings": lambda: "nothing is set", **changed}
-    return Case(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
+    return DoctorInput(**parts)  # type: ignore[arg-type]  # tests pass any of the fields
 
 
-def found(check: str, **changed: object) -> list[Finding]:
+def found(check: str, **changed: object) -> list[CheckResult]:
     return list(CHECKS[check](case(**changed)))
 
 
-def said(findings: Iterable[Finding]) -> str:
+def said(findings: Iterable[CheckResult]) -> str:
     return "\n".join(f"{finding.verdict}: {finding.text}; {finding.remedy}" for finding in findings)

@@ -11,7 +11,7 @@ import pytest
 
 from decoder.events import End, Round, Summary
 from dynatui.main import main
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.tiny import TinyPair, kindred_pair
 
 PROGRAM = str(Path(sys.executable).with_name("dynatui"))
@@ -76,7 +76,7 @@ def test_ctrl_c_leaves_the_text_so_far_and_a_whole_recording(
     assert running.returncode == 130
     assert said.decode().endswith("interrupted\n")
     assert "Traceback" not in said.decode()
-    *_, end, summary = events = read(path)
+    *_, end, summary = events = read_events(path)
     assert isinstance(end, End)
     assert end.reason == "stopped"
     assert isinstance(summary, Summary)
@@ -103,7 +103,7 @@ def test_a_reader_that_leaves_is_no_error(base: list[str], environment: dict[str
     assert running.returncode == 0
     assert "dynatui:" not in said.decode()
     assert "Exception" not in said.decode()
-    assert read(path)
+    assert read_events(path)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

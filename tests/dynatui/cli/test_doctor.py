@@ -20,7 +20,7 @@ from decoder.forward.compiled import library as libraries
 from decoder.run.decoding_path import DecodingPath
 from dynatui.cli import doctor_machine
 from dynatui.cli.doctor import CHECKS, examine, page
-from dynatui.cli.doctor_machine import Case, Finding
+from dynatui.cli.doctor_machine import CheckResult, DoctorInput
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
@@ -29,17 +29,17 @@ from tests.dynatui.cli.doctor_case import case, found, said
 PROGRAM = [sys.executable, "-m", "dynatui", "doctor"]
 
 
-def fine(_case: Case) -> Iterator[Finding]:
-    yield Finding("ok", "fine")
-    yield Finding("note", "but slow", "wait")
+def fine(_case: DoctorInput) -> Iterator[CheckResult]:
+    yield CheckResult("ok", "fine")
+    yield CheckResult("note", "but slow", "wait")
 
 
-def refusing(_case: Case) -> Iterator[Finding]:
-    yield Finding("ok", "begun")
+def refusing(_case: DoctorInput) -> Iterator[CheckResult]:
+    yield CheckResult("ok", "begun")
     raise ConfigError("no device; give one")
 
 
-def crashing(_case: Case) -> Iterator[Finding]:
+def crashing(_case: DoctorInput) -> Iterator[CheckResult]:
     raise RuntimeError("\x1b[2J\nboom")
     yield
 
@@ -330,7 +330,7 @@ def test_what_would_be_loaded_is_looked_for_but_not_fetched(
     monkeypatch.setenv("HF_HUB_OFFLINE", "")
     monkeypatch.chdir(tmp_path)
     report = examine(case(models=models, forbidden=forbidden), {"models": CHECKS["models"]})
-    assert expected in said([Finding(each.verdict, each.text, each.remedy) for each in report.findings])
+    assert expected in said([CheckResult(each.verdict, each.text, each.remedy) for each in report.findings])
 
 
 def test_a_folder_without_weights_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import torch
 from decoder.models.checkpoints import EMBEDDED_DRAFT, EMBEDDED_TARGET
 from decoder.models.quantisation import memory_of
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor_machine import Finding
+from dynatui.cli.doctor_machine import CheckResult
 from dynatui.number_format import size
 from dynatui.session import Models
 from tests import tiny
@@ -52,7 +52,9 @@ def configured(folder: Path, source: Path = EMBEDDED_TARGET, **changes: Any) -> 
         (folder / name).write_bytes((source / name).read_bytes())
 
 
-def found(target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any) -> list[Finding]:
+def found(
+    target: str | None, draft: str | None = None, *, forbidden: bool = False, **options: Any
+) -> list[CheckResult]:
     models = Models(target, draft, device="cpu", **{"dtype": "float32", **options})
     return doctor_case.found("models", models=models, forbidden=forbidden)
 

@@ -10,7 +10,7 @@ import torch
 from decoder.run import expected
 from dynatui import main as cli
 from dynatui.cli import doctor_models
-from dynatui.cli.doctor_machine import Finding
+from dynatui.cli.doctor_machine import CheckResult
 from dynatui.gpu import Gpu
 from dynatui.session import Models
 from tests import eagle3_checkpoints
@@ -45,12 +45,12 @@ def configured(folder: Path, config: dict[str, Any]) -> str:
     return str(folder)
 
 
-def found(target: str | None = None, draft: str | None = None, **options: Any) -> list[Finding]:
+def found(target: str | None = None, draft: str | None = None, **options: Any) -> list[CheckResult]:
     models = Models(target, draft, **{"device": "cpu", "dtype": "float32", **options})
     return doctor_case.found("times", models=models)
 
 
-def said(findings: list[Finding]) -> list[str]:
+def said(findings: list[CheckResult]) -> list[str]:
     return [f"{finding.verdict}: {finding.text}" for finding in findings]
 
 

@@ -14,7 +14,7 @@ from decoder.events import Event, Run, Summary
 from decoder.methods import racing
 from decoder.run import race
 from dynatui import main as cli
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import numbered_run
 from tests import tiny
 from tests.decoder.any_family import DISTINCT, WINDOW, built, greedy
@@ -95,4 +95,4 @@ def test_a_whole_race_is_plain_greedy_search_and_its_replay_ends_as_it_did(
     assert summary.methods["dynatree"].accepted
     assert cli.main(["replay", str(path), "--json"]) == 0
     assert capsys.readouterr().out == shown
-    assert state_of(read(path)) == state_of(live)
+    assert state_of(read_events(path)) == state_of(live)

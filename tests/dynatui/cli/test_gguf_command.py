@@ -11,7 +11,7 @@ import pytest
 
 from dynatui import main as cli
 from dynatui.cli.doctor import CHECKS, examine, page
-from dynatui.cli.doctor_machine import Case
+from dynatui.cli.doctor_machine import DoctorInput
 from dynatui.session import Models
 from tests.gguf_pair import GgufPair, needs_llama_cpp
 
@@ -85,7 +85,7 @@ def test_a_killed_run_leaves_nothing(gguf_pair: GgufPair, tmp_path: Path) -> Non
 
 def examined(models: Models) -> str:
     probes = {name: CHECKS[name] for name in ("devices", "models", "rounds")}
-    return page(examine(Case(models, None, lambda: ""), probes))
+    return page(examine(DoctorInput(models, None, lambda: ""), probes))
 
 
 def test_the_doctor_names_route_memory_and_quantisation(gguf_pair: GgufPair) -> None:

@@ -20,7 +20,7 @@ from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.cli import headless
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript, table
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import Loaded, load_engine
@@ -130,7 +130,7 @@ def test_which_way_rounds_are_decoded_is_told_with_the_reason(*, as_json: bool) 
     events = story("one")
     assert isinstance(events[0], Run)
     events[0] = structs.replace(events[0], path="host", path_reason="it does not run")
-    headless.replay(events, Transcript(captured.out, captured.err, as_json=as_json))
+    headless.replay_events(events, Transcript(captured.out, captured.err, as_json=as_json))
     assert "\nrounds: host, it does not run\n" in captured.err.getvalue()
     if as_json:
         (found,) = captured.objects()
@@ -171,27 +171,27 @@ def test_json_has_one_object_a_prompt_with_the_keys_of_the_contract() -> None:
 def test_the_recording_holds_every_event(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     CapturedRun().run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS, record=path))
-    assert read(path) == kept("one", 1, 2) + kept("two", 2, 2)
+    assert read_events(path) == kept("one", 1, 2) + kept("two", 2, 2)
 
 
 def test_a_replay_prints_what_the_run_printed() -> None:
     live, again = CapturedRun(as_json=True), CapturedRun(as_json=True)
     live.run(FakeEngine(), Session(("one", "two"), config=TWO_METHODS))
-    assert headless.replay(story("one") + story("two"), again.transcript) == 0
+    assert headless.replay_events(story("one") + story("two"), again.transcript) == 0
     assert again.out.getvalue() == live.out.getvalue()
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_replay_shows_runs_that_broke_off(*, as_json: bool) -> None:
     captured = CapturedRun(as_json=as_json)
-    headless.replay(story("one")[:6] + story("two")[:8], captured.transcript)
+    headless.replay_events(story("one")[:6] + story("two")[:8], captured.transcript)
     said = [str(each["text"]) for each in captured.objects()] if as_json else captured.out.getvalue().splitlines()
     assert said == ["Once upon ", "Once upon a "]
 
 
 def test_a_replay_of_a_method_that_broke_off_is_done_all_the_same() -> None:
     captured = CapturedRun()
-    assert headless.replay([run(), End(method="ar", reason="error", error="boom")], captured.transcript) == 0
+    assert headless.replay_events([run(), End(method="ar", reason="error", error="boom")], captured.transcript) == 0
     assert "ar broke off: boom" in captured.err.getvalue()
 
 
@@ -202,7 +202,7 @@ def test_a_signal_ends_the_run_after_the_round_with_all_that_is_there(number: si
     assert captured.run(engine, Session(("one", "two"), config=TWO_METHODS, record=path)) == 130
     assert [each["text"] for each in captured.objects()] == ["Once "]
     assert engine.prompts == ["one"]
-    last = read(path)[-1]
+    last = read_events(path)[-1]
     assert isinstance(last, Summary)
     assert captured.err.getvalue().endswith("interrupted\n")
 
@@ -217,7 +217,7 @@ def test_a_second_signal_interrupts_at_once_and_the_text_is_out(tmp_path: Path) 
         captured.run(FakeEngine(before_event=at(5, twice)), Session(("one",), config=TWO_METHODS, record=path)) == 130
     )
     assert captured.out.getvalue() == "Once \n"
-    assert read(path) == kept("one")[:5]
+    assert read_events(path) == kept("one")[:5]
 
 
 def test_a_signal_while_models_load_interrupts() -> None:
@@ -252,7 +252,7 @@ def test_an_error_midway_loses_nothing_that_was_there(tmp_path: Path) -> None:
     with pytest.raises(DeviceError):
         captured.run(engine, Session(("one",), config=TWO_METHODS, record=path))
     assert [each["text"] for each in captured.objects()] == ["Once upon "]
-    assert read(path) == kept("one")[:6]
+    assert read_events(path) == kept("one")[:6]
 
 
 def test_a_method_that_breaks_off_is_named_and_the_run_counts_as_failed() -> None:
@@ -279,7 +279,7 @@ def test_a_reader_that_leaves_ends_the_run_quietly_with_a_whole_recording(tmp_pa
     path = tmp_path / "run.jsonl"
     with pytest.raises(ReaderLeftError):
         CapturedRun(Failing(BrokenPipeError())).run(FakeEngine(), Session(("one",), config=TWO_METHODS, record=path))
-    assert read(path) == kept("one")[:4]
+    assert read_events(path) == kept("one")[:4]
 
 
 def test_an_output_that_takes_no_more_is_one_clear_error() -> None:
@@ -292,34 +292,34 @@ def test_an_output_that_takes_no_more_is_one_clear_error() -> None:
 def test_progress_that_nobody_can_read_stops_nothing() -> None:
     out = io.StringIO()
     transcript = Transcript(out, Failing(OSError(28, "full")), as_json=False)
-    headless.replay(story(), transcript)
+    headless.replay_events(story(), transcript)
     assert out.getvalue() == "Once upon a time\n"
 
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_terminal_gets_no_control_code_from_a_model(*, as_json: bool) -> None:
     captured = CapturedRun(Terminal(), as_json=as_json)
-    headless.replay([run(HOSTILE), round_("dynatree", 0, HOSTILE)], captured.transcript)
+    headless.replay_events([run(HOSTILE), round_("dynatree", 0, HOSTILE)], captured.transcript)
     shown = captured.out.getvalue() + captured.err.getvalue()
     assert not set(shown) & set("\x1b\x07\x9b\u202e")
 
 
 def test_a_pipe_gets_the_text_unchanged() -> None:
     captured = CapturedRun()
-    headless.replay([run(), round_("dynatree", 0, HOSTILE)], captured.transcript)
+    headless.replay_events([run(), round_("dynatree", 0, HOSTILE)], captured.transcript)
     assert captured.out.getvalue() == HOSTILE + "\n"
 
 
 def test_progress_shows_no_control_code_wherever_it_goes() -> None:
     captured = CapturedRun()
     strange = msgspec.structs.replace(run(), target=HOSTILE + "\n")
-    headless.replay([strange, End(method="ar", reason="error", error=HOSTILE)], captured.transcript)
+    headless.replay_events([strange, End(method="ar", reason="error", error=HOSTILE)], captured.transcript)
     assert not set(captured.err.getvalue()) & set("\x1b\x07\x9b\u202e")
 
 
 def replayed(*events: Event, as_json: bool = False) -> CapturedRun:
     captured = CapturedRun(as_json=as_json)
-    assert headless.replay(events, captured.transcript) == 0
+    assert headless.replay_events(events, captured.transcript) == 0
     return captured
 
 

@@ -13,7 +13,7 @@ from threading import Barrier
 
 import pytest
 
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs signals and pipes")]
 
@@ -110,4 +110,4 @@ def test_nobody_reads_the_output(tmp_path: Path) -> None:
     for run in ended_by(SIGNALS[1:], tmp_path, "run.jsonl", reading=False):
         assert (run.code, "Traceback" in run.said, "Exception" in run.said) == (130, False, False)
         assert run.took_s < SOON_S
-    assert all(read(tmp_path / number.name / "run.jsonl") for number in SIGNALS[1:])
+    assert all(read_events(tmp_path / number.name / "run.jsonl") for number in SIGNALS[1:])

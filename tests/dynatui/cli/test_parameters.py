@@ -11,7 +11,7 @@ from typer.core import TyperArgument, TyperOption
 from decoder.errors import ConfigError
 from dynatui import main as cli
 from dynatui.cli import parameters
-from dynatui.cli.parameters import Declared, Group, argument, command, in_panel, option, switch
+from dynatui.cli.parameters import Declared, OptionGroup, argument, command, in_panel, option, switch
 
 Made = list[tuple[Callable[..., Any], Declared]]
 
@@ -31,8 +31,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     return pairs
 
 
-def visible(declared: Declared) -> list[Group | TyperOption | TyperArgument]:
-    return [each for each in declared if isinstance(each, Group) or each.expose_value]
+def visible(declared: Declared) -> list[OptionGroup | TyperOption | TyperArgument]:
+    return [each for each in declared if isinstance(each, OptionGroup) or each.expose_value]
 
 
 def test_every_function_takes_what_its_command_declares(made: Made) -> None:
@@ -45,13 +45,13 @@ def test_every_function_takes_values_of_the_declared_types(made: Made) -> None:
     for run, declared in made:
         hints = get_type_hints(run)
         for each in visible(declared):
-            if isinstance(each, Group) or each.type_descriptor.parameter_info.parser:
+            if isinstance(each, OptionGroup) or each.type_descriptor.parameter_info.parser:
                 continue
             kind = each.type_descriptor.annotation
             assert hints[each.name] == (kind if each.required or each.default is not None else kind | None), each.name
 
 
-def values(*declared: Group | TyperOption | TyperArgument, line: str) -> dict[str, Any]:
+def values(*declared: OptionGroup | TyperOption | TyperArgument, line: str) -> dict[str, Any]:
     """The arguments that a function with these parameters gets from a command line."""
     got = dict[str, Any]()
 
@@ -64,7 +64,7 @@ def values(*declared: Group | TyperOption | TyperArgument, line: str) -> dict[st
 
 
 def test_a_group_makes_one_argument_of_the_values_of_its_options() -> None:
-    pair = Group("pair", (option("--a N", "", int), option("--b N", "", int, default=3)), lambda a, b: (a, b))
+    pair = OptionGroup("pair", (option("--a N", "", int), option("--b N", "", int, default=3)), lambda a, b: (a, b))
     assert values(pair, switch("--c", ""), line="--a 2") == {"pair": (2, 3), "c": False}
 
 

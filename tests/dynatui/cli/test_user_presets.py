@@ -29,7 +29,7 @@ def _config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def write(name: str = "mine", *, force: bool = False, run: RunConfig = RUN) -> Path:
     presets.prepare(name, force=force)
-    return presets.write(name, run, ["Found somewhere\nd0 = 9"], force=force)
+    return presets.write_preset(name, run, ["Found somewhere\nd0 = 9"], force=force)
 
 
 def by_hand(text: str, name: str = "mine") -> Path:
@@ -170,7 +170,7 @@ def test_another_preset_is_not_written_over_unless_that_is_asked_for() -> None:
     with pytest.raises(ConfigError, match=r"there is a preset mine already; give another --name, or --force"):
         presets.prepare("mine", force=False)
     with pytest.raises(ConfigError, match=r"there is a preset mine already"):
-        presets.write("mine", RunConfig(), [], force=False)
+        presets.write_preset("mine", RunConfig(), [], force=False)
     assert path.read_bytes() == before
     write(force=True, run=RunConfig())
     assert path.read_bytes() != before
@@ -210,7 +210,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPa
         with pytest.raises(
             ConfigError, match=rf"cannot write .*{name}\.toml: No space left on device; free disk space"
         ):
-            presets.write(name, RunConfig(), [], force=True)
+            presets.write_preset(name, RunConfig(), [], force=True)
     assert path.read_bytes() == before
     assert os.listdir(presets.folder()) == ["mine.toml"]  # noqa: PTH208 - hidden files count
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from decoder.analysis.findings import Case
+from decoder.analysis.findings import MethodCase
 from dynatui.cli.why import places, report
 from dynatui.main import main
 from tests.dynatui.cli.fake_screen import Printed, Refused
@@ -108,8 +108,8 @@ def test_a_text_that_is_not_that_of_plain_decoding_is_told_beside_its_speed(tmp_
     assert "its text differs from that of ar, first at token 1" in " ".join(printed("why", str(path)).split())
 
 
-def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> Case:
-    return Case(run, method, None, speedup, compared=True, difference=difference, by_design=False)
+def case(run: int, method: str, difference: int | None = None, speedup: float | None = 1.5) -> MethodCase:
+    return MethodCase(run, method, None, speedup, compared=True, difference=difference, by_design=False)
 
 
 @pytest.mark.parametrize(

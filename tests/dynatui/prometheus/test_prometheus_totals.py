@@ -11,7 +11,7 @@ from hypothesis import given
 from decoder.events import Event, Round, Start, Summary
 from decoder.methods import root_is_drafted
 from dynatui.prometheus.exporter import BOUNDS_S, Exporter
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.dynatui.prometheus.generated_sessions import sessions
 from tests.dynatui.prometheus.scraping import Metrics, counted, metrics_of
 from tests.dynatui.scripted_runs import plain_round, runs_of, story
@@ -103,7 +103,7 @@ def test_no_number_ever_falls(events: list[Event]) -> None:
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.stem)
 def test_of_a_recording_totals_are_the_sums_of_its_figures(path: Path) -> None:
-    events = read(path)
+    events = read_events(path)
     metrics, summed = counted(events), dict[str, Counter[str]]()
     for summary in (event for event in events if isinstance(event, Summary)):
         for method, figures in summary.methods.items():

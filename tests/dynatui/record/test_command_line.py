@@ -14,7 +14,7 @@ from decoder.knobs import KnobName, RulesName
 from decoder.methods import METHODS, all_knobs
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
-from decoder.prompts.prompt import Prompt, Turn
+from decoder.prompts.prompt import ChatMessage, Prompt
 from decoder.run.config import RunConfig
 from decoder.sampling.settings import SAMPLING
 from dynatui import main as cli
@@ -260,7 +260,7 @@ def test_the_field_of_prompts_is_written_beside_their_file(started: list[Session
 
 
 def test_a_conversation_is_saved_first() -> None:
-    line = command_line(Session((Prompt("a", (Turn("system", "b"),)), "c"), PAIR))
+    line = command_line(Session((Prompt("a", (ChatMessage("system", "b"),)), "c"), PAIR))
     assert line.endswith(
         "--prompt-file PROMPT-1.json --prompt c # save prompt 1 as PROMPT-1.json first: the prompt is a conversation"
     )

@@ -11,7 +11,7 @@ import pytest
 from msgspec import json, structs
 
 from decoder.events import Event, Figures, Round, Run, Summary
-from dynatui.cli.headless import replay
+from dynatui.cli.headless import replay_events
 from dynatui.record.export import (  # fmt: skip
     ROUND_COLUMNS,
     ExportError,
@@ -23,7 +23,7 @@ from dynatui.record.export import (  # fmt: skip
     rounds_csv,
     text,
 )
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
 from tests.dynatui.scripted_runs import HOSTILE, run, story
 
@@ -68,17 +68,17 @@ def test_the_picture_and_the_command_are_those_that_were_given() -> None:
 
 
 def test_the_run_so_far_is_a_recording() -> None:
-    assert read(exported(story()[:7]) / "run.jsonl") == story()[:7]
+    assert read_events(exported(story()[:7]) / "run.jsonl") == story()[:7]
 
 
 def test_only_the_newest_run_is_exported() -> None:
     second = [run(prompt="second"), *story()[1:5]]
-    assert read(exported([*story(), *second]) / "run.jsonl") == second
+    assert read_events(exported([*story(), *second]) / "run.jsonl") == second
 
 
 def test_the_json_is_what_a_replay_prints() -> None:
     out = StringIO()
-    replay(story(), Transcript(out, StringIO(), as_json=True))
+    replay_events(story(), Transcript(out, StringIO(), as_json=True))
     assert figures_json(story()) == out.getvalue()
     assert json.decode(figures_json(story()[:7]))["methods"]["ar"]["rounds"] == 2
 

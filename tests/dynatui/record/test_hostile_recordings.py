@@ -27,7 +27,7 @@ from dynatui.cli import headless
 from dynatui.record import checks
 from dynatui.record.cast import moments
 from dynatui.record.export import files_of
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
 from dynatui.render import cards, curves, race, status, tree, versus
 from dynatui.render.scene import Scene
@@ -257,7 +257,7 @@ def write(path: Path, parts: list[bytes]) -> None:
 def test_what_no_run_could_have_written_is_refused_in_one_line(path: Path, parts: list[bytes], reason: str) -> None:
     write(path, parts)
     with pytest.raises(RecordingError) as caught:
-        read(path)
+        read_events(path)
     said = str(caught.value)
     assert said.startswith(str(path))
     assert reason in said
@@ -269,7 +269,7 @@ def test_what_no_run_could_have_written_is_refused_in_one_line(path: Path, parts
 @pytest.mark.parametrize("parts", SHOWN.values(), ids=SHOWN.keys())
 def test_what_is_odd_but_possible_is_shown_without_harm(path: Path, parts: list[bytes]) -> None:
     write(path, parts)
-    events = read(path)
+    events = read_events(path)
     began = time.thread_time()
     show(events)
     assert time.thread_time() - began < 8.0
@@ -286,7 +286,7 @@ def show(events: list[Event]) -> None:
         told = "".join(text for rows in drawn for row in rows for text, _ in row)
         assert not set("\x1b\x07\x9b\u202e\r\x7f\n") & set(told)
     assert not set("\x1b\x07\x9b\u202e\r\x7f") & set("\n".join(lines(log)))
-    headless.replay(events, Transcript(StringIO(), StringIO(), as_json=True))
+    headless.replay_events(events, Transcript(StringIO(), StringIO(), as_json=True))
     assert all(make() is not None for make in files_of(events, "", "").values())
     times = [moment.seconds for moment in moments(events, RunState())]
     assert times == sorted(times)
@@ -351,12 +351,12 @@ def test_a_name_with_a_line_end_is_refused_in_one_line(tmp_path: Path) -> None:
     lines[number] = lines[number].replace(b'"knobs":{', b'"knobs":{"\\n":null,', 1)
     path.write_bytes(b"".join(lines))
     with pytest.raises(RecordingError, match=r"unknown field ` ` - at `\$.knobs`; give a recording"):
-        read(path)
+        read_events(path)
 
 
 def refuse_or_show(path: Path) -> None:
     try:
-        events = read(path)
+        events = read_events(path)
     except RecordingError as error:
         said = str(error)
     else:
@@ -392,19 +392,19 @@ def test_a_recording_with_any_field_changed_is_refused_or_shown(
 
 def test_what_our_own_engine_writes_is_never_refused() -> None:
     for trace in (Path(__file__).parents[2] / "traces").glob("*.jsonl"):
-        assert read(trace)
+        assert read_events(trace)
 
 
 def test_a_drafted_root_may_be_accepted(path: Path) -> None:
     rooted = structs.replace(tree_round(0), method="alg1", accepted=[0, 1, 3], committed=[2, 11, 13, 5])
     write(path, [encode(run(("alg1",))), encode(rooted)])
-    assert read(path)[1] == rooted
+    assert read_events(path)[1] == rooted
 
 
 def test_a_round_of_which_only_the_tokens_were_cut_is_told_cut_alike(path: Path) -> None:
     cut = structs.replace(tree_round(0), committed=[11])
     write(path, [encode(RUN), encode(cut)])
-    assert read(path)[1] == structs.replace(cut, accepted=[])
+    assert read_events(path)[1] == structs.replace(cut, accepted=[])
 
 
 @pytest.mark.parametrize("name", ["a flood of methods", "parameters nested without end", "zeros"])

@@ -11,7 +11,7 @@ from decoder.errors import RecordingError
 from decoder.events import Event, Run, Summary, decode_line, encode
 from dynatui.cli import headless
 from dynatui.record.checks import MOST_RANKS
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.transcript import Transcript
 from dynatui.render.scene import Scene
 from dynatui.render.status import status
@@ -35,7 +35,7 @@ def spread(ranks: list[str] | None = None, peaks: list[int] | None = None) -> li
 
 def printed(events: list[Event], *, as_json: bool) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
-    headless.replay(events, Transcript(out, err, as_json=as_json))
+    headless.replay_events(events, Transcript(out, err, as_json=as_json))
     return out.getvalue(), err.getvalue()
 
 
@@ -117,4 +117,4 @@ def test_more_of_them_than_any_run_has_are_refused(events: list[Event], said: st
     path = tmp_path / "run.jsonl"
     path.write_bytes(b"".join(map(encode, events)))
     with pytest.raises(RecordingError, match=said):
-        read(path)
+        read_events(path)

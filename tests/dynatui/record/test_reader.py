@@ -16,7 +16,7 @@ from decoder.events import Event, encode
 from dynatui.cli import headless
 from dynatui.record import reader as module
 from dynatui.record.checks import Checker
-from dynatui.record.reader import Runs, read
+from dynatui.record.reader import Runs, read_events
 from dynatui.record.transcript import Transcript
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.state.run_state import Failure, Prompt
@@ -92,7 +92,7 @@ def test_a_run_that_does_not_begin_with_its_type_is_refused_by_its_line(path: Pa
     late = encode(run()).replace(b'{"type":"run",', b"{").replace(b"}\n", b',"type":"run"}\n')
     path.write_bytes(lines(story()) + late)
     with pytest.raises(RecordingError, match=f"line {len(story()) + 1} starts a run, but does not begin with"):
-        read(path)
+        read_events(path)
 
 
 def test_a_fault_in_a_later_run_is_told_by_its_line_when_the_run_is_reached(path: Path) -> None:
@@ -127,7 +127,7 @@ def test_without_a_screen_what_stands_before_a_fault_is_printed(path: Path) -> N
     path.write_bytes(lines(story()) + encode(run()) + b"nonsense\n")
     out = StringIO()
     with pytest.raises(RecordingError, match=f"line {len(story()) + 2}: "):
-        headless.replay(chain.from_iterable(Runs(path)), Transcript(out, StringIO(), as_json=False))
+        headless.replay_events(chain.from_iterable(Runs(path)), Transcript(out, StringIO(), as_json=False))
     assert out.getvalue().startswith(" at a time")
 
 
@@ -155,7 +155,7 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
 def test_what_comes_through_a_pipe_can_be_gone_back_in(pipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_IN_MEMORY", 1000)
     found = Runs(pipe)
-    assert [found[1], found[0]] == [*reversed(runs_of(read(TRACE)))]
+    assert [found[1], found[0]] == [*reversed(runs_of(read_events(TRACE)))]
 
 
 def test_a_large_recording_takes_little_memory(path: Path) -> None:

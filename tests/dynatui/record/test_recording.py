@@ -23,7 +23,7 @@ from decoder.errors import RecordingError
 from decoder.events import SCHEMA, Event, Run, encode
 from dynatui import files
 from dynatui.record import reader, recording
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import Recorder, new_recording_path
 from dynatui.state.run_state import Loading, Prompt
 from dynatui.state.timeline import run_so_far
@@ -41,13 +41,13 @@ ROUND = encode(round_("ar", 0, "x"))
 
 def refusal(path: Path) -> str:
     with pytest.raises(RecordingError) as caught:
-        read(path)
+        read_events(path)
     return str(caught.value)
 
 
 def test_what_was_written_is_read_back(path: Path) -> None:
     record(path, story())
-    assert read(path) == story()
+    assert read_events(path) == story()
 
 
 def test_only_the_owner_can_read_a_new_recording(path: Path) -> None:
@@ -65,7 +65,7 @@ def test_every_event_is_in_the_file_as_soon_as_it_is_written(path: Path) -> None
 def test_a_second_recording_follows_the_first(path: Path) -> None:
     record(path, story("one"))
     record(path, story("two"))
-    assert read(path) == story("one") + story("two")
+    assert read_events(path) == story("one") + story("two")
 
 
 class Reluctant:
@@ -93,22 +93,22 @@ def test_a_line_that_is_taken_in_parts_is_written_whole(path: Path, monkeypatch:
 def test_a_line_that_a_crash_tore_is_passed_over(path: Path, cut: int) -> None:
     record(path, story())
     path.write_bytes(path.read_bytes()[: -cut - 1])
-    assert read(path) == story()[:-1]
+    assert read_events(path) == story()[:-1]
 
 
 def test_a_torn_line_is_cut_off_before_the_next_run_is_added(path: Path) -> None:
     record(path, story("one"))
     path.write_bytes(path.read_bytes()[:-20])
     record(path, story("two"))
-    assert read(path) == story("one")[:-1] + story("two")
+    assert read_events(path) == story("one")[:-1] + story("two")
 
 
 def test_a_last_line_that_lacks_only_its_end_counts(path: Path) -> None:
     record(path, story("one"))
     path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    assert read(path) == story("one")
+    assert read_events(path) == story("one")
     record(path, story("two"))
-    assert read(path) == story("one") + story("two")
+    assert read_events(path) == story("one") + story("two")
 
 
 @given(st.data())
@@ -119,18 +119,18 @@ def test_a_file_that_a_crash_tore_anywhere_is_continued(
     path = tmp_path_factory.mktemp("torn") / "run.jsonl"
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole)) | st.integers(0, len(encode(run()))))])
     try:
-        before = read(path)
+        before = read_events(path)
     except RecordingError:  # no line is complete
         before = []
     record(path, story("two"))
-    assert read(path) == before + story("two")
+    assert read_events(path) == before + story("two")
 
 
 def test_a_blank_line_at_the_end_does_not_end_a_recording(path: Path) -> None:
     path.write_bytes(b"".join(map(encode, story("one"))) + b"\n")
-    assert read(path) == story("one")
+    assert read_events(path) == story("one")
     record(path, story("two"))
-    assert read(path) == story("one") + story("two")
+    assert read_events(path) == story("one") + story("two")
 
 
 def test_a_recording_that_is_deleted_is_lost_at_the_next_event(path: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_recording_that_is_moved_or_added_to_is_kept(path: Path) -> None:
         with moved.open("ab") as other:
             other.write(b"\n")
         recorder.write(round_("ar", 0, "x"))
-    assert read(moved) == [run(), round_("ar", 0, "x")]
+    assert read_events(moved) == [run(), round_("ar", 0, "x")]
 
 
 def test_another_error_is_not_hidden_by_a_lost_recording(path: Path) -> None:
@@ -214,7 +214,7 @@ def test_a_pipe_takes_events_until_its_reader_leaves(tmp_path: Path) -> None:
 def test_an_empty_file_becomes_a_recording(path: Path) -> None:
     path.touch()
     record(path, story())
-    assert read(path) == story()
+    assert read_events(path) == story()
 
 
 @pytest.mark.parametrize("content", [b"my thesis\n", b"\x00\xff\xfe", ROUND, b'{"a":1}'])
@@ -275,7 +275,7 @@ def test_where_files_cannot_be_locked_they_are_written_all_the_same(
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
     record(path, story())
-    assert read(path) == story()
+    assert read_events(path) == story()
 
 
 def test_closing_waits_only_a_moment_for_a_line_that_nobody_takes(tmp_path: Path) -> None:
@@ -355,7 +355,10 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str) -> Non
 
 def test_runs_keep_their_methods_apart(path: Path) -> None:
     record(path, story(methods=("linear", "ar")) + story(methods=("fixed", "ar")))
-    assert [set(event.methods) for event in read(path) if isinstance(event, Run)] == [{"linear", "ar"}, {"fixed", "ar"}]
+    assert [set(event.methods) for event in read_events(path) if isinstance(event, Run)] == [
+        {"linear", "ar"},
+        {"fixed", "ar"},
+    ]
 
 
 def test_a_recording_that_begins_in_the_middle_of_a_run_is_whole(path: Path) -> None:
@@ -363,7 +366,7 @@ def test_a_recording_that_begins_in_the_middle_of_a_run_is_whole(path: Path) -> 
     with Recorder(path, run_so_far(records)) as recorder:
         for event in story("two")[5:]:
             recorder.write(event)
-    assert read(path) == story("two")
+    assert read_events(path) == story("two")
 
 
 def test_a_recording_that_begins_before_any_run_waits_for_one(path: Path) -> None:

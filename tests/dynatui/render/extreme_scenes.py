@@ -15,7 +15,7 @@ from dynatui.render.scene import HEATS, Meters, Scene
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
 from dynatui.state.session_log import Results, noted
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.scripted_runs import (
     HOSTILE,
     delayed_run,
@@ -155,7 +155,7 @@ def _crowded() -> Scene:
         pending={"tau_h": HUGE, "n_max": -HUGE, "history": 0.0, "d0": 2.0},
         slider="fixed_depth",
         typed="0.7",
-        place=Place(round=10**12, rounds=3, seconds=HUGE, live=False),
+        place=TimelinePosition(round=10**12, rounds=3, seconds=HUGE, live=False),
         meters=Meters(fps=4.0, slow_line=True, ui_share=0.029, bytes_per_s=HUGE),
         results=noted({}, state),
         stage=Stage("drafted", event),

@@ -15,8 +15,8 @@ from dynatui.knobs import info
 from dynatui.render.curves import (
     LONGEST_WINDOW,
     Axis,
+    CurveLine,
     Flag,
-    Line,
     Stroke,
     acceptance,
     chart,
@@ -32,7 +32,7 @@ from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
 
@@ -49,7 +49,7 @@ def flat(value: float, count: int = 40) -> Curve:
     return curve_of([value] * count)
 
 
-EMPTY = Line(Curve(), 0.0, 1.0, "second")
+EMPTY = CurveLine(Curve(), 0.0, 1.0, "second")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ EMPTY = Line(Curve(), 0.0, 1.0, "second")
     ],
 )
 def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]) -> None:
-    rows = lines(chart(Line(rising(40), 0.0, 1.0, "first"), EMPTY, [], Axis(0, 40), (22, 4), symbols))
+    rows = lines(chart(CurveLine(rising(40), 0.0, 1.0, "first"), EMPTY, [], Axis(0, 40), (22, 4), symbols))
     assert len(rows) == 4
     assert rows[3].split() == ["0", "token", "40"]
     assert rows[0].startswith(" 1.0")
@@ -74,7 +74,9 @@ def test_a_line_rises_from_corner_to_corner(symbols: Symbols, picture: list[str]
 def test_a_new_point_changes_only_the_rows_at_the_pen() -> None:
     axis, longer = Axis(0, 256), rising(60)
     shorter = curve_of(longer.points[:-1])
-    pages = [chart(Line(curve, 0.0, 1.0, "first"), EMPTY, [], axis, (200, 8), "braille") for curve in (shorter, longer)]
+    pages = [
+        chart(CurveLine(curve, 0.0, 1.0, "first"), EMPTY, [], axis, (200, 8), "braille") for curve in (shorter, longer)
+    ]
     assert sum(a != b for a, b in zip(*pages, strict=True)) == 1
 
 
@@ -94,7 +96,7 @@ def test_a_long_text_rolls_through_a_window_of_one_size() -> None:
 
 def test_series_differ_by_their_line() -> None:
     strokes: tuple[Stroke, ...] = ("solid", "dotted", "dashed", "sparse")
-    level = [Line(flat(0.5), 0.0, 1.0, "first", stroke) for stroke in strokes]
+    level = [CurveLine(flat(0.5), 0.0, 1.0, "first", stroke) for stroke in strokes]
     drawn = ["".join(lines(chart(line, EMPTY, [], Axis(0, 40), (40, 4), "braille"))) for line in level]
     assert len(set(drawn)) == len(strokes)
 
@@ -110,7 +112,7 @@ def test_series_differ_by_their_line() -> None:
 def test_any_series_fits_any_size(
     values: list[float], width: int, height: int, rounds: int, symbols: Symbols, cursor: int | None
 ) -> None:
-    line = Line(curve_of(values), 0.0, 1.0, "first")
+    line = CurveLine(curve_of(values), 0.0, 1.0, "first")
     axis = Axis(rounds // 2, abs(rounds) + 1, [Flag(rounds, "x")], cursor)
     rows = lines(chart(line, EMPTY, [line], axis, (width, height), symbols))
     assert [len(row) for row in rows] == [width] * height
@@ -125,16 +127,16 @@ def test_the_panels_name_their_lines_and_mark_turned_knobs() -> None:
 
 @pytest.mark.parametrize("symbols", ["braille", "block", "ascii"])
 def test_the_round_that_is_looked_at_is_a_line_from_top_to_bottom(symbols: Symbols) -> None:
-    rows = chart(Line(rising(41), 0.0, 1.0, "first"), EMPTY, [], Axis(0, 40, cursor=20), (60, 6), symbols)
+    rows = chart(CurveLine(rising(41), 0.0, 1.0, "first"), EMPTY, [], Axis(0, 40, cursor=20), (60, 6), symbols)
     columns = {text_of(row).index("┊") for row in rows[:-1] if "┊" in text_of(row)}
     assert columns == {5 + round(20 / 40 * 49)}
     assert all(any(ink == "cursor" for _, ink in row) for row in rows[:-1])
 
 
 def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
-    level = Line(flat(0.5), 0.0, 1.0, "first")
-    ghost = Line(flat(0.5), 0.0, 1.0, "ghost", "sparse")
-    apart = Line(flat(1.0), 0.0, 1.0, "ghost", "sparse")
+    level = CurveLine(flat(0.5), 0.0, 1.0, "first")
+    ghost = CurveLine(flat(0.5), 0.0, 1.0, "ghost", "sparse")
+    apart = CurveLine(flat(1.0), 0.0, 1.0, "ghost", "sparse")
     inks = {ink for row in chart(level, EMPTY, [ghost], Axis(0, 40), (60, 6), "ascii") for _, ink in row}
     assert "ghost" not in inks
     row = chart(level, EMPTY, [apart], Axis(0, 40), (60, 6), "ascii")[0]
@@ -143,7 +145,7 @@ def test_what_lies_behind_is_drawn_under_the_lines_of_the_run() -> None:
 
 @pytest.mark.parametrize("panel", [acceptance, depth])
 def test_looking_back_all_charts_show_where(panel: DrawPanel) -> None:
-    back = replace(running(), place=Place(3, 6, live=False))
+    back = replace(running(), place=TimelinePosition(3, 6, live=False))
     assert any(ink == "cursor" for row in panel(back, 60, 10) for _, ink in row)
     assert not any(ink == "cursor" for row in panel(running(), 60, 10) for _, ink in row)
     past = back.state.lane.past
@@ -154,7 +156,7 @@ def test_looking_back_all_charts_show_where(panel: DrawPanel) -> None:
 def test_what_comes_after_the_place_that_is_shown_is_drawn_dim(panel: DrawPanel) -> None:
     whole = running().state
     early = state_of([Prompt(1, 2), *story()[:7]])
-    back = Scene(early, whole, place=Place(2, 6, live=False))
+    back = Scene(early, whole, place=TimelinePosition(2, 6, live=False))
     dim = [text for row in panel(back, 60, 10) for text, ink in row if ink == "ghost"]
     assert any(text.strip() for text in dim)
     assert any("▲" in text for text in dim)

@@ -7,7 +7,7 @@ import pytest
 from dynatui.keymap import PANELS
 from dynatui.render.layout import Layout, arranged, shared_place
 from dynatui.render.scene import Scene
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 
 AROUND = {"status", "cards", "footer"}
 
@@ -38,7 +38,7 @@ def test_a_small_screen_shows_the_chosen_panel_alone(panel: str) -> None:
 
 
 def test_who_looks_back_sees_the_time_line_even_on_a_small_screen() -> None:
-    shown = arranged("tabbed", Scene(place=Place(live=False)), "race")
+    shown = arranged("tabbed", Scene(place=TimelinePosition(live=False)), "race")
     assert "timeline" in shown
     assert "trends" not in shown
 

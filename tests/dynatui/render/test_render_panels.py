@@ -17,7 +17,7 @@ from decoder.events import TRANSLATED, End, Knob, Summary
 from decoder.session.steering import Stage
 from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, PANELS
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.render.cards import cards
 from dynatui.render.curves import acceptance, depth, trends
 from dynatui.render.drawer import drawer
@@ -39,7 +39,7 @@ from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.extreme_scenes import SCENES
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, story, text_of, tree_round
@@ -277,7 +277,7 @@ def test_the_status_line_gives_way_part_by_part() -> None:
 
 
 def test_looking_back_is_named_with_its_round() -> None:
-    back = replace(running(), frozen=True, place=Place(round=3, rounds=6, live=False))
+    back = replace(running(), frozen=True, place=TimelinePosition(round=3, rounds=6, live=False))
     assert "FROZEN round 3 of 6" in lines(status(back, 120, 1))[0]
 
 
@@ -298,7 +298,7 @@ def test_looking_back_is_named_with_its_round() -> None:
             replace(running(), broke="nothing accepted of 5", stage=Stage("committed", tree_round(6)), paused=True),
             "HELD nothing accepted of 5 . goes on",
         ),
-        (replace(running(), paused=True, place=Place(2, 6, live=False)), "PAUSED round 2 of 6"),
+        (replace(running(), paused=True, place=TimelinePosition(2, 6, live=False)), "PAUSED round 2 of 6"),
         (replace(running(), following=True), "following"),
     ],
 )
@@ -470,7 +470,10 @@ def test_every_panel_fits_every_size_whatever_it_shows(
 def test_in_ascii_every_panel_is_ascii(painter: str) -> None:
     for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"], SCENES["drawn"]):
         held = replace(
-            scene, symbols="ascii", place=Place(2, 6, 0.1, live=False), pinned=Pin.of(scene.state, scene.state.watched)
+            scene,
+            symbols="ascii",
+            place=TimelinePosition(2, 6, 0.1, live=False),
+            pinned=Pin.of(scene.state, scene.state.watched),
         )
         for size in ((30, 3), (76, 11), (120, 40)):
             for row in in_ascii(PAINTERS[painter](held, *size)):
@@ -479,7 +482,7 @@ def test_in_ascii_every_panel_is_ascii(painter: str) -> None:
 
 @pytest.mark.parametrize("painter", PAINTERS)
 def test_every_panel_is_cheap(painter: str) -> None:
-    events = list(read(Path("tests/traces/demo.jsonl")))
+    events = list(read_events(Path("tests/traces/demo.jsonl")))
     scene = Scene(state_of([Prompt(1, 5), *events[:400]]))
     took = []
     for _ in range(5):

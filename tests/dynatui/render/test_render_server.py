@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from dynatui.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
-from dynatui.render.server import Look, answer, series, summary, time_text, wasted
+from dynatui.render.server import ServerView, answer, series, summary, time_text, wasted
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.attach.scripted_session import (
     ANSWER,
@@ -30,7 +30,7 @@ from tests.dynatui.attach.scripted_session import (
 from tests.dynatui.hostile_text import ACTS, hostile
 from tests.dynatui.scripted_runs import lines
 
-LOOK = Look()
+LOOK = ServerView()
 HUGE = Figures(
     seconds=1e15,
     drafts=2**53,
@@ -78,7 +78,7 @@ def drafting(drafts: Drafting, size: tuple[int, int]) -> Rows:
     return panels.positions(fold([OPENING, SERVER, structs.replace(FIRST, drafting=drafts)]), size)
 
 
-def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, Rows]:
+def drawn(state: ServerState, look: ServerView, width: int, height: int) -> dict[str, Rows]:
     return {
         "status": [panels.status(state, look, width)],
         "note": panels.note(state, look, (width, height)),
@@ -96,7 +96,7 @@ def drawn(state: ServerState, look: Look, width: int, height: int) -> dict[str, 
 def test_every_panel_fits_every_size(name: str) -> None:
     for size in ((1, 1), (3, 2), (20, 5), (40, 9), (80, 24), (200, 60)):
         state, (width, height) = fold(STORIES[name]), size
-        for look in (LOOK, Look(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
+        for look in (LOOK, ServerView(paused=True, recording=True, replaying=True, ended=True, symbols="ascii")):
             for panel, rows in drawn(state, look, width, height).items():
                 told = lines(rows)
                 assert all(cell_len(line) <= width for line in told), panel
@@ -110,7 +110,7 @@ def test_foreign_text_steers_nothing() -> None:
     assert not set("".join(ACTS)) & set(told) & set("\x1b\x07\x08\x9b\x9d\x90\u202e\u2066\r\x7f\x0b\x0c\u2028\ufeff")
 
 
-def shown(state: ServerState, panel: str, width: int = 80, height: int = 9, look: Look = LOOK) -> str:
+def shown(state: ServerState, panel: str, width: int = 80, height: int = 9, look: ServerView = LOOK) -> str:
     return "\n".join(lines(drawn(state, look, width, height)[panel]))
 
 
@@ -119,9 +119,9 @@ def test_the_first_line_says_what_is_watched_and_whether_it_answers() -> None:
     assert " dynatui   connected  vLLM  meta-llama/Llama-3.1-8B-Instruct  http://host:8000/metrics" in line
     assert "NO METRICS for 14 s" in shown(fold(STORIES["a gap now"]), "status")
     assert "connecting" in shown(fold([OPENING]), "status")
-    assert "PAUSED" in shown(fold(session()), "status", look=Look(paused=True))
-    assert "● REC" in shown(fold(session()), "status", look=Look(recording=True))
-    assert "replay ended" in shown(fold(session()), "status", look=Look(replaying=True, ended=True))
+    assert "PAUSED" in shown(fold(session()), "status", look=ServerView(paused=True))
+    assert "● REC" in shown(fold(session()), "status", look=ServerView(recording=True))
+    assert "replay ended" in shown(fold(session()), "status", look=ServerView(replaying=True, ended=True))
 
 
 def test_a_gap_is_shown_with_its_reason() -> None:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from decoder.events import Knob
 from dynatui.render.scene import Scene
 from dynatui.render.timeline import hit, timeline
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, running, text_of
 
 
 def placed(number: int, rounds: int, *, live: bool = False) -> Scene:
-    return replace(running(), place=Place(number, rounds, 3.21, live=live))
+    return replace(running(), place=TimelinePosition(number, rounds, 3.21, live=live))
 
 
 def test_it_says_where_the_picture_is() -> None:
@@ -28,7 +28,7 @@ def test_it_says_where_the_picture_is() -> None:
     ("width", "words"), [(120, "looking ahead"), (80, "round 42 of 118 · 3.2 s · looking ahead"), (40, "42/118")]
 )
 def test_what_was_not_played_yet_is_ahead(width: int, words: str) -> None:
-    scene = replace(running(), place=Place(42, 118, 3.21, live=False, played=7))
+    scene = replace(running(), place=TimelinePosition(42, 118, 3.21, live=False, played=7))
     assert words in lines(timeline(scene, width, 1))[0]
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from decoder.analysis.what_if import Cell, Grid, WhatIf
+from decoder.analysis.what_if import Grid, GridCell, WhatIf
 from dynatui.render import palette
 from dynatui.render.ink import in_ascii
 from dynatui.render.race import race
@@ -17,15 +17,15 @@ from dynatui.render.work import work
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
-SURE = Cell(20, 20, 3.0, 20, 9.0)
+SURE = GridCell(20, 20, 3.0, 20, 9.0)
 TIMED = replace(SURE, seconds=0.02)
 TAU_H = (0.5, 0.6, 0.7, 0.8, 0.9)
 TAU_L = (0.2, 0.3, 0.4, 0.5, 0.6)
 DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
 
 
-def _what_if(**changed: Cell) -> WhatIf:
-    def cells(table: str) -> tuple[tuple[Cell, ...], ...]:
+def _what_if(**changed: GridCell) -> WhatIf:
+    def cells(table: str) -> tuple[tuple[GridCell, ...], ...]:
         return tuple(tuple(changed.get(f"{table}{row}{column}", SURE) for column in range(5)) for row in range(5))
 
     return WhatIf(
@@ -51,7 +51,7 @@ def test_every_cell_shows_tokens_a_round_and_a_second_and_the_knobs_stand_in_bra
 
 
 def test_a_bound_has_a_plus_and_what_is_not_known_a_question_mark() -> None:
-    bound, doubtful = Cell(20, 12, 3.2, 11, 9.5), Cell(20, 4, 9.0, 4, 30.0)
+    bound, doubtful = GridCell(20, 12, 3.2, 11, 9.5), GridCell(20, 4, 9.0, 4, 30.0)
     panel = _panel(_what_if(h20=bound, h21=doubtful))
     assert "▇3.20+ " in panel[5]
     assert "?" in panel[5]
@@ -64,7 +64,7 @@ def test_the_title_says_that_it_is_an_estimate_and_from_how_much() -> None:
     assert "estimate, 100% judged" in _panel(_what_if(), 40)[0]
 
 
-def _timed(**changed: Cell) -> WhatIf:
+def _timed(**changed: GridCell) -> WhatIf:
     same = {f"{table}{row}{column}": TIMED for table in "hl" for row in range(5) for column in range(5)}
     return _what_if(**same | changed)
 
@@ -75,7 +75,7 @@ def test_the_fastest_cell_is_told_in_words_although_another_has_more_tokens_a_ro
 
 
 def test_where_no_cell_is_faster_that_is_said() -> None:
-    said = _said(_timed(l04=replace(TIMED, tokens=3.01), h31=Cell(20, 15, 9.0, 20, 9.0, 0.001)))
+    said = _said(_timed(l04=replace(TIMED, tokens=3.01), h31=GridCell(20, 15, 9.0, 20, 9.0, 0.001)))
     assert "No cell is estimated to be faster than the knobs as they are, 150 tokens/s" in said
 
 
@@ -114,12 +114,12 @@ def test_the_best_cell_is_told_in_words() -> None:
 
 
 def test_a_gain_that_is_a_bound_is_called_so() -> None:
-    said = _said(_what_if(h33=Cell(20, 15, 3.4, 15, 12.0)))
+    said = _said(_what_if(h33=GridCell(20, 15, 3.4, 15, 12.0)))
     assert "τh 0.80 with D0 6 would have given at least 3.40 tokens a round, at least 12.0 drafted;" in said
 
 
 def test_two_bounds_are_not_compared() -> None:
-    present, other = Cell(20, 15, 3.1, 15, 9.0), Cell(20, 15, 3.4, 15, 9.0)
+    present, other = GridCell(20, 15, 3.1, 15, 9.0), GridCell(20, 15, 3.4, 15, 9.0)
     assert "; it is unknown which gives more." in _said(_what_if(h22=present, l22=present, h33=other))
 
 
@@ -135,7 +135,7 @@ def test_where_nothing_is_better_that_is_said() -> None:
 
 
 def test_where_too_little_is_known_nothing_is_claimed() -> None:
-    doubtful = Cell(20, 2, 3.0, 2, 9.0)
+    doubtful = GridCell(20, 2, 3.0, 2, 9.0)
     assert "The recorded trees do not suffice yet" in _said(_what_if(h22=doubtful, l22=doubtful))
 
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from dynatui.render.scene import Scene
-from dynatui.render.work import depths, kind_of, kinds, summaries, times, work
+from dynatui.render.work import depths, kind_of, kinds, summaries, times_table, work
 from dynatui.state.tokens import Token
 from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
@@ -25,14 +25,19 @@ def test_a_method_without_guesses_says_so() -> None:
 
 def test_times_that_are_not_known_are_dashes_and_leave_no_rest() -> None:
     state = state_of([run(), structs.replace(tree_round(0), draft_s=None)])
-    drawn = lines(times(state, state.race.tallies["dynatree"], 36))
+    drawn = lines(times_table(state, state.race.tallies["dynatree"], 36))
     assert drawn[1].split() == ["draft", "-", "-", "-"]
     assert [line.split()[0] for line in drawn[1:]] == ["draft", "verify", "commit"]
 
 
 def test_last_and_mean_are_different_figures() -> None:
     state = state_of([run(), tree_round(0), structs.replace(tree_round(1), draft_s=0.008)])
-    assert lines(times(state, state.race.tallies["dynatree"], 36))[1].split()[:4] == ["draft", "8.00", "6.00", "30%"]
+    assert lines(times_table(state, state.race.tallies["dynatree"], 36))[1].split()[:4] == [
+        "draft",
+        "8.00",
+        "6.00",
+        "30%",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ test_golden = golden(
         "the sentence has shorter wordings": lambda: summaries(
             "dynatree", Tally(rounds=40, drafted=70, accepted=36, by_depth=LEVELS)
         ),
-        "shares of time add up": lambda: times(running().state, running().state.race.tallies["dynatree"], 36),
+        "shares of time add up": lambda: times_table(running().state, running().state.race.tallies["dynatree"], 36),
         "a panel with room says what limits the method": lambda: work(running(), 76, 24),
     }
 )

@@ -35,7 +35,7 @@ from dynatui.render.scene import Scene
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.state.ab_comparison import signed
 from dynatui.state.run_state import RunState
-from dynatui.state.timeline import Place
+from dynatui.state.timeline import TimelinePosition
 from tests.dynatui.scripted_runs import lines, plain_round, run, sampled_round, sampled_run, state_of, story
 
 BARE = re.compile(r"(?<![\w.)])\.\d")
@@ -64,7 +64,7 @@ def test_a_knob_below_one_begins_with_its_zero(knob: KnobInfo, value: float) -> 
 @pytest.mark.parametrize("size", [(40, 10), (80, 24), (150, 30)])
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.__name__)
 def test_no_panel_writes_a_number_without_its_zero(panel: DrawPanel, size: tuple[int, int], state: RunState) -> None:
-    scene = Scene(state, place=Place(round=2, rounds=4, seconds=0.25))
+    scene = Scene(state, place=TimelinePosition(round=2, rounds=4, seconds=0.25))
     for shown in (scene, replace(scene, cursor=1), replace(scene, pending={"temperature": 0.7, "tau_h": 0.05})):
         assert not BARE.findall("\n".join(lines(panel(shown, *size))))
 

@@ -8,7 +8,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from dynatui.report.page import Page, as_json, asset, element, written
+from dynatui.report.page import HtmlPage, as_json, asset, element, written
 from dynatui.report.replay import SCRIPTS
 from tests.dynatui.report.hostile_markup import ACTS, HOSTILE
 
@@ -22,7 +22,7 @@ PAIRS += [(one, other, GRAPHIC_CONTRAST) for one, other in product(GRAPHICS, BAC
 
 
 def page(data: object = None, scripts: tuple[str, ...] = SCRIPTS) -> str:
-    return written(Page(title="title", body=element("main", "body"), data=data, scripts=scripts))
+    return written(HtmlPage(title="title", body=element("main", "body"), data=data, scripts=scripts))
 
 
 def hashed(text: str) -> str:
@@ -67,7 +67,7 @@ def test_data_cannot_end_its_element(text: str) -> None:
 
 
 def test_nothing_within_a_page_is_taken_for_a_place_of_the_template() -> None:
-    text = written(Page(title=HOSTILE, body=element("p", HOSTILE), data=HOSTILE, scripts=SCRIPTS))
+    text = written(HtmlPage(title=HOSTILE, body=element("p", HOSTILE), data=HOSTILE, scripts=SCRIPTS))
     assert text.count("$title") == 3
 
 

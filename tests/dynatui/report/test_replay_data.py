@@ -13,7 +13,7 @@ from decoder.methods.fixed import Fixed
 from dynatui.record.reader import Runs
 from dynatui.report.page import asset, written
 from dynatui.report.replay import replay_page
-from dynatui.report.replay_data import KEYS, Lane, ReplayData, label_of, replay_data
+from dynatui.report.replay_data import KEYS, MethodData, ReplayData, label_of, replay_data
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, story, tree_round
 
@@ -24,7 +24,7 @@ def data_of(*runs: Sequence[Event]) -> ReplayData:
     return replay_data(reduce(apply, events, RunState()) for events in runs)
 
 
-def lane_of(events: Sequence[Event], number: int = 0) -> tuple[Lane, list[str]]:
+def lane_of(events: Sequence[Event], number: int = 0) -> tuple[MethodData, list[str]]:
     found = data_of(events)
     return found.runs[0].lanes[number], found.texts
 

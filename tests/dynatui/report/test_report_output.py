@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.report.inputs import require_free, write
+from dynatui.report.inputs import require_free, write_report
 
 
 def refusal(path: Path, *, force: bool = False) -> str:
     before = sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else []
     with pytest.raises(ConfigError) as caught:
-        write("page", path, force=force)
+        write_report("page", path, force=force)
     assert before == (sorted(each.name for each in path.parent.iterdir()) if path.parent.is_dir() else [])
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_a_page_is_written_for_its_owner_alone(tmp_path: Path) -> None:
-    write("päge", tmp_path / "a.html", force=False)
+    write_report("päge", tmp_path / "a.html", force=False)
     assert (tmp_path / "a.html").read_bytes() == "päge".encode()
     assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
     assert len(list(tmp_path.iterdir())) == 1
@@ -33,7 +33,7 @@ def test_what_is_there_stays_unless_force_is_given(tmp_path: Path) -> None:
     page.write_text("old")
     assert "exists already" in refusal(page)
     assert page.read_text() == "old"
-    write("new", page, force=True)
+    write_report("new", page, force=True)
     assert page.read_text() == "new"
 
 
@@ -41,7 +41,7 @@ def test_a_page_that_others_may_read_stays_readable(tmp_path: Path) -> None:
     page = tmp_path / "a.html"
     page.write_text("old")
     page.chmod(0o644)
-    write("new", page, force=True)
+    write_report("new", page, force=True)
     assert (page.read_text(), stat.S_IMODE(page.stat().st_mode)) == ("new", 0o644)
 
 
@@ -59,13 +59,13 @@ def test_only_a_file_is_ever_replaced(tmp_path: Path, make: Callable[[Path], Non
 
 def test_a_device_is_not_replaced() -> None:
     with pytest.raises(ConfigError, match="not a file that a page could replace"):
-        write("page", Path(os.devnull), force=True)
+        write_report("page", Path(os.devnull), force=True)
 
 
 def test_a_link_stays_a_link_to_the_page(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text("old")
     (tmp_path / "link").symlink_to("a.html")
-    write("new", tmp_path / "link", force=True)
+    write_report("new", tmp_path / "link", force=True)
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "a.html").read_text() == "new"
 
@@ -98,7 +98,7 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        write("page", tmp_path / "a.html", force=False)
+        write_report("page", tmp_path / "a.html", force=False)
     assert not list(tmp_path.iterdir())
 
 

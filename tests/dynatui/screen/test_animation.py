@@ -10,7 +10,7 @@ import pytest
 from decoder.events import Run
 from decoder.run.config import RunConfig
 from dynatui.prompts.load import embedded
-from dynatui.record.reader import Runs, read
+from dynatui.record.reader import Runs, read_events
 from dynatui.screen.app import DynaApp
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 from dynatui.sources.playback import TraceSource
@@ -88,7 +88,7 @@ def test_the_animated_picture_is_current(frames: list[Frame]) -> None:
 
 
 def test_it_is_of_the_run_that_the_screen_shows_first() -> None:
-    started = next(event for event in read(FIRST) if isinstance(event, Run))
+    started = next(event for event in read_events(FIRST) if isinstance(event, Run))
     assert (started.prompt, started.seed) == (embedded()[0], EMBEDDED_SEED)
     assert started.temperature == EMBEDDED_TEMPERATURE
     assert (started.max_new_tokens, [*started.methods]) == (RunConfig().max_new_tokens, [*RunConfig().methods])

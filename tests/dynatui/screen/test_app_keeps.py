@@ -11,7 +11,7 @@ import pytest
 from msgspec import json
 from textual.pilot import Pilot
 
-from dynatui.record.reader import Runs, read
+from dynatui.record.reader import Runs, read_events
 from dynatui.screen import run as exit_summary
 from dynatui.screen.app import DynaApp
 from dynatui.screen.commands import record
@@ -56,7 +56,7 @@ async def test_an_export_holds_the_run_as_it_is_shown(tmp_path: Path) -> None:
         await exported(app, pilot)
         (folder,) = app.written_paths
         assert folder.is_relative_to(tmp_path)
-        assert read(folder / "run.jsonl") == story()[:-3]
+        assert read_events(folder / "run.jsonl") == story()[:-3]
 
 
 async def test_an_export_has_all_that_is_shared_each_in_its_format() -> None:

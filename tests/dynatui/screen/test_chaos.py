@@ -10,7 +10,7 @@ from textual import events
 from textual._xterm_parser import XTermParser
 from textual.geometry import Size
 
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.screen.app import DynaApp
 from dynatui.session import Models, Session
 from dynatui.sources.engine import EngineSource
@@ -59,7 +59,7 @@ async def test_random_keys_and_sizes_while_it_decodes_break_nothing(
     assert source.close(5.0)
     assert app.return_code in (None, 0)
     for path in tmp_path.rglob("*.jsonl"):
-        assert path.stat().st_size == 0 or read(path)
+        assert path.stat().st_size == 0 or read_events(path)
 
 
 async def test_nothing_is_drawn_while_the_app_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_random_input_in_a_terminal_while_it_decodes(start: Start, tmp_path: Pat
     terminal.send("x")
     bombard(terminal, tmp_path, seed=14, strokes=250, resizes=40)
     assert_ended_well(terminal, tmp_path)
-    assert all(read(path) for path in tmp_path.rglob("*.jsonl"))
+    assert all(read_events(path) for path in tmp_path.rglob("*.jsonl"))
     assert any(tmp_path.glob("dynatui-*")), "the first key exports"
 
 

@@ -13,7 +13,7 @@ from decoder.errors import ConfigError
 from decoder.events import Event, Round, Run
 from decoder.methods.fixed import Fixed
 from dynatui.keymap import SIDE_BY_SIDE, PanelName
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.render import status, versus
 from dynatui.screen.compare import CompareApp, panels
 from dynatui.screen.widgets.canvas import Canvas
@@ -23,7 +23,7 @@ from dynatui.sources.source import REST_S
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import HOSTILE, lines, plain_round, run, runs_of, state_of, story, tree_round
 
-TRACE = read(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
+TRACE = read_events(Path(__file__).parents[2] / "traces" / "lighthouse.jsonl")
 SIZES = [(80, 24), (120, 40), (200, 60), (40, 10)]
 Compare = Callable[..., bool]
 
@@ -168,7 +168,7 @@ def test_a_figure_that_cannot_be_known_has_no_ratio() -> None:
 def test_texts_that_differ_are_told_by_the_place() -> None:
     other = structs.replace(tree_round(0), committed=[11, 13, 7])
     left, right = state_of([run(), tree_round(0)]), state_of([run(), other])
-    assert "the same for 2 tokens, then differ" in lines([versus.verdict(left, right)])[0]
+    assert "the same for 2 tokens, then differ" in lines([versus.texts_compared(left, right)])[0]
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_texts_that_differ_are_told_by_the_place() -> None:
 )
 def test_figures_of_different_work_are_called_so(changes: dict[str, object], said: str) -> None:
     left, right = state_of(story()), state_of([structs.replace(run(), **changes), *story()[1:]])
-    assert said in lines([versus.verdict(left, right)])[0]
+    assert said in lines([versus.texts_compared(left, right)])[0]
 
 
 @pytest.mark.parametrize("width", [0, 1, 8, 20, 40, 59, 80, 120, 300])
 def test_every_row_is_as_wide_as_its_place(states: tuple[RunState, RunState], width: int) -> None:
-    moment = versus.Moment(0.1, 0.2, 1, 2, 0.25, paused=False, ended=False)
+    moment = versus.VersusView(0.1, 0.2, 1, 2, 0.25, paused=False, ended=False)
     for name in ("a.jsonl", "漢" * 50):
         rows = [versus.heading(1, name, states[1], width), versus.moment(moment, width)]
         for row in [*rows, *versus.table(states, (width, 7)), *versus.table(states, (width, 5))]:

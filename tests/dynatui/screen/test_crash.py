@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round, Run
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import Recorder
 from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
@@ -29,7 +29,7 @@ def decoding(start: Start, before: str = RECORDED) -> Terminal:
 
 
 def assert_whole(path: Path, *, closed: bool = True) -> None:
-    assert any(isinstance(event, Round) for event in read(path))
+    assert any(isinstance(event, Round) for event in read_events(path))
     assert path.read_bytes().endswith(b"\n") or not closed
     assert path.stat().st_mode & 0o77 == 0
 
@@ -57,12 +57,12 @@ def test_a_recording_survives_kills_at_random_moments_and_goes_on_behind_them(st
         time.sleep(chosen.uniform(0.0, 0.1))
         terminal.child.kill(signal.SIGKILL)
         assert terminal.end() == -signal.SIGKILL
-        before, runs = runs, sum(isinstance(event, Run) for event in read(path))
+        before, runs = runs, sum(isinstance(event, Run) for event in read_events(path))
         assert runs > before, "what is there stays, and the next run follows it"
     with Recorder(path) as recorder:
         for event in story(2):
             recorder.write(event)
-    assert read(path)[-len(story(2)) :] == story(2)
+    assert read_events(path)[-len(story(2)) :] == story(2)
 
 
 def test_a_kill_while_the_screen_is_shown_leaves_the_recording_whole(start: Start, tmp_path: Path) -> None:

@@ -14,11 +14,11 @@ from decoder.knobs import KnobName, TunableParameters
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS
 from decoder.methods.linear import Linear
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.screen.run import lines, options
 from dynatui.sources.playback import TraceSource
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
-from dynatui.state.session_log import FEWEST_ROUNDS, SessionLog, Setting
+from dynatui.state.session_log import FEWEST_ROUNDS, KnobSetting, SessionLog
 from tests.dynatui.scripted_runs import (
     HOSTILE,
     plain_round,
@@ -31,7 +31,7 @@ from tests.dynatui.scripted_runs import (
 )
 
 TUNED = PRESETS["tuned"]
-DEMO = read(Path(__file__).parents[2] / "traces" / "demo.jsonl")
+DEMO = read_events(Path(__file__).parents[2] / "traces" / "demo.jsonl")
 
 
 def log_of(records: Iterable[Record]) -> SessionLog:
@@ -160,8 +160,8 @@ def test_turns_of_other_methods_leave_the_setting_alone() -> None:
 
 
 def test_the_options_of_a_setting_are_those_that_differ_from_what_holds_without() -> None:
-    def setting(method: str, rules: TunableParameters) -> Setting:
-        return Setting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
+    def setting(method: str, rules: TunableParameters) -> KnobSetting:
+        return KnobSetting(method, tuple((name, rules.knob(name)) for name in rules.ends()))
 
     assert options(setting("dynatree", PRESETS["paper"])) == "--preset paper"
     assert options(setting("dynatree", replace(TUNED, n_max=256, branching=(1, 2, 4)))) == (

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Knob, Round
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.dynatui.pty_terminal import Start, Terminal, assert_left_clean
 
 pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")]
@@ -35,7 +35,7 @@ class Live:
 
     @property
     def rounds(self) -> list[Round]:
-        events = read(self.path) if self.path.exists() and self.path.stat().st_size else []
+        events = read_events(self.path) if self.path.exists() and self.path.stat().st_size else []
         return [event for event in events if isinstance(event, Round) and event.method == "dynatree"]
 
     def stands_still(self) -> bool:
@@ -130,7 +130,7 @@ def test_turns_of_d0_and_tau_h_and_back_act_within_ten_rounds(start: Start, tmp_
     assert terminal.end() == 0
     assert_left_clean(terminal)
 
-    events = read(path)
+    events = read_events(path)
     turns = [event for event in events if isinstance(event, Knob) and event.source == "user"]
     begins = sorted({turn.round for turn in turns})
     ends = {begin: [turn for turn in turns if turn.round == begin][-1] for begin in begins}
@@ -182,7 +182,7 @@ def test_every_key_counts_that_is_typed_while_it_decodes(start_new: Start, tmp_p
     assert terminal.end() == 0
     assert_left_clean(terminal)
     down = [0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5]
-    values = [event.new for event in read(path) if isinstance(event, Knob) and event.source == "user"]
+    values = [event.new for event in read_events(path) if isinstance(event, Knob) and event.source == "user"]
     assert values == [*down, *down[-2::-1], 0.9, 3, 2, 3, 4]
     last = live.rounds[-1].knobs
     assert last is not None

@@ -18,7 +18,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.prompts.prompt import AnyPrompt, as_prompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.record.recording import Recorder
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import EngineSource, Load, Loaded, load_engine, load_with_times
@@ -311,7 +311,7 @@ def test_everything_is_recorded_until_the_recording_is_closed(script: Script, tm
     until(lambda: len(engine.records) > 12)
     assert engine.close(PATIENCE_S)
     events = [record for record in engine.records if not isinstance(record, Loading | Prompt | Failure)]
-    recorded = read(path)
+    recorded = read_events(path)
     assert recorded == events[: len(recorded)]
     assert len(recorded) > 3
 
@@ -343,7 +343,7 @@ def test_no_command_waits_for_a_recording_that_nobody_reads(script: Script, tmp_
     assert time.monotonic() - began < 2
     assert not engine.close(0.05)
     os.close(unread)
-    assert read(tmp_path / "run.jsonl")
+    assert read_events(tmp_path / "run.jsonl")
 
 
 @pytest.mark.wall_time
@@ -458,7 +458,7 @@ def test_a_recording_begun_late_has_the_whole_run(source: EngineSource, script: 
     source.record(tmp_path / "late.jsonl")
     until(lambda: len(rounds_of(source)) > 12)
     source.record(None)
-    events = read(tmp_path / "late.jsonl")
+    events = read_events(tmp_path / "late.jsonl")
     assert isinstance(events[0], Run)
     assert [event.round for event in events if isinstance(event, Round)] == list(range(len(events) - 1))
     assert len(events) > 8

@@ -13,7 +13,17 @@ from numpy.typing import NDArray
 
 from decoder.analysis.metrics import fold
 from decoder.events import Event, Knob
-from dynatui.state.ab_comparison import LEAST, Difference, Pin, Samples, compared, samples_of, sentence, signed, verdict
+from dynatui.state.ab_comparison import (
+    LEAST,
+    Difference,
+    Pin,
+    Samples,
+    compared,
+    difference_words,
+    samples_of,
+    sentence,
+    signed,
+)
 from dynatui.state.lane import Sample
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.scripted_runs import plain_round, run, state_of, tree_round
@@ -105,20 +115,20 @@ def test_a_side_compared_with_itself_differs_by_nothing() -> None:
         assert found.low < 0 < found.high
         proportional = (1 + found.low / found.a) * (1 + found.high / found.a) == pytest.approx(1)
         assert proportional or found.low == pytest.approx(-found.high)
-        assert verdict(found) == "no clear difference"
+        assert difference_words(found) == "no clear difference"
 
 
 def test_sides_without_spread_differ_by_exactly_their_distance() -> None:
     found = _by_figure(_samples([0.5] * 10), _samples([0.75] * 30))["depth_acceptance"]
     assert (found.difference, found.low, found.high) == (0.25, 0.25, 0.25)
-    assert verdict(found) == "B is higher"
+    assert difference_words(found) == "B is higher"
 
 
 def test_a_large_difference_is_clear_either_way() -> None:
     generator = np.random.default_rng(4)
     low, high = (_samples([0.5] * 60, generator.integers(*ends, 60).tolist()) for ends in ((1, 4), (3, 7)))
-    assert verdict(_by_figure(low, high)["tokens_per_round"]) == "B is higher"
-    assert verdict(_by_figure(high, low)["tokens_per_round"]) == "A is higher"
+    assert difference_words(_by_figure(low, high)["tokens_per_round"]) == "B is higher"
+    assert difference_words(_by_figure(high, low)["tokens_per_round"]) == "A is higher"
 
 
 def test_a_rate_is_a_ratio_of_sums() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from decoder.events import Round
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.dynatui.endless_engine import script
 from tests.dynatui.pty_terminal import ENTER, Start, Terminal, assert_left_clean
 
@@ -64,7 +64,7 @@ def test_it_ends_soon_however_often_x_was_pressed(start: Start, tmp_path: Path, 
     terminal.wait_for(" w99")
     terminal.send("x" * 150)
     assert_ends_soon(terminal, way)
-    assert any(isinstance(event, Round) for event in read(tmp_path / "run.jsonl"))
+    assert any(isinstance(event, Round) for event in read_events(tmp_path / "run.jsonl"))
 
 
 @pytest.mark.parametrize("way", KEY_AND_SIGNAL, ids=repr)
@@ -88,7 +88,7 @@ def test_it_ends_soon_though_its_thread_is_stuck(start: Start, tmp_path: Path, w
     terminal.send("x")
     terminal.read(0.2)
     assert_ends_soon(terminal, way)
-    assert read(tmp_path / "run.jsonl")
+    assert read_events(tmp_path / "run.jsonl")
 
 
 def test_the_terminal_gets_its_modes_back_from_a_stuck_program(start: Start) -> None:

@@ -18,7 +18,7 @@ import pytest
 from decoder.events import Round
 from decoder.methods import METHODS
 from dynatui import main as cli
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from tests.decoder.broken_targets import damaged
 from tests.dynatui.pty_terminal import ROOT
 from tests.tiny import SPECIAL, VOCABULARY, TinyPair, spread_pair
@@ -66,7 +66,7 @@ def test_lookups_and_trees_of_several_origins_write_what_one_process_writes(
     asked = [*FLOAT32, "--prompt", REPEATED, "--methods", "auto,ar", "--max-new-tokens", "200"]
     asked += ["--temperature", temperature, "--record", str(recording)]
     spread_as_whole([*asked, *(("--draft", "lookup") if draft == "lookup" else ())], count, tmp_path, capsys)
-    rounds = [event for event in read(recording) if isinstance(event, Round) and event.method == "auto"]
+    rounds = [event for event in read_events(recording) if isinstance(event, Round) and event.method == "auto"]
     assert any(len(each.tokens) > 1 for each in rounds)
     mixed = any({"draft", "lookup"} <= set(each.origins) for each in rounds)
     assert mixed == (draft == "model")

@@ -11,7 +11,7 @@ from decoder.errors import ConfigError
 from decoder.events import Round
 from decoder.selector.actions import ACTIONS, number
 from decoder.selector.policy import SCALARS, OneRoot, Policy, best_static, loss, throughput
-from decoder.selector.stored import SelectorInfo, read, write
+from decoder.selector.stored import SelectorInfo, read_selector, write_selector
 from dynatui.lab.selector.dataset import TEST, round_seconds
 from dynatui.lab.selector.train import Recipe, bases, chosen, gain, predict, train
 from tests.lab.selector.made_roots import LONG, PAIR, SHORT, made_roots, manifest
@@ -35,7 +35,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[float]]:
 
 
 def assert_same(one: Path, other: Path) -> None:
-    (policy, about), (twin, about_twin) = read(one), read(other)
+    (policy, about), (twin, about_twin) = read_selector(one), read_selector(other)
     weights = twin.state_dict()
     assert all(torch.equal(value, weights[name]) for name, value in policy.state_dict().items())
     assert about == about_twin
@@ -101,7 +101,7 @@ def test_the_loss_falls_below_that_of_the_best_static_shape(trained: tuple[Path,
 
 
 def test_it_learns_which_of_two_shapes_is_best(trained: tuple[Path, list[float]]) -> None:
-    policy, about = read(trained[0])
+    policy, about = read_selector(trained[0])
     fresh = made_roots(seed=1)
     found = fresh.fastest("specinfer")
     wanted = torch.where(fresh.scalars[:, 2] > 0, number(SHORT), number(LONG))
@@ -115,7 +115,7 @@ def test_it_learns_which_of_two_shapes_is_best(trained: tuple[Path, list[float]]
 
 def test_what_is_predicted_is_of_prompts_that_were_not_trained_on(trained: tuple[Path, list[float]]) -> None:
     roots = made_roots()
-    parts = predict(read(trained[0])[0], "specinfer", roots, manifest())
+    parts = predict(read_selector(trained[0])[0], "specinfer", roots, manifest())
     assert [part.sampling.temperature for part in parts] == [0.5, 1.0]
     assert sum(part.roots for part in parts) == len(roots.part(TEST)) == 240
     assert all(part.static == LONG and part.gain > 1 for part in parts)
@@ -163,6 +163,6 @@ def test_choosing_takes_well_under_a_third_of_a_round_of_compiled_passes() -> No
 def test_a_kept_selector_chooses_as_before(tmp_path: Path) -> None:
     policy = Policy(PAIR.hidden).eval()
     file = tmp_path / "selector.safetensors"
-    write(file, policy, SelectorInfo(PAIR, "specinfer", (1.0,), (1.0,), 1, 1.0))
+    write_selector(file, policy, SelectorInfo(PAIR, "specinfer", (1.0,), (1.0,), 1, 1.0))
     rows, scalars = [torch.randn(5, width) for width in PAIR.hidden], torch.randn(5, len(SCALARS))
-    torch.testing.assert_close(read(file)[0](rows, scalars), policy(rows, scalars), atol=5e-3, rtol=0)
+    torch.testing.assert_close(read_selector(file)[0](rows, scalars), policy(rows, scalars), atol=5e-3, rtol=0)

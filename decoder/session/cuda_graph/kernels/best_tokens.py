@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from decoder.session.cuda_graph.device_state import GROWTH
-from decoder.session.cuda_graph.draft import Layout
+from decoder.session.cuda_graph.draft import DraftLayout
 from decoder.tree_rules import Growth
 
 PART = 2048
@@ -117,7 +117,7 @@ def best_of_parts(
 
 def add_children(
     logits: Float[Tensor, "W V"],
-    layout: Layout,
+    layout: DraftLayout,
     breadths: Growth[Tensor] | None,
     paths: Float[Tensor, "W"],
     lines: Int[Tensor, "3 K"],

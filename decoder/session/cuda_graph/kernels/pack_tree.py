@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OWN_LOGPROB, PARENT, ROW, TOKEN, DeviceState
-from decoder.session.cuda_graph.draft import DraftRule, Grown, Layout
+from decoder.session.cuda_graph.draft import DraftLayout, DraftRule, Grown
 
 RANKED, COMPARED = 16, 256
 """Candidates: ranked by one program, and compared with these at a time."""
@@ -138,7 +138,7 @@ def write_nodes(
     tl.store(text + tl.load(places + n, there, other=0), token, there)
 
 
-def pack_tree(state: DeviceState, layout: Layout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
+def pack_tree(state: DeviceState, layout: DraftLayout, rule: DraftRule, grown: Grown, places: Int[Tensor, "N"]) -> None:
     count, most = grown.lines.shape[1], len(places)
     kept = grown.lines.new_empty(count, dtype=torch.uint8)
     choose_nodes[(triton.cdiv(count, RANKED),)](

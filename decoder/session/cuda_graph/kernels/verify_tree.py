@@ -22,7 +22,7 @@ from decoder.session.cuda_graph.device_state import (
     SHARE_BITS,
     DeviceState,
 )
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.static_shapes import WINDOW
 from decoder.session.cuda_graph.verify import Moves, TreeRows
 
@@ -188,7 +188,7 @@ def commit_path(
     tl.store(length, tokens_before + accepted)
 
 
-def tree_rows(target: Side, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
+def tree_rows(target: DraftPart, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
     numbers = state.text.new_empty((4, nodes))
     above = numbers.new_empty((nodes, nodes), dtype=torch.bool)
     bias = target.store.new_empty((nodes, slots))

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import pandas as pd
 
-from decoder.analysis.interval import Interval, Verdict, verdict
+from decoder.analysis.interval import Interval, Verdict, compared_to_limit
 from dynatui.lab.bench.paper.published import AR, DYNATREE, FIXED_BACKBONE, PHASE_1, PHASE_2
 from dynatui.lab.bench.paper.records import PaperExperiment, PaperRequest
 from dynatui.lab.bench.paper.report import PaperReport
@@ -70,14 +70,14 @@ class On(NamedTuple):
 
 
 Result: TypeAlias = tuple[Interval | None, Verdict, str]
-"""`here`, `verdict` and `tested` of a claim."""
+"""`here`, `compared_to_limit` and `tested` of a claim."""
 Test: TypeAlias = Callable[[On], Result | None]
 """A test of a claim; None if a lane that it needs was not requested."""
 
 
 def judged(quotient: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """Verdict on a quotient that must exceed `limit`, or stay below it if `below` is set."""
-    return "cannot tell" if prompts < FEWEST else verdict(quotient, limit, below=below)
+    return "cannot tell" if prompts < FEWEST else compared_to_limit(quotient, limit, below=below)
 
 
 def lossless(on: On) -> Result:

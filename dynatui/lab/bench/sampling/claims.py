@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoder.analysis.interval import Interval, Statistic, Verdict, bootstrap, verdict
+from decoder.analysis.interval import Interval, Statistic, Verdict, bootstrap, compared_to_limit
 from dynatui.lab.bench.sampling.paper import NAMES
 from dynatui.lab.bench.sampling.request import Place
 
@@ -121,7 +121,7 @@ def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, floa
     known = [name for name in reported if name in values]
     pairs = [(one, other) for one, other in combinations(known, 2) if reported[one] != reported[other]]
     ordered = [sorted(pair, key=lambda name: -reported[name]) for pair in pairs]
-    verdicts = [verdict(ratio(values[better], values[worse], seed)) for better, worse in ordered]
+    verdicts = [compared_to_limit(ratio(values[better], values[worse], seed)) for better, worse in ordered]
     return Ranking(
         what=what,
         here=sorted(known, key=lambda name: -mean(values[name])),
@@ -180,4 +180,4 @@ def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Va
 
 def _claim(says: str, over: Values, under: Values, seed: int, quotient: float | None = None) -> Claim:
     here = ratio(over, under, seed)
-    return Claim(says=says, paper=quotient, here=here, verdict=verdict(here))
+    return Claim(says=says, paper=quotient, here=here, verdict=compared_to_limit(here))

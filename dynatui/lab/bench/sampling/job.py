@@ -23,7 +23,7 @@ from decoder.run.loading import load_pair
 from decoder.sampling.settings import Schedule
 from decoder.selector.chooser import Chooser, files
 from decoder.selector.policy import OneRoot
-from decoder.selector.stored import read, read_info
+from decoder.selector.stored import read_info, read_selector
 from dynatui.lab.bench.contenders import BASELINE, decoded
 from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
@@ -136,7 +136,7 @@ def _selectors(file: str, pair: Pair, note: Note) -> dict[str, Path]:
 
 
 def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Chooser:
-    policies = {verifier: OneRoot(read(path)[0]) for verifier, path in selectors.items()}
+    policies = {verifier: OneRoot(read_selector(path)[0]) for verifier, path in selectors.items()}
     costs = header.costs
     # the schedule is not used, since each root has its own sampling setting
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from decoder.draft.tree_size.acceptance_model import MOST_GAINED, AcceptanceModel
 from decoder.draft.tree_size.controller import MOST_NODES, TreeSizeController
-from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
+from decoder.draft.tree_size.cost_model import SETTLED, Costs, RowCostCurve
 from decoder.draft.tree_size.drafted_round import most_worth
 from decoder.draft.tree_size.loss_limit import CREDIT, MUCH, PATIENCE, PLAIN_EVERY
 
@@ -35,7 +35,11 @@ OTHER = -1
 
 def costs(machine: str) -> Costs:
     return Costs(
-        Curve({1: 1.0}), Curve(LEVEL[machine]), Curve(LEVEL[machine]), Curve(VERIFY[machine]), Curve({1: 0.04})
+        RowCostCurve({1: 1.0}),
+        RowCostCurve(LEVEL[machine]),
+        RowCostCurve(LEVEL[machine]),
+        RowCostCurve(VERIFY[machine]),
+        RowCostCurve({1: 0.04}),
     )
 
 
@@ -194,7 +198,13 @@ def test_of_all_subtrees_the_kept_one_brings_most_beyond_the_price_of_its_time(d
 
 def test_a_tree_never_has_more_nodes_than_there_is_room_for() -> None:
     budget = TreeSizeController(
-        Costs(Curve({1: 1.0}), Curve({1: 1e-6}), Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0}), Curve({1: 0.01})),
+        Costs(
+            RowCostCurve({1: 1.0}),
+            RowCostCurve({1: 1e-6}),
+            RowCostCurve({1: 1e-6}),
+            RowCostCurve({1: 1.0, 64: 1.0}),
+            RowCostCurve({1: 0.01}),
+        ),
         AcceptanceModel(),
     )
     budget.drafts(1)
@@ -232,7 +242,7 @@ def test_when_the_text_becomes_easy_it_is_drafted_again(machine: str) -> None:
 def test_a_plain_round_that_was_measured_too_dear_is_seen_through(believed: float) -> None:
     """Otherwise useless drafting would seem free."""
     text = Text("packed weights", sure, never)
-    text.budget = TreeSizeController(replace(text.truth, plain=Curve({1: believed})), AcceptanceModel())
+    text.budget = TreeSizeController(replace(text.truth, plain=RowCostCurve({1: believed})), AcceptanceModel())
     assert text.decode(256).rate > 0.97
 
 

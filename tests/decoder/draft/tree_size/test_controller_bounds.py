@@ -7,7 +7,7 @@ import pytest
 
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import REMEMBERED, TreeSizeController
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.draft.tree_size.loss_limit import CREDIT_A_TOKEN, MOST_CREDIT, PATIENCE, LossLimit
 
 CALL_S = 0.01
@@ -19,9 +19,13 @@ LEAST_S = 1e-6
 
 
 def costs(host_s: float = CALL_S) -> Costs:
-    verify = Curve({rows: 1 + ROW_S * (rows - 1) for rows in range(1, 17)})
+    verify = RowCostCurve({rows: 1 + ROW_S * (rows - 1) for rows in range(1, 17)})
     return Costs(
-        Curve({1: 1.0}), Curve({1: CALL_S, 16: CALL_S}), Curve({1: CALL_S, 16: CALL_S}), verify, Curve({1: host_s})
+        RowCostCurve({1: 1.0}),
+        RowCostCurve({1: CALL_S, 16: CALL_S}),
+        RowCostCurve({1: CALL_S, 16: CALL_S}),
+        verify,
+        RowCostCurve({1: host_s}),
     )
 
 

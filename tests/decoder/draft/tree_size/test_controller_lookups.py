@@ -9,7 +9,7 @@ import pytest
 from decoder.draft.lookup import SuffixIndex
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import DraftSource, TreeSizeController
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.draft.tree_size.drafted_round import LookupGuess
 from decoder.draft.tree_size.loss_limit import PLAIN_EVERY
 
@@ -20,8 +20,10 @@ Next = Callable[[random.Random, Sequence[int]], int]
 
 
 def costs(level_s: float) -> Costs:
-    level = Curve({1: level_s, 64: 6 * level_s})
-    return Costs(Curve({1: 1.0}), level, level, Curve(VERIFY), Curve({1: 0.02}), Curve({1: 0.02}))
+    level = RowCostCurve({1: level_s, 64: 6 * level_s})
+    return Costs(
+        RowCostCurve({1: 1.0}), level, level, RowCostCurve(VERIFY), RowCostCurve({1: 0.02}), RowCostCurve({1: 0.02})
+    )
 
 
 def looping(_: random.Random, text: Sequence[int]) -> int:
@@ -181,8 +183,8 @@ def test_a_draft_that_lookups_have_left_behind_is_not_tested_for_that() -> None:
 
 def test_what_the_draft_rules_out_is_no_guess_even_where_rows_cost_nothing() -> None:
     """Truncated sampling, and heads of few tokens, give tokens probability 0."""
-    level, rows = Curve({1: 1e-6}), Curve({1: 1.0, 64: 1.0})
-    sizes = TreeSizeController(Costs(Curve({1: 1.0}), level, level, rows, level), AcceptanceModel())
+    level, rows = RowCostCurve({1: 1e-6}), RowCostCurve({1: 1.0, 64: 1.0})
+    sizes = TreeSizeController(Costs(RowCostCurve({1: 1.0}), level, level, rows, level), AcceptanceModel())
     found = SuffixIndex([0, 1, 2, 3, 4, 0, 1]).continuation()
     assert found is not None
     guess = LookupGuess(found, sizes.lookups)
@@ -203,5 +205,5 @@ def test_the_time_of_lookups_makes_drafting_by_the_model_no_dearer() -> None:
 
 def test_lookups_that_take_longer_than_they_save_are_left_alone() -> None:
     text = Text(looping)
-    text.sizes = TreeSizeController(replace(costs(0.2), lookup=Curve({1: 100.0})), AcceptanceModel())
+    text.sizes = TreeSizeController(replace(costs(0.2), lookup=RowCostCurve({1: 100.0})), AcceptanceModel())
     assert set(text.decode(200).ways) == {"plain"}

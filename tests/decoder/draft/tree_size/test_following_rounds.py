@@ -8,7 +8,7 @@ import pytest
 from decoder.draft.growth import Children, grow
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.controller import TreeSizeController
-from decoder.draft.tree_size.cost_model import SETTLED, Costs, Curve
+from decoder.draft.tree_size.cost_model import SETTLED, Costs, RowCostCurve
 from decoder.draft.tree_size.following_rounds import (
     FURTHER,
     MOST_FOLLOWING,
@@ -28,7 +28,13 @@ GUESSES = (-0.1, -3.0)
 
 def text(credit: float = MOST_CREDIT, gain: float = 0.0, updates: int = SETTLED) -> TreeSizeController:
     """A text without repetitions, whose costs are settled."""
-    costs = Costs(Curve({1: 1.0}), Curve({1: 0.1}), Curve({1: 0.1}), Curve({1: 1.0, 9: 2.0}), Curve({1: 0.01}))
+    costs = Costs(
+        RowCostCurve({1: 1.0}),
+        RowCostCurve({1: 0.1}),
+        RowCostCurve({1: 0.1}),
+        RowCostCurve({1: 1.0, 9: 2.0}),
+        RowCostCurve({1: 0.01}),
+    )
     for _ in range(updates):
         costs.verify.learn([1], 1.0)
     sizes = TreeSizeController(costs, AcceptanceModel(), pauses=LookupPauses(gain))

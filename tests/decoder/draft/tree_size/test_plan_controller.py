@@ -13,13 +13,13 @@ import pytest
 from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import PlanCosts, SizeTimes
 from decoder.draft.tree_size.loss_limit import MOST_PATIENCE, PATIENCE
-from decoder.draft.tree_size.plan import FIRST_HIT, SIZES, Plan
+from decoder.draft.tree_size.plan import FIRST_HIT, SIZES, TreePlan
 from decoder.draft.tree_size.plan_controller import FADED, PROBE, PROBES, PlanController
 
 DEEPEST = 12
 HOPELESS, HALF, GOOD = 0.0, 0.5, 0.85
-DEEP = Plan(4, SIZES[-1])
-Choose = Callable[[int], Plan | None]
+DEEP = TreePlan(4, SIZES[-1])
+Choose = Callable[[int], TreePlan | None]
 
 
 class Texts:
@@ -45,7 +45,7 @@ class World:
         """Tokens per second, relative to plain rounds; `choose` replaces the controller's choice."""
         luck, spent, made = random.Random(seed), 0.0, 0
         choose = choose or sizes.choose
-        told: tuple[Plan, list[int]] | None = None
+        told: tuple[TreePlan, list[int]] | None = None
         plan = choose(DEEPEST)
         while made < count:
             if told:
@@ -64,7 +64,7 @@ class World:
             plan = following
         return made / spent
 
-    def _accepted(self, plan: Plan, luck: random.Random) -> list[int]:
+    def _accepted(self, plan: TreePlan, luck: random.Random) -> list[int]:
         found: list[int] = []
         rank = 0
         while len(found) < plan.depth and luck.random() < self.hit:
@@ -85,17 +85,17 @@ def test_where_guesses_fail_next_to_nothing_is_lost(hit: float, level: float) ->
 
 
 def test_that_a_choice_which_never_rests_loses_much_would_be_noticed() -> None:
-    assert World(HOPELESS).rate(Texts().begin(), 256, choose=lambda deepest: Plan(min(4, deepest), 8)) < 0.7
+    assert World(HOPELESS).rate(Texts().begin(), 256, choose=lambda deepest: TreePlan(min(4, deepest), 8)) < 0.7
 
 
-def always(plan: Plan) -> Choose:
+def always(plan: TreePlan) -> Choose:
     return lambda _: plan
 
 
 @pytest.mark.parametrize(("hit", "seed"), [(HALF, 0), (0.7, 1), (GOOD, 2), (0.95, 0)])
 def test_the_choice_comes_near_the_best_size(hit: float, seed: int) -> None:
     world = World(hit)
-    plans = [Plan(depth, nodes) for depth in (1, 2, 4, 8, 12) for nodes in (4, 16, 64)]
+    plans = [TreePlan(depth, nodes) for depth in (1, 2, 4, 8, 12) for nodes in (4, 16, 64)]
     best = max(world.rate(Texts().begin(), 1000, seed, always(plan)) for plan in plans)
     assert world.rate(Texts().begin(), 1000, seed) > 0.85 * best
 
@@ -261,10 +261,10 @@ def test_a_plain_round_costs_what_the_device_took_though_nobody_waited_for_it() 
 
 def test_a_chain_costs_its_levels_and_the_next_size_of_a_verification() -> None:
     costs = PlanCosts()
-    costs.learn(Plan(2, 8), 0.2, 1.0, 1.3)
-    costs.learn(Plan(8, 64), 0.8, 1.5, 2.4)
+    costs.learn(TreePlan(2, 8), 0.2, 1.0, 1.3)
+    costs.learn(TreePlan(8, 64), 0.8, 1.5, 2.4)
     assert list(itertools.islice(costs.chains_s(), 6, 8)) == pytest.approx([0.7 + 1.0 + 0.1, 0.8 + 1.5 + 0.1])
 
 
 def test_a_probe_is_no_deeper_than_the_rules_allow() -> None:
-    assert Texts().begin().choose(1) == Plan(1, PROBE.nodes)
+    assert Texts().begin().choose(1) == TreePlan(1, PROBE.nodes)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decoder.forward.compiled import library as libraries
-from decoder.forward.compiled.library import Library, best_tokens, chosen_tokens, library
+from decoder.forward.compiled.library import PassLibrary, best_tokens, chosen_tokens, library
 from decoder.forward.compiled.model import CompiledModel
 from decoder.forward.families.native import NativeModel
 from decoder.forward.language_model import LanguageModel
@@ -62,7 +62,7 @@ NUMBERS = st.one_of(st.sampled_from([-math.inf, -2.0, 0.0, 1.0, 1.0]), st.floats
 OFFSETS = st.one_of(st.sampled_from([-96.0, 0.0, 1.0]), st.floats(-4, 40, width=32))
 
 
-def compiled() -> Library:
+def compiled() -> PassLibrary:
     found = library()
     assert found is not None
     return found

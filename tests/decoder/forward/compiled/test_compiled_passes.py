@@ -22,7 +22,7 @@ from torch import Tensor
 
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled import model as team
-from decoder.forward.compiled.library import Pass, library
+from decoder.forward.compiled.library import PassStruct, library
 from decoder.forward.compiled.model import CompiledModel, Helper, Team, leave_cpu
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.hf import source_of
@@ -299,7 +299,7 @@ def test_a_helper_leaves_the_callers_cpu_before_it_helps(
     limit = time.monotonic() + 10
     while not helper.asleep and time.monotonic() < limit:
         time.sleep(0.001)
-    helper.wake(Pass(), caller)
+    helper.wake(PassStruct(), caller)
     assert functions.helped.wait(10)
     assert moved == left
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from decoder.errors import ConfigError, ModelError
 from decoder.forward.llama_cpp import library as loading
 from decoder.forward.llama_cpp.cache import TIMED_ROWS, LlamaCache, parents_of
-from decoder.forward.llama_cpp.context import Context, Model
+from decoder.forward.llama_cpp.context import Context, LlamaModel
 from decoder.forward.llama_cpp.drafted import TEXT, Sequences
 from decoder.forward.llama_cpp.forward import SEQUENCES, LlamaForward
 from decoder.forward.llama_cpp.library import CONTEXT_DEFAULTS, MODEL_DEFAULTS, RELEASE
@@ -34,7 +34,7 @@ ROWS = "without states"
 
 
 def form(path: Path, *, half: bool = False) -> LlamaForward:
-    return LlamaForward(Model(path), 2, CPU, half=half)
+    return LlamaForward(LlamaModel(path), 2, CPU, half=half)
 
 
 @pytest.fixture(scope="module", params=[ROWS, *LAYERS])
@@ -300,4 +300,4 @@ def test_a_library_without_a_function_is_refused() -> None:
     assert spec
     assert spec.origin
     with pytest.raises(ModelError, match="cannot be used"):
-        loading.Library(Path(spec.origin))
+        loading.LlamaLibrary(Path(spec.origin))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoder.forward.llama_cpp.drafted import TEXT, Paths, Sequences, Step
+from decoder.forward.llama_cpp.drafted import TEXT, LlamaPass, Paths, Sequences
 from tests.decoder.llama_cpp_trees import LENGTH, grown, trees
 from tests.decoder.property_settings import examples
 
@@ -27,7 +27,7 @@ class Memory:
         drafted.restart(LENGTH)
         return cls(drafted)
 
-    def run(self, step: Step) -> None:
+    def run(self, step: LlamaPass) -> None:
         """Applies a step as the cache does, and checks each row."""
         if step.cut:
             self.held[0] = []
@@ -85,7 +85,7 @@ def test_each_row_of_a_model_with_states_follows_exactly_its_path(
 
 
 def test_a_tree_takes_one_pass_where_sequences_suffice() -> None:
-    drafted, steps = Sequences(8, 16), list[Step]()
+    drafted, steps = Sequences(8, 16), list[LlamaPass]()
     drafted.restart(LENGTH)
     new = drafted.add([1, 2, 3, 4], [5, 6, 6, 7], [TEXT, 0, 0, 1])
     drafted.steps(new, steps.append)

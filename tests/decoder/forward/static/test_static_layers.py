@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoder.forward.families.model import Heads, Turning, turned
+from decoder.forward.families.model import Heads, RotationMatrices, rotate_heads
 from decoder.forward.families.registry import FIXED, NEOX
 from decoder.forward.static.hf import ModuleStatic
 from decoder.forward.static.static_forward import StaticForward
-from decoder.session.cuda_graph.draft import Side
-from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read
+from decoder.session.cuda_graph.draft import DraftPart
+from decoder.session.cuda_graph.slots import BEYOND, causal_bias, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests.decoder.family_models import MODELS, made, static_of
 from tests.decoder.random_trees import errors, path
@@ -41,8 +41,8 @@ def test_a_matrix_turns_a_head_and_keeps_it_too(rotated: int) -> None:
     rows = torch.randn(5, 3, 8, dtype=torch.float64)
     angles = torch.randn(5, rotated // 2, dtype=torch.float64)
     rotation = torch.polar(torch.ones_like(angles), angles)[:, None, None]
-    matrices = Turning(Heads(1, 1, 8, rotated), rows.dtype, rows.device).matrices(rotation)
-    by_formula = turned(rows.transpose(0, 1), rotation, rotated).transpose(0, 1)
+    matrices = RotationMatrices(Heads(1, 1, 8, rotated), rows.dtype, rows.device).matrices(rotation)
+    by_formula = rotate_heads(rows.transpose(0, 1), rotation, rotated).transpose(0, 1)
     torch.testing.assert_close(torch.bmm(rows, matrices), torch.cat((by_formula, rows), 2), rtol=0, atol=1e-14)
 
 
@@ -90,8 +90,8 @@ def plain(module: Any, tokens: list[int]) -> Tensor:
 def test_text_and_tree_beyond_the_windows_have_the_logits_of_the_module(name: str, form: str) -> None:
     module = made(name, torch.float64)
     forward = FORMS[form](module)
-    side = Side(forward, forward.new_store(SLOTS + BEYOND), 96, 192)
-    torch.testing.assert_close(read(side, TEXT[:30]), plain(module, TEXT[:30]), rtol=0, atol=1e-10)
+    side = DraftPart(forward, forward.new_store(SLOTS + BEYOND), 96, 192)
+    torch.testing.assert_close(read_logits(side, TEXT[:30]), plain(module, TEXT[:30]), rtol=0, atol=1e-10)
     places = torch.arange(30, len(TEXT))
     rest = side.logits(torch.tensor(TEXT[30:]), places, places, causal_bias(side.store, len(places), 30))
     torch.testing.assert_close(rest, plain(module, TEXT)[30:], rtol=0, atol=1e-10)

@@ -8,9 +8,9 @@ import torch
 
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.taps import LayerStates
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.heads import TappedTarget
-from decoder.session.cuda_graph.slots import BEYOND, read
+from decoder.session.cuda_graph.slots import BEYOND, read_logits
 from decoder.session.cuda_graph.verify import ancestors, tree_bias
 from tests import tiny
 from tests.decoder.family_models import static_of
@@ -22,7 +22,7 @@ PARENTS = [0, 0, 0, 1]
 SLOTS = 256
 
 
-def tree_logits(side: Side) -> torch.Tensor:
+def tree_logits(side: DraftPart) -> torch.Tensor:
     """Logits of a tree after the text, whose rows go to the slots after the text."""
     places = torch.tensor([len(TEXT) + depth for depth in (0, 1, 1, 2)])
     slots = torch.arange(len(TEXT), len(TEXT) + len(DRAFTED))
@@ -49,8 +49,8 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
     module = target(family)
     forward = static_of(module)
     tapped = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
-    plain = Side(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
-    found, expected = ((read(side, TEXT), tree_logits(side), side.store) for side in (tapped, plain))
+    plain = DraftPart(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT)
+    found, expected = ((read_logits(side, TEXT), tree_logits(side), side.store) for side in (tapped, plain))
     assert all(map(torch.equal, found, expected))
     states = ordinary(module, family)
     torch.testing.assert_close(tapped.states[: len(states)], states, rtol=0, atol=1e-4)
@@ -61,7 +61,7 @@ def test_states_are_stored_by_slot_and_logits_keep_their_bits(family: str) -> No
 def test_an_accepted_path_moves_with_its_states() -> None:
     forward = static_of(target("llama"))
     side = TappedTarget(forward, forward.new_store(SLOTS + BEYOND), tiny.VOCABULARY, tiny.CONTEXT, LAYERS)
-    read(side, TEXT)
+    read_logits(side, TEXT)
     tree_logits(side)
     first = len(TEXT)
     states, store = side.states.clone(), side.store.clone()

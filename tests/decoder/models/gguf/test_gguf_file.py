@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from decoder.errors import ConfigError
-from decoder.forward.llama_cpp.context import Context, Model
+from decoder.forward.llama_cpp.context import Context, LlamaModel
 from decoder.models.checkpoints import load_config, load_model, looks_like_a_path
 from decoder.models.compatibility import check_config
 from decoder.models.gguf.file import GgufFile, gguf_file, is_gguf
@@ -157,7 +157,7 @@ def test_memory_of_a_token_counts_shared_heads_once() -> None:
 @pytest.mark.parametrize("architecture", LAYERS)
 def test_memory_of_a_state_is_what_llama_cpp_takes_for_a_sequence(gguf_states: GgufStates, architecture: str) -> None:
     file = gguf_file(str(gguf_states.target(architecture)))
-    context, sizes = Context(Model(file.path), 100, 2, half=False, threads=1), list[int]()
+    context, sizes = Context(LlamaModel(file.path), 100, 2, half=False, threads=1), list[int]()
     for sequence in range(2):
         context.decode([5], [0], [[sequence]], [True])
         sizes.append(len(context.state()))

@@ -21,7 +21,7 @@ from decoder.models.pair import Pair
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.capture_guard import NotCapturableError, refuse_waits
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Side, side_of
+from decoder.session.cuda_graph.draft import DraftPart, side_of
 from decoder.session.cuda_graph.slots import GraphSlots, tried
 from decoder.system.device import WARM_UPS, Graphs, Mark
 from decoder.tree_rules import Rules
@@ -121,7 +121,7 @@ def with_start(patch: pytest.MonkeyPatch, start_of: Callable[[Tensor], float]) -
     """Patches the mask of the verification so that its first visible position comes from `start_of`."""
     right = verify.tree_bias
 
-    def seen(side: Side, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
+    def seen(side: DraftPart, columns: Tensor, own: Tensor, above: Tensor) -> Tensor:
         return right(side, columns, torch.full_like(own, start_of(own[0])), above)
 
     patch.setattr(verify, "tree_bias", seen)
@@ -195,7 +195,7 @@ def qwen2(tiny_models: TinyModels) -> Engine:
     )
 
 
-def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> Side:
+def side(model: LanguageModel, engine: Engine, *, by_module: bool) -> DraftPart:
     passes = ModuleStatic(model.hf.module) if by_module else static_forward(model)
     return side_of(model, passes, passes.new_store(1500), engine.pair)
 

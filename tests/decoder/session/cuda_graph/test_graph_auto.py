@@ -5,7 +5,7 @@ from dataclasses import fields
 
 import pytest
 
-from decoder.draft.tree_size.plan import Plan, ranks
+from decoder.draft.tree_size.plan import TreePlan, ranks
 from decoder.draft.tree_size.plan_controller import PlanController
 from decoder.engine import Engine
 from decoder.methods.dynatree import DynaTree
@@ -76,7 +76,7 @@ def test_what_became_of_each_tree_is_learnt_once_but_of_the_last_ones(devices: D
 def test_a_long_rest_leaves_a_draft_that_has_much_to_read(devices: Devices) -> None:
     loaded = devices.plain("long")
     for rest in (13, 14, 61, 62, 63, *range(251, 256), 300):
-        controller = RandomSizes.scripted([*[Plan(2, 8)] * 2, *[None] * rest, *[Plan(3, 8)] * 40])
+        controller = RandomSizes.scripted([*[TreePlan(2, 8)] * 2, *[None] * rest, *[TreePlan(3, 8)] * 40])
         rounds = rounds_of(begun(loaded, [5, 6, 7], rest + 20, WIDE, controller))
         after = rounds[2 + rest]
         host = host_session(loaded, [5, 6, 7, *text_of(rounds[: 2 + rest])], 9, numbered(nodes=7, d_max=3, d0=2))
@@ -93,7 +93,7 @@ def test_by_its_own_choice_a_kindred_draft_is_used(devices: Devices) -> None:
 
 def test_a_turn_in_the_middle_of_a_rest_acts_on_the_next_draft(devices: Devices) -> None:
     one = (Turn("b_min", 1), Turn("b_mid", 1), Turn("b_max", 1))
-    rounds = played(devices, devices.recorded(), 40, RandomSizes.scripted([*[None] * 8, *[Plan(3, 16)] * 80]), one)
+    rounds = played(devices, devices.recorded(), 40, RandomSizes.scripted([*[None] * 8, *[TreePlan(3, 16)] * 80]), one)
     drafted = [outcome.tree for outcome in rounds if len(outcome.tree) > 1]
     assert all(tree.parents == [-1, 0, 1, 2] for tree in drafted)
 

@@ -15,7 +15,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.models.text import Pieces, TextStream
-from decoder.run.lane import Clock, Lane
+from decoder.run.lane import Lane, RaceClock
 from decoder.run.steered import Pace
 from decoder.session.cuda_graph import capture_guard as capturable
 from decoder.session.cuda_graph import slots as slots_module
@@ -277,7 +277,7 @@ def test_only_lanes_that_run_and_can_prepare_are_asked_to(devices: Devices) -> N
         session = kind(engine.pair, [1, 2], 3, None, None, GreedyVerifier())
         pair = engine.pair
         stream, pieces = TextStream(pair.tokenizer, [1, 2]), Pieces(pair.tokenizer)
-        return Lane(METHODS["ar"], session, pair, stream, pieces, Clock(0.0, threads=False), 3, ended=ended)
+        return Lane(METHODS["ar"], session, pair, stream, pieces, RaceClock(0.0, threads=False), 3, ended=ended)
 
     steering = Steering()
     assert not Pace(steering, [lane(HostSession, ended=False), lane(Preparing, ended=True)]).prepare()

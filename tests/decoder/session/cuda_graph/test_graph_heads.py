@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from decoder.draft.tree_size.plan import Plan
+from decoder.draft.tree_size.plan import TreePlan
 from decoder.forward.layer_kinds import SLIDING, Windows
 from decoder.heads.eagle3 import UNTAPPED
 from decoder.methods.auto import Auto
@@ -28,7 +28,7 @@ from tests.eagle3_checkpoints import name
 @pytest.mark.parametrize("rest", [3, 28, 30, 32, 40])
 def test_after_rounds_without_a_draft_a_head_has_read_all_tokens(devices: Devices, rest: int) -> None:
     engine = devices.recorded(name("neox", "flat"))
-    sizes = RandomSizes.scripted([*[Plan(4, 32)] * 3, *[None] * rest, *[Plan(3, 8)] * 40])
+    sizes = RandomSizes.scripted([*[TreePlan(4, 32)] * 3, *[None] * rest, *[TreePlan(3, 8)] * 40])
     session = devices.begun(engine, WIDE, rest + 20, sizes)
     committed = [len(session.step(()).committed) for _ in range(3 + rest)]
     assert committed[2] > 3

@@ -16,7 +16,7 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.sampling.truncation import DeviceTruncation
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Layout, Side, best_tokens, grow
+from decoder.session.cuda_graph.draft import DraftLayout, DraftPart, best_tokens, grow
 from decoder.session.cuda_graph.static_shapes import Shape, bucket, levels, most_nodes, shape, slots
 from decoder.session.cuda_graph.verify import verify
 from decoder.system.device import without_gradients
@@ -47,17 +47,17 @@ class Counted:
 
 
 @pytest.fixture(scope="module")
-def plain(sides: tuple[Side, Side]) -> Counted:
+def plain(sides: tuple[DraftPart, DraftPart]) -> Counted:
     """Counts of a greedy round of 8x64."""
     return counted(sides, EIGHT_BY_64)
 
 
 @pytest.fixture(scope="module")
-def sides() -> tuple[Side, Side]:
+def sides() -> tuple[DraftPart, DraftPart]:
     return side("pythia-2.8b"), side("pythia-70m")
 
 
-def side(name: str, dtype: torch.dtype = torch.float32) -> Side:
+def side(name: str, dtype: torch.dtype = torch.float32) -> DraftPart:
     """A narrow model with the number of layers of the published model, and with nonzero biases as in trained models."""
     published = json.loads(files("dynatui.lab.bench").joinpath("shapes", f"{name}.json").read_text())
     narrow = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32, "vocab_size": VOCABULARY}
@@ -70,22 +70,22 @@ def side(name: str, dtype: torch.dtype = torch.float32) -> Side:
     return side_of(module.to(dtype))
 
 
-def side_of(module: Any) -> Side:
+def side_of(module: Any) -> DraftPart:
     forward = static_forward(LanguageModel.of_module(module, "narrow"))
-    return Side(forward, forward.new_store(1500), module.config.vocab_size, tiny.CONTEXT)
+    return DraftPart(forward, forward.new_store(1500), module.config.vocab_size, tiny.CONTEXT)
 
 
-def pass_launches(side: Side, rows: int) -> int:
+def pass_launches(side: DraftPart, rows: int) -> int:
     numbers, bias = torch.zeros(rows, dtype=torch.int64), torch.zeros(rows, 256, dtype=side.store.dtype)
     rotation = side.rotation(numbers)
     return record(lambda: side.rotated_logits(numbers, rotation, numbers, bias)).launches
 
 
-def launched(sides: tuple[Side, Side], rules: Rules, verifier: DeviceVerifier) -> tuple[int, int]:
+def launched(sides: tuple[DraftPart, DraftPart], rules: Rules, verifier: DeviceVerifier) -> tuple[int, int]:
     """Numbers of kernels of a draft and of its verification."""
     target, draft = sides
     rule, state = rules.rule(), DeviceState(CPU, 1500)
-    layout, rows = Layout(shape(rule), VOCABULARY, CPU), bucket(most_nodes(rule))
+    layout, rows = DraftLayout(shape(rule), VOCABULARY, CPU), bucket(most_nodes(rule))
     state.begin(TEXT, rule)
     with without_gradients():
         drafted = record(lambda: grow(draft, state, layout, slots(40 + layout.rows), verifier))
@@ -94,9 +94,9 @@ def launched(sides: tuple[Side, Side], rules: Rules, verifier: DeviceVerifier) -
     return drafted.launches, verified.launches
 
 
-def counted(sides: tuple[Side, Side], rules: Rules) -> Counted:
+def counted(sides: tuple[DraftPart, DraftPart], rules: Rules) -> Counted:
     target, draft = sides
-    layout, rows = Layout(shape(rules.rule()), VOCABULARY, CPU), bucket(most_nodes(rules.rule()))
+    layout, rows = DraftLayout(shape(rules.rule()), VOCABULARY, CPU), bucket(most_nodes(rules.rule()))
     drafted, verified = launched(sides, rules, GREEDY)
     with without_gradients():
         passes = sum(pass_launches(draft, width) for width in (layout.first, *layout.widths[1:]))
@@ -129,7 +129,7 @@ def test_a_layer_of_shared_keys_is_ten_kernels_and_two_norms(dtype: torch.dtype)
 
 @pytest.mark.parametrize(("truncates", "most"), [(False, 88), (True, 173)])
 def test_sampling_adds_few_kernels_to_a_round_of_8x64(
-    sides: tuple[Side, Side], plain: Counted, most: int, *, truncates: bool
+    sides: tuple[DraftPart, DraftPart], plain: Counted, most: int, *, truncates: bool
 ) -> None:
     found = launched(sides, EIGHT_BY_64, CoupledDeviceVerifier(truncates=truncates))
     assert 0 < sum(found) - plain.draft - plain.verification <= most
@@ -141,7 +141,7 @@ def test_sampling_adds_few_kernels_to_a_round_of_8x64(
     ids=["bfs", "best", "linear"],
 )
 def test_what_surrounds_the_passes_of_other_trees_is_few_kernels_too(
-    sides: tuple[Side, Side], rules: Rules, most: int
+    sides: tuple[DraftPart, DraftPart], rules: Rules, most: int
 ) -> None:
     found = counted(sides, rules)
     assert found.draft - found.draft_passes <= most
@@ -150,7 +150,7 @@ def test_what_surrounds_the_passes_of_other_trees_is_few_kernels_too(
 
 @pytest.mark.parametrize("vocabulary", [32003, 50277, 50304, 128256, 151643, 151936])
 def test_the_best_tokens_take_few_kernels_in_a_large_vocabulary_of_any_size(vocabulary: int) -> None:
-    layout = Layout(Shape(8, (1, 8), best=True), vocabulary, CPU)
+    layout = DraftLayout(Shape(8, (1, 8), best=True), vocabulary, CPU)
     logits, logprobs, tokens = torch.zeros(8, vocabulary), torch.zeros(8, 8), torch.zeros(8, 8, dtype=torch.int64)
     assert record(lambda: best_tokens(logits, layout, logprobs, tokens)).launches == 7 + (layout.rest > 0)
 

@@ -14,7 +14,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph.device_state import DeviceState, drafted, verified
-from decoder.session.cuda_graph.draft import PART, WHOLE, Layout, Side, best_tokens, parts
+from decoder.session.cuda_graph.draft import PART, WHOLE, DraftLayout, DraftPart, best_tokens, parts
 from decoder.session.cuda_graph.static_shapes import (
     BUCKETS,
     DEEPEST,
@@ -107,7 +107,7 @@ def test_a_pass_reads_no_more_slots_than_the_cache_has() -> None:
 
 
 def best(logits: torch.Tensor, count: int) -> tuple[list[list[int]], list[list[float]]]:
-    layout = Layout(Shape(count, (1,), best=True), logits.shape[1], CPU)
+    layout = DraftLayout(Shape(count, (1,), best=True), logits.shape[1], CPU)
     logprobs, tokens = torch.zeros(len(logits), count), torch.zeros(len(logits), count, dtype=torch.int64)
     best_tokens(logits, layout, logprobs, tokens)
     return tokens.tolist(), logprobs.double().tolist()
@@ -231,7 +231,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
     text = [*[3] * (length - 1), tree.tokens[0]]
     state = laid_out(tree, text)
     fake, other = Fake(choices), Fake([])
-    target, draft = (Side(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
+    target, draft = (DraftPart(model, model.new_store(600), VOCABULARY, 500) for model in (fake, other))
     deepest = max(tree.depths)
     verify(target, draft, state, bucket(len(tree)), deepest, 256, GreedyVerifier().choose)
 
@@ -257,7 +257,7 @@ def test_what_is_accepted_is_what_the_host_accepts_and_its_rows_follow_the_text(
 def test_a_verification_takes_its_choices_from_the_verifier() -> None:
     state = laid_out(TokenTree([3]), [1, 3])
     target = Fake([5])
-    side = Side(target, target.new_store(600), VOCABULARY, 500)
+    side = DraftPart(target, target.new_store(600), VOCABULARY, 500)
     for choice in (4, 6):
         verify(side, None, state, 1, 0, 256, lambda logits, *_, choice=choice: torch.full((len(logits),), choice))
     assert state.text[:4].tolist() == [1, 3, 4, 6]
@@ -323,7 +323,7 @@ def test_history_moves_the_knobs_as_on_the_host_to_the_last_bit(
 def test_a_round_without_a_tree_teaches_history_nothing() -> None:
     state = laid_out(TokenTree([3]), [1, 3])
     target = Fake([5])
-    verify(Side(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, GreedyVerifier().choose)
+    verify(DraftPart(target, target.new_store(600), VOCABULARY, 500), None, state, 1, 0, 256, GreedyVerifier().choose)
     assert state.text[:3].tolist() == [1, 3, 5]
     assert int(state.rounds) == 0
     assert float(state.rule.growth.tau_h) == DynaTree().tau_h

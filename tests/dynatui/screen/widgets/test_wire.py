@@ -10,7 +10,7 @@ from rich.color import ColorSystem
 from rich.style import Style
 
 from dynatui.render.ink import Ink, Row, fit
-from dynatui.screen.widgets.wire import RESET, Frame, cells, changes, look, turn
+from dynatui.screen.widgets.wire import RESET, Frame, cell_style, cells, changes, style_change
 
 WIDTH = 24
 STYLES: dict[Ink, Style] = {
@@ -21,7 +21,7 @@ STYLES: dict[Ink, Style] = {
     "prompt": Style.parse("italic color(3) on #0f1319"),
     "bar": Style(),
 }
-LOOKS = {ink: look(style, ColorSystem.TRUECOLOR) for ink, style in STYLES.items()}
+LOOKS = {ink: cell_style(style, ColorSystem.TRUECOLOR) for ink, style in STYLES.items()}
 EMPTY: Row = ((" " * WIDTH, "plain"),)
 
 texts = st.lists(st.sampled_from(["a", "b", " ", " ", "-", "│", "⣿", "漢", "👩", "e\u0301"]), max_size=8).map("".join)
@@ -45,7 +45,7 @@ def patched(before: Row, after: Row, column: int = 0, line: int = 0) -> str:
 
 
 def whole(row: Row) -> str:
-    return "\x1b[2;3H" + "".join(f"{turn(RESET, LOOKS[ink])[0]}{text}\x1b[m" for text, ink in row)
+    return "\x1b[2;3H" + "".join(f"{style_change(RESET, LOOKS[ink])[0]}{text}\x1b[m" for text, ink in row)
 
 
 def _seen(cell: pyte.screens.Char) -> tuple[object, ...]:
@@ -117,12 +117,12 @@ def test_a_row_with_wide_signs_is_sent_whole() -> None:
     ],
 )
 def test_a_turn_names_only_what_differs(before: str, after: str, codes: str) -> None:
-    old, new = (look(Style.parse(style), ColorSystem.STANDARD) for style in (before, after))
-    assert turn(old, new)[0] == codes
+    old, new = (cell_style(Style.parse(style), ColorSystem.STANDARD) for style in (before, after))
+    assert style_change(old, new)[0] == codes
 
 
 def test_colours_become_those_that_the_terminal_has() -> None:
     style = Style.parse("#ff0000")
-    assert look(style, ColorSystem.TRUECOLOR).foreground == "38;2;255;0;0"
-    assert look(style, ColorSystem.EIGHT_BIT).foreground.startswith("38;5;")
-    assert look(Style(), ColorSystem.TRUECOLOR) is RESET
+    assert cell_style(style, ColorSystem.TRUECOLOR).foreground == "38;2;255;0;0"
+    assert cell_style(style, ColorSystem.EIGHT_BIT).foreground.startswith("38;5;")
+    assert cell_style(Style(), ColorSystem.TRUECOLOR) is RESET

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.draft.delayed_shape import DelayedTree
-from decoder.draft.tree_size.cost_model import Costs, Curve
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.errors import ConfigError, DecoderError, PromptError
 from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
@@ -323,11 +323,11 @@ def test_a_round_takes_the_passes_of_its_levels_and_one_over_all_rows(shape: Del
 def test_costs_are_the_least_of_several_series_and_never_fall_with_rows() -> None:
     quiet, busy = (
         Costs(
-            plain=Curve({1: 4.0 * by}),
-            catch_up=Curve({1: 1.0 * by}),
-            draft=Curve({1: 2.0 * by, 2: 1.0 * by, 3: 3.0 * by}),
-            verify=Curve({1: 5.0 * by, 8: 9.0 * by}),
-            host=Curve({1: 0.1}),
+            plain=RowCostCurve({1: 4.0 * by}),
+            catch_up=RowCostCurve({1: 1.0 * by}),
+            draft=RowCostCurve({1: 2.0 * by, 2: 1.0 * by, 3: 3.0 * by}),
+            verify=RowCostCurve({1: 5.0 * by, 8: 9.0 * by}),
+            host=RowCostCurve({1: 0.1}),
         )
         for by in (1, 7)
     )

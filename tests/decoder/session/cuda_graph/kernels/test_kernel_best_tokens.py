@@ -9,7 +9,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import draft
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Layout
+from decoder.session.cuda_graph.draft import DraftLayout
 from decoder.session.cuda_graph.kernels import best_tokens
 from decoder.session.cuda_graph.static_shapes import Shape
 from decoder.tree_rules import Growth
@@ -26,7 +26,7 @@ WIDER = 5
 def check(logits: Tensor, count: int, breadths: Growth[Tensor] | None = None) -> Tensor:
     """Compares the kernels with the plain function, and the tokens with a stable sort; returns the tokens."""
     rows, vocabulary = logits.shape
-    layout = Layout(Shape(count, (1, rows), best=True, even=breadths is None), vocabulary, CPU)
+    layout = DraftLayout(Shape(count, (1, rows), best=True, even=breadths is None), vocabulary, CPU)
     paths = -torch.rand(rows, dtype=torch.float64)
     (lines, logprobs), (right_lines, right) = (
         (torch.zeros((3, rows * count), dtype=torch.int64), torch.zeros(rows * count)) for _ in range(2)
@@ -78,7 +78,7 @@ def test_impossible_tokens_are_chosen_once_each_and_last(monkeypatch: pytest.Mon
 
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_a_row_without_possible_tokens_has_no_probabilities() -> None:
-    logits, layout = torch.full((1, 40), -torch.inf), Layout(Shape(2, (1,), best=True, even=True), 40, CPU)
+    logits, layout = torch.full((1, 40), -torch.inf), DraftLayout(Shape(2, (1,), best=True, even=True), 40, CPU)
     lines, logprobs = torch.zeros((3, 2), dtype=torch.int64), torch.zeros(2)
     best_tokens.add_children(logits, layout, None, torch.zeros(1, dtype=torch.float64), lines, logprobs)
     assert lines[0].tolist() == [0, 1]
@@ -92,7 +92,7 @@ def test_the_first_log_probability_of_a_row_with_a_broken_logit_is_none(
     value: float, place: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(best_tokens, "PART", 16)
-    logits, layout = torch.arange(40.0)[None].clone(), Layout(Shape(2, (1,), best=True, even=True), 40, CPU)
+    logits, layout = torch.arange(40.0)[None].clone(), DraftLayout(Shape(2, (1,), best=True, even=True), 40, CPU)
     logits[0, place] = value
     for add_children in (best_tokens.add_children, draft.add_children):
         lines, logprobs = torch.zeros((3, 2), dtype=torch.int64), torch.zeros(2)
@@ -118,7 +118,7 @@ def test_parts_of_the_usual_size_are_merged() -> None:
 def test_each_row_has_as_many_children_as_its_confidence_asks_for() -> None:
     state = DeviceState(CPU, 600)
     state.begin([1, 2], DynaTree(branching=(1, 2, 3), tau_h=0.8, tau_l=0.4).rule())
-    layout = Layout(Shape(3, (1,), best=True), 30, CPU)
+    layout = DraftLayout(Shape(3, (1,), best=True), 30, CPU)
     growth = state.rule.logarithmic()
     ranks = torch.arange(layout.children) < state.rule.breadths[:, None]
     narrow, middle, wide = torch.where(ranks, state.certain, state.impossible).unbind()

@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import DraftRule, Grown, Layout, Side, draft_rule
+from decoder.session.cuda_graph.draft import DraftLayout, DraftPart, DraftRule, Grown, draft_rule
 from decoder.session.cuda_graph.kernel_trial import Table
 from decoder.session.cuda_graph.kernels import best_tokens, keep_level, pack_tree, verify_tree
 from decoder.session.cuda_graph.static_shapes import DEEPEST, Shape
@@ -37,7 +37,7 @@ MOST: Mapping[str, tuple[int, int]] = {
 
 def drafting(children: int, dtype: torch.dtype, *, even: bool, best: bool, sampled: bool) -> list[Launch]:
     """The launches of a draft's last levels and of its tree."""
-    layout = Layout(Shape(children, (1, 8, 64, 64), best=best, even=even), VOCABULARY, CPU)
+    layout = DraftLayout(Shape(children, (1, 8, 64, 64), best=best, even=even), VOCABULARY, CPU)
     state = DeviceState(CPU, 1000)
     state.begin([1, 2], DynaTree().rule())
     side = table(dtype)
@@ -67,9 +67,9 @@ def verifying(nodes: int, dtype: torch.dtype) -> list[Launch]:
     return launches
 
 
-def table(dtype: torch.dtype) -> Side:
+def table(dtype: torch.dtype) -> DraftPart:
     form = Table(torch.zeros((1, 7), dtype=dtype))
-    return Side(form, form.new_store(8), 7, 500)
+    return DraftPart(form, form.new_store(8), 7, 500)
 
 
 LAUNCHES: Mapping[str, Callable[[], list[Launch]]] = {

@@ -12,7 +12,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.session.cuda_graph import draft
 from decoder.session.cuda_graph.device_state import DeviceState, drafted
-from decoder.session.cuda_graph.draft import PLACES, DraftRule, Grown, Layout
+from decoder.session.cuda_graph.draft import PLACES, DraftLayout, DraftRule, Grown
 from decoder.session.cuda_graph.kernels import pack_tree
 from decoder.session.cuda_graph.static_shapes import shape
 from decoder.tree_rules import Rules
@@ -35,7 +35,7 @@ def _large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pack_tree, "WRITTEN", 128)
 
 
-def grown(layout: Layout, seed: int, *, ties: bool, own: bool) -> Grown:
+def grown(layout: DraftLayout, seed: int, *, ties: bool, own: bool) -> Grown:
     """A random draft, in which children are at most as probable as their parents."""
     random = torch.Generator().manual_seed(seed)
     lines, rows = layout.new()
@@ -62,7 +62,7 @@ def grown(layout: Layout, seed: int, *, ties: bool, own: bool) -> Grown:
 
 def packed(rules: Rules, seed: int, *, ties: bool = False, own: bool = False) -> DeviceState:
     """Compares the trees of kernels and plain function; returns the state."""
-    layout = Layout(shape(rules.rule()), VOCABULARY, CPU)
+    layout = DraftLayout(shape(rules.rule()), VOCABULARY, CPU)
     candidates = grown(layout, seed, ties=ties, own=own)
     growth = torch.linspace(-4, -1, layout.deepest, dtype=torch.float64) if seed % 2 else layout.every_depth - 9
     places = torch.arange(PLACE, PLACE + PLACES)
@@ -107,7 +107,7 @@ def test_blocks_of_the_usual_sizes_make_one_tree(monkeypatch: pytest.MonkeyPatch
 
 def test_each_program_reads_all_candidates_in_as_many_blocks_as_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    layout, state = Layout(shape(BEST.rule()), VOCABULARY, CPU), DeviceState(CPU, 600)
+    layout, state = DraftLayout(shape(BEST.rule()), VOCABULARY, CPU), DeviceState(CPU, 600)
     candidates, places = grown(layout, 1, ties=False, own=False), torch.arange(PLACE, PLACE + PLACES)
     state.begin([1, 2, 3], BEST.rule())
     rule = DraftRule(layout.every_depth - 9, None)
@@ -122,7 +122,7 @@ def test_each_program_reads_all_candidates_in_as_many_blocks_as_is_said(monkeypa
 
 def test_a_draft_without_nodes_is_its_root_alone() -> None:
     rules = Linear(3)
-    layout, state = Layout(shape(rules.rule()), VOCABULARY, CPU), DeviceState(CPU, 600)
+    layout, state = DraftLayout(shape(rules.rule()), VOCABULARY, CPU), DeviceState(CPU, 600)
     nothing = grown(layout, 1, ties=False, own=False)
     nothing.lines[1].view(torch.float64).fill_(-torch.inf)
     state.begin([1, 2, 3], rules.rule())

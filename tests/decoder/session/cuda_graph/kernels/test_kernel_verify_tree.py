@@ -11,7 +11,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from decoder.methods.dynatree import DynaTree
 from decoder.session.cuda_graph import verify
 from decoder.session.cuda_graph.device_state import DeviceState
-from decoder.session.cuda_graph.draft import Side
+from decoder.session.cuda_graph.draft import DraftPart
 from decoder.session.cuda_graph.kernel_trial import Table
 from decoder.session.cuda_graph.kernels import verify_tree
 from decoder.session.cuda_graph.static_shapes import BUCKETS, DEEPEST, bucket, levels
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.usefixtures("by_interpreter")
 SLOTS = 512
 
 
-def side(dtype: torch.dtype) -> Side:
+def side(dtype: torch.dtype) -> DraftPart:
     form = Table(torch.zeros((1, 7), dtype=dtype))
-    return Side(form, form.new_store(600), 7, 500)
+    return DraftPart(form, form.new_store(600), 7, 500)
 
 
 def check_rows(tree: TokenTree, length: int, dtype: torch.dtype = torch.float32) -> None:
