@@ -28,7 +28,7 @@ from typing import IO, Any, cast
 
 sys.path.append(str(Path(__file__).parents[1]))
 
-from dynatui.lab.bench.samples import estimate
+from dynatui.lab.frame import estimate
 
 HERE = Path(__file__).parents[1]
 METHODS = "dynatree,auto,ar,linear,fixed,alg1,hf"

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import truediv
 from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
@@ -40,7 +41,7 @@ from decoder.tree import depths
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import Progress, interrupted
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
-from dynatui.lab.bench.samples import estimate, ratios
+from dynatui.lab.frame import estimate
 from dynatui.lab.tables.data import Cell, Column, Spec, Table, of_rows, section
 
 TOKENS, REPEATS, SEED = (256, 4096), 20, 0
@@ -294,7 +295,7 @@ def times(turns: Sequence[Turn], kinds: Sequence[Kind], tokens: int) -> Table:
         return found and found.value * 1000
 
     def ratio(what: str, kind: Kind) -> Interval | None:
-        return estimate(ratios([of(kind.name, what)], [of(kind.beside, what)]), SEED)
+        return estimate([map(truediv, of(kind.name, what), of(kind.beside, what))], SEED)
 
     columns: list[Spec[Kind]] = [(Column("model"), lambda kind: kind.name)]
     for title, what in (("1 row", "row_s"), ("chain", "chain_s"), ("tree", "tree_s")):

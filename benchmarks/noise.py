@@ -24,7 +24,7 @@ from decoder.methods.dynatree import PRESETS
 from decoder.run.config import RunConfig
 from decoder.run.race import decode
 from decoder.sampling.noise import GumbelNoise
-from dynatui.lab.bench.samples import estimate
+from dynatui.lab.frame import estimate
 
 BAR = 0.03
 METHODS = ("ar", "linear", "fixed", "dynatree", "auto")

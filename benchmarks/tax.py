@@ -28,7 +28,7 @@ from decoder.methods.dynatree import PRESETS
 from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
-from dynatui.lab.bench.samples import estimate
+from dynatui.lab.frame import estimate
 from dynatui.session import Session, View
 from dynatui.sources.engine import Decode, EngineSource, Load, Loaded, Report, load_engine
 from dynatui.terminal import guard

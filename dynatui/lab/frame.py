@@ -51,17 +51,13 @@ def by_prompt(values: pd.Series) -> pd.Series:
     return values.groupby(level="prompt").mean()
 
 
-def mean(
-    values: pd.Series, seed: int, weights: pd.Series | None = None, *, draws: int = DRAWS, coverage: float = COVERAGE
-) -> Interval | None:
+def mean(values: pd.Series, seed: int, *, draws: int = DRAWS) -> Interval | None:
     """Mean over prompts with standard deviation over prompts and bootstrap interval; None if there are no values.
 
-    With weights of the same prompts, the sum of the values divided by the sum of the weights. The interval has no ends
-    if there is one prompt, and width 0 if all prompts have the same value.
+    The interval has no ends if there is one prompt, and width 0 if all prompts have the same value.
     """
     above = by_prompt(values).to_numpy(np.float64)
-    below = np.ones_like(above) if weights is None else by_prompt(weights).to_numpy(np.float64)
-    return _mean(above, below, seed, draws, coverage) if len(above) else None
+    return _mean(above, np.ones_like(above), seed, draws) if len(above) else None
 
 
 def spread_quotient(over: pd.Series, under: pd.Series, seed: int, *, coverage: float = COVERAGE) -> Interval | None:
@@ -107,6 +103,13 @@ def median(values: pd.Series, seed: int) -> Median | None:
     return Median(value=middle, low=low, high=high)
 
 
+def estimate(groups: Iterable[Iterable[float]], seed: int) -> Median | None:
+    """`median` of values that are given in a group for each prompt."""
+    known = [(prompt, value) for prompt, group in enumerate(groups) for value in group]
+    prompts, values = zip(*known, strict=True) if known else ((), ())
+    return median(pd.Series(values, pd.Index(prompts, name="prompt"), "float64"), seed)
+
+
 def means(
     rows: pd.DataFrame,
     by: Sequence[str],
@@ -134,16 +137,17 @@ def means(
             above, below = texts[over], np.ones(len(group)) if under is None else texts[under]
             known = ~np.isnan(above + below)
             if known.any():
-                found[key][name] = _mean(above[known], below[known], seed, DRAWS, COVERAGE)
+                found[key][name] = _mean(above[known], below[known], seed, DRAWS)
     return found
 
 
-def _mean(above: NDArray[np.float64], below: NDArray[np.float64], seed: int, draws: int, coverage: float) -> Interval:
+def _mean(above: NDArray[np.float64], below: NDArray[np.float64], seed: int, draws: int) -> Interval:
+    """Sum of the values `above` divided by the sum of the values `below`."""
     value, each = float(above.sum() / below.sum()), above / below
     if np.ptp(each) == 0:
         end = value if len(each) > 1 else None
         return Interval(value=value, std=0.0, low=end, high=end)
-    times, tail = _times_drawn(len(each), seed, draws), 50 - 50 * coverage
+    times, tail = _times_drawn(len(each), seed, draws), 50 - 50 * COVERAGE
     low, high = np.percentile((times @ above) / (times @ below), (tail, 100 - tail)).tolist()
     return Interval(value=value, std=float(np.std(each)), low=low, high=high)
 

@@ -146,11 +146,7 @@ def llama_cpp_baselines(pair: Pair, config: RunConfig, target: str | None, draft
 
 
 def require_measurable(file: str, target: str | None, config: RunConfig) -> None:
-    """Checks that plain decoding of a GGUF file can be measured beside the target; reads only the file's metadata.
-
-    Raises:
-        ConfigError: The file or llama.cpp's package is missing, `target` is a GGUF file, or decoding is not greedy.
-    """
+    """Checks that plain decoding of a GGUF file can be measured beside the target; reads only the file's metadata."""
     with about("llama_cpp"):
         require(
             target is None or not is_gguf(target),

@@ -157,11 +157,7 @@ def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
 
 
 def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], note: Note) -> bool:
-    """Decodes the prompts without measuring; returns whether this works. If not, `note` receives the reason.
-
-    Raises:
-        DeviceError: The device's memory is full.
-    """
+    """Decodes the prompts without measuring; returns whether this works. If not, `note` receives the reason."""
     try:
         for prompt in prompts:
             _alone(engine, contender, prompt)
@@ -176,11 +172,7 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
 
 
 def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> Iterator[Sample]:
-    """Yields the sample of each turn as soon as it is measured, in the order of the turns.
-
-    Raises:
-        DeviceError: The device's memory is full.
-    """
+    """Yields the sample of each turn as soon as it is measured, in the order of the turns."""
     gc.collect()
     gc.freeze()  # otherwise each collection would scan the loaded models, which takes a large part of a second
     try:

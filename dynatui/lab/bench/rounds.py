@@ -11,8 +11,8 @@ import msgspec
 import pandas as pd
 
 from dynatui.lab.bench.contenders import Arithmetic
-from dynatui.lab.bench.samples import Bandwidth, Samples, estimate, known, turn_frame
-from dynatui.lab.frame import Median
+from dynatui.lab.bench.samples import Bandwidth, Samples, known, turn_frame
+from dynatui.lab.frame import Median, estimate
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
 """Assumed numbers of tokens per round, for which tokens/s are computed; the last is the best number in the paper."""
@@ -97,7 +97,7 @@ def _frame(samples: Samples, arithmetic: Arithmetic, bandwidth: Bandwidth | None
     zero = [*times, "drafted", "draft_forwards", "peak_bytes"]
     frame[zero] = frame[zero].fillna(0.0)
     levels = frame.draft_forwards.where(frame.draft_forwards > 0)
-    return frame.assign(level_s=frame.draft_s / levels).set_index(["prompt", "contender", "repeat"]).sort_index()
+    return frame.assign(level_s=frame.draft_s / levels).set_index(["prompt", "lane", "repeat"]).sort_index()
 
 
 def _row(name: str, context: int, turns: pd.DataFrame, seed: int) -> Rounds:
@@ -137,14 +137,14 @@ def _grown(name: str, contexts: tuple[int, int], short: pd.DataFrame, long: pd.D
         level=known(grown.level_s.median()),
         verify=float(grown.verify_s.median()),
         multiply_adds=known(grown.multiply_adds.median()),
-        beyond=estimate([beyond.tolist()], seed),
+        beyond=estimate([beyond], seed),
         kv_bytes=_bytes(kept.iloc[0]) if len(kept) else None,
         peak_bytes=round(more.peak_bytes.median()),
     )
 
 
 def _median(values: pd.Series, seed: int) -> Median:
-    middle = estimate([values.tolist()], seed)
+    middle = estimate([values], seed)
     assert middle is not None, "every repeat has a round"  # noqa: S101 - a programmer's mistake
     return middle
 

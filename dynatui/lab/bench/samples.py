@@ -1,11 +1,11 @@
 """Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and a frame of all
-turns.
+turns, on which speeds and their ratios stand.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
 
 import pandas as pd
 
@@ -14,28 +14,9 @@ from decoder.events import Figures
 from decoder.sampling.settings import Sampling
 from dynatui.lab.bench.contenders import BASELINE, Arithmetic, Contender
 from dynatui.lab.bench.protocol import Sample
-from dynatui.lab.frame import Median, median
+from dynatui.lab.frame import Median, median, quotients, series
 
-Groups: TypeAlias = Sequence[Sequence[float | None]]
-"""Values by prompt and repeat; None if unknown."""
-
-
-def estimate(groups: Groups, seed: int) -> Median | None:
-    """Median of the medians of all groups, with a bootstrap interval; None if there is no value."""
-    known = [(prompt, value) for prompt, group in enumerate(groups) for value in group if value is not None]
-    prompts, values = zip(*known, strict=True) if known else ((), ())
-    return median(pd.Series(values, pd.Index(prompts, name="prompt"), "float64"), seed)
-
-
-def ratios(numerators: Groups, denominators: Groups) -> list[list[float]]:
-    """Quotients of values that were measured side by side, without those of which a value is unknown."""
-    return [
-        [over / under for over, under in zip(above, below, strict=False) if over is not None and under is not None]
-        for above, below in zip(numerators, denominators, strict=True)
-    ]
-
-
-Measure = Callable[[Figures], float | None]
+SPEED = "tokens_per_second"
 
 
 class Samples:
@@ -68,15 +49,17 @@ class Samples:
         others = set(self.same(other))
         return [prompt for prompt in self.same(one) if prompt in others]
 
-    def values(self, name: str, measure: Measure, prompts: Sequence[int]) -> Groups:
-        """One figure of a contender: for each prompt, a list with one value per repeat."""
-        return [[measure(figures(turn.tally, None)) for turn in self.turns(name, prompt)] for prompt in prompts]
+    @cached_property
+    def _timed(self) -> pd.DataFrame:
+        frame = turn_frame(self)
+        return frame[frame.has_speed]
+
+    def speed(self, name: str, seed: int) -> Median | None:
+        return median(series(self._timed, SPEED, lane=name), seed)
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
         """Ratio of the speeds of two contenders, on the prompts on which both have one."""
-        both = self.both(name, than)
-        over, under = (self.values(contender, tokens_per_second, both) for contender in (name, than))
-        return estimate(ratios(over, under), seed)
+        return median(quotients(self._timed, name, than, SPEED), seed)
 
     def best(self, groups: Sequence[str], seed: int) -> str | None:
         """Fastest contender in these groups; None if none of them has a speed."""
@@ -109,15 +92,12 @@ class Samples:
         return until is None or turn.tally.tokens[:until] == self.texts[turn.prompt][:until]
 
 
-def tokens_per_second(text_figures: Figures) -> float | None:
-    return text_figures.tokens_per_second
-
-
 PER_ROUND = {"round_s": "decode_s"} | {
     key: key for key in ("draft_s", "verify_s", "commit_s", "host_s", "target_forwards", "draft_forwards", "drafted")
 }
 """Columns that are a figure divided by the number of rounds."""
-AS_THEY_ARE = ("tokens_per_second", "tokens_per_round", "acceptance_rate", "rounds", "peak_bytes")
+AS_THEY_ARE = (SPEED, "tokens_per_round", "acceptance_rate", "rounds", "peak_bytes")
+KEYS = ["lane", "prompt", "repeat", "has_speed"]
 
 
 @dataclass(frozen=True)
@@ -136,24 +116,19 @@ class Bandwidth:
         return read / figures.decode_s / self.copy_bytes_per_s
 
 
-def turn_frame(samples: Samples, bandwidth: Bandwidth | None, arithmetic: Arithmetic | None = None) -> pd.DataFrame:
-    """Turns of all complete blocks, in the order of repeats; `has_speed` is true where all texts of the contender on
-    the prompt are right.
+def turn_frame(
+    samples: Samples, bandwidth: Bandwidth | None = None, arithmetic: Arithmetic | None = None
+) -> pd.DataFrame:
+    """Turns of all complete blocks, in the order of repeats; `has_speed` is true where all texts of the contender, in
+    the column `lane`, are right on the prompt.
     """
     has_speed = {name: samples.same(name) for name in samples.groups}
     rows = [
-        {
-            "contender": turn.contender,
-            "prompt": turn.prompt,
-            "repeat": turn.repeat,
-            "has_speed": turn.prompt in has_speed[turn.contender],
-            **_figures(turn, bandwidth, arithmetic),
-        }
-        for turn in samples.all()
+        (turn.contender, turn.prompt, turn.repeat, turn.prompt in has_speed[turn.contender]) for turn in samples.all()
     ]
-    keys = ["contender", "prompt", "repeat", "has_speed"]
-    frame = pd.DataFrame(rows).sort_values("repeat", kind="stable", ignore_index=True)
-    return frame.astype(dict.fromkeys(frame.columns.drop(keys), "float64"))
+    columns = [_figures(turn, bandwidth, arithmetic) for turn in samples.all()]
+    frame = pd.concat([pd.DataFrame(rows, columns=KEYS), pd.DataFrame(columns, dtype="float64")], axis=1)
+    return frame.sort_values("repeat", kind="stable", ignore_index=True)
 
 
 def known(value: float) -> float | None:
@@ -168,6 +143,7 @@ def _figures(turn: Sample, bandwidth: Bandwidth | None, arithmetic: Arithmetic |
     return {
         **{column: getattr(whole, column) for column in AS_THEY_ARE},
         **{column: _over(getattr(whole, key), whole.rounds) for column, key in PER_ROUND.items()},
+        "rounds_per_second": _over(whole.rounds, whole.decode_s),
         "host_share": ((whole.host_s or 0) + (whole.commit_s or 0)) / whole.decode_s if known else None,
         "rest_share": 1 - seen.models_s / turn.tally.decode_s if seen else None,
         "bandwidth_share": bandwidth.share(whole) if bandwidth else None,

@@ -4,7 +4,7 @@ For each sampling setting, the selector and the best static shape decode the sam
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from decoder.engine import Engine
 from decoder.errors import ModelError
@@ -20,38 +20,27 @@ METHOD = "delayed"
 
 
 @dataclass(frozen=True)
-class Sums:
-    """Totals over the texts that were decoded with one way of choosing shapes."""
-
-    tokens: int = 0
-    rounds: int = 0
-    seconds: float = 0.0
-
-    def plus(self, figures: Figures) -> "Sums":
-        tokens, rounds = self.tokens + figures.committed, self.rounds + figures.rounds
-        return Sums(tokens, rounds, self.seconds + figures.decode_s)
-
-    @property
-    def rate(self) -> float:
-        return self.tokens / self.seconds if self.seconds else 0.0
-
-    @property
-    def tokens_per_round(self) -> float:
-        return self.tokens / self.rounds if self.rounds else 0.0
-
-
-@dataclass(frozen=True)
 class Realised:
-    """Totals with the best static shape and with the selector, at one sampling setting."""
+    """Figures of the texts decoded so far at one sampling setting, with the best static shape and with the selector."""
 
     predicted: Prediction
-    static: Sums
-    selected: Sums
+    static: list[Figures] = field(default_factory=list)
+    selected: list[Figures] = field(default_factory=list)
 
     @property
     def gain(self) -> float:
-        """Of tokens/s."""
-        return self.selected.rate / self.static.rate if self.static.rate else 0.0
+        return rate(self.selected) / rate(self.static) if rate(self.static) else 0.0
+
+
+def rate(texts: Sequence[Figures]) -> float:
+    """Tokens per second."""
+    seconds = sum(text.decode_s for text in texts)
+    return sum(text.committed for text in texts) / seconds if seconds else 0.0
+
+
+def tokens_per_round(texts: Sequence[Figures]) -> float:
+    rounds = sum(text.rounds for text in texts)
+    return sum(text.committed for text in texts) / rounds if rounds else 0.0
 
 
 def realised(
@@ -62,22 +51,20 @@ def realised(
     max_new_tokens: int,
     seed: int,
 ) -> Iterator[Realised]:
-    """Decodes each prompt with the static shape and with the selector; yields the totals so far after each prompt.
+    """Decodes each prompt with the static shape and with the selector; yields the texts so far after each prompt.
 
     The seed of each prompt is 1 higher than that of the prompt before.
     """
     for part in parts:
-        static = replace(rules, drafting=Drafting.DELAYED, k=part.static.k, l1=part.static.l1, l2=part.static.l2)
-        totals = Realised(part, Sums(), Sums())
-        selecting = replace(static, drafting=Drafting.SELECTOR)
+        shape = part.static
+        static = replace(rules, drafting=Drafting.DELAYED, k=shape.k, l1=shape.l1, l2=shape.l2)
+        selecting, found = replace(static, drafting=Drafting.SELECTOR), Realised(part)
         for each in (static, selecting):
-            # warm-up
-            _figures(engine, prompts[0], part, each, max_new_tokens, seed)
+            _figures(engine, prompts[0], part, each, max_new_tokens, seed)  # warm-up
         for number, prompt in enumerate(prompts, seed):
-            by_static = _figures(engine, prompt, part, static, max_new_tokens, number)
-            by_selector = _figures(engine, prompt, part, selecting, max_new_tokens, number)
-            totals = Realised(part, totals.static.plus(by_static), totals.selected.plus(by_selector))
-            yield totals
+            found.static.append(_figures(engine, prompt, part, static, max_new_tokens, number))
+            found.selected.append(_figures(engine, prompt, part, selecting, max_new_tokens, number))
+            yield found
 
 
 def _figures(

@@ -72,12 +72,8 @@ def random_pair(
 ) -> Engine:
     """Pair of models with random weights; each model is a name of a shape or the path of a Hugging Face config.json.
 
-    Further arguments are those of `load_pair`; `gpu_layers` must be None, and "auto" is float16 on CUDA.
-
-    Raises:
-        ConfigError: A shape, the device or the dtype is unknown, or passes cannot be compiled as `compiled` requests.
-        DeviceError: There is no such device, or its memory is full.
-        PairError: The engine cannot run one of the models.
+    Further arguments are those of `load_pair`; `gpu_layers` must be None, and "auto" is float16 on CUDA. Raises
+    DecoderError if a shape or an option is invalid, or the engine or the device cannot run the models.
     """
     require_gpu_layers({}, gpu_layers)
     transformers_logging.set_verbosity_error()
@@ -109,18 +105,17 @@ def loaded_pair(
     target: str | None,
     draft: str | None,
     *,
-    inflate: str | None = None,
     device: str,
-    dtype: str,
-    draft_dtype: str = "auto",
     exact: bool = False,
     compiled: bool = False,
-    kernels: bool = True,
     gpu_layers: int | None = None,
     passes: Passes | None = None,
     report: Report = lambda _: None,
+    **further: Any,
 ) -> Engine:
-    """Pair loaded by `load_pair`, but with a random draft; `compiled` applies to the pair with the random draft."""
+    """Pair loaded by `load_pair` with `further` arguments of it, but with a random draft; `compiled` applies to the
+    pair with the random draft.
+    """
     require_whole_draft("a draft that guesses at random", target, draft)
     in_torch = not any(is_gguf(name) for name in (target, draft) if name)
     require(
@@ -132,18 +127,7 @@ def loaded_pair(
         require_partial_weights(exact=exact, compile=compiled)
     if compiled:
         require_compilable(choose_device(device), exact=exact)
-    loaded = load_pair(
-        target,
-        draft,
-        inflate=inflate,
-        device=device,
-        dtype=dtype,
-        draft_dtype=draft_dtype,
-        exact=exact,
-        kernels=kernels,
-        report=report,
-    )
-    engine = with_random_draft(loaded)
+    engine = with_random_draft(load_pair(target, draft, device=device, exact=exact, report=report, **further))
     if not exact:
         try_rounds(engine, report)
     if compiled:

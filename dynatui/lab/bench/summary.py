@@ -11,13 +11,12 @@ import msgspec
 
 from decoder.analysis.metrics import first_difference
 from decoder.engine import Engine
-from decoder.events import Figures
 from decoder.forward import near_tie
 from decoder.forward.near_tie import Verdict
 from decoder.methods import METHODS
 from dynatui.lab.bench.contenders import BASELINE, INEXACT, PROMPT_LOOKUP, is_adaptive
-from dynatui.lab.bench.samples import Bandwidth, Samples, estimate, known, ratios, tokens_per_second, turn_frame
-from dynatui.lab.frame import Median
+from dynatui.lab.bench.samples import Bandwidth, Samples, known, turn_frame
+from dynatui.lab.frame import Median, median, quotients
 
 Judge = Callable[[int, Sequence[int], tuple[int, int], bool], Verdict | None]
 """(prompt number, tokens before the difference, the two tokens, whether a foreign contender chose one of them) ->
@@ -88,8 +87,8 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
     frame = turn_frame(samples, bandwidth)
-    by_prompt = frame[frame.has_speed].groupby(["contender", "prompt"])[[*MEDIANS.values()]].median()
-    medians = by_prompt.groupby("contender").median().reindex(samples.groups)
+    by_prompt = frame[frame.has_speed].groupby(["lane", "prompt"])[[*MEDIANS.values()]].median()
+    medians = by_prompt.groupby("lane").median().reindex(samples.groups)
     generate = samples.best(("generate",), seed)
 
     def figure(name: str, key: str, column: str) -> float | None:
@@ -103,7 +102,7 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
             prompts=len(samples.prompts),
             same=None if name in samples.draws_alone | samples.by_design else len(samples.same(name)),
             by_design=name in samples.by_design,
-            tokens_per_second=estimate(samples.values(name, tokens_per_second, samples.same(name)), seed),
+            tokens_per_second=samples.speed(name, seed),
             over_ar=samples.ratio(name, BASELINE, seed),
             over_generate=samples.ratio(name, generate, seed) if generate else None,
             **{key: figure(name, key, column) for key, column in MEDIANS.items()},  # type: ignore[arg-type]
@@ -146,11 +145,10 @@ def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
     The text with batch-invariant passes may differ from the text without them, and both are right in their own
     arithmetic; so tokens/s cannot be compared.
     """
-    compared = []
+    compared, frame = [], turn_frame(samples)
     for name in (name for name, group in samples.groups.items() if group == INEXACT):
         exact = name.removesuffix(" ~")
-        over, under = (samples.values(one, _rounds_per_second, samples.prompts) for one in (exact, name))
-        if ratio := estimate(ratios(over, under), seed):
+        if ratio := median(quotients(frame, exact, name, "rounds_per_second"), seed):
             compared.append(Comparison(name=exact, than=name, of=1, kind=f"{name}, rounds a second", ratio=ratio))
     return compared
 
@@ -190,7 +188,3 @@ def near_tie_judge(engine: Engine, prompts: Sequence[Sequence[int]]) -> Judge:
         return score([*prompts[prompt], *before], rivals, by_module=by_module) if score else None
 
     return judge
-
-
-def _rounds_per_second(figures: Figures) -> float | None:
-    return figures.rounds / figures.decode_s if figures.decode_s else None

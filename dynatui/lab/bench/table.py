@@ -32,7 +32,6 @@ _LABELS = {figure.key: figure.label for figure in FIGURES}
 
 
 def on_texts(report: Report) -> str:
-    """The report of methods and baselines."""
     tables = [
         _heading(report, [record.waited for record in report.samples]),
         text(speeds(report.rows, report.best_generate)),
@@ -44,7 +43,6 @@ def on_texts(report: Report) -> str:
 
 
 def on_rounds(report: RoundsReport) -> str:
-    """The report of rounds."""
     contexts = dict.fromkeys(row.context for row in report.rounds)
     by_context = [[row for row in report.rounds if row.context == context] for context in contexts]
     tables = [table for rows in by_context for table in (rounds(rows), rates(rows))]
@@ -138,7 +136,6 @@ def _passes(row: Row) -> str:
 
 
 def _compared(comparisons: Sequence[Comparison]) -> str:
-    """Lines that compare contenders with the best contender of each kind."""
     lines = []
     for comparison in comparisons:
         among = f" ({comparison.than}, best of {comparison.of})" if comparison.of > 1 else ""
@@ -183,8 +180,6 @@ def rounds(rows: Sequence[Rounds]) -> Table:
 
 
 def rates(rows: Sequence[Rounds]) -> Table:
-    """Table of tokens/s by tree size and assumed tokens per round."""
-
     def column(length: float) -> Spec[Rounds]:
         return Column(f"{length:g}", "number", 1, 10), lambda row: row.tokens_per_second.get(length)
 

@@ -1,12 +1,11 @@
 """Files of `dynatui bench paper`, each written completely or not at all, and its report as text for a terminal."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 from rich import box
@@ -21,9 +20,6 @@ from dynatui.terminal import streams
 
 if TYPE_CHECKING:
     from dynatui.lab.bench.paper.claims import Claim
-    from dynatui.lab.bench.paper.report import PaperReport
-if TYPE_CHECKING:
-    from dynatui.lab.bench.data_sets.prompts import TextSet
     from dynatui.lab.bench.paper.report import PaperReport
 
 
@@ -166,22 +162,13 @@ def _words(text: str) -> Text:
 
 
 WITHOUT_FIGURES = "matplotlib is not installed, so no figures are drawn; for figures, run pip install 'dynatui[bench]'"
+Writer: TypeAlias = Callable[["PaperReport", Path], list[Path]]
+"""(report, folder) -> paths of the files written to the folder."""
 
 
-@dataclass(frozen=True)
-class Parts:
-    """Functions that load data sets and write a report."""
-
-    text_sets: "Callable[..., tuple[TextSet, ...]]"
-    writers: "tuple[Callable[[PaperReport, Path], list[Path]], ...]"
-    """Functions (report, folder) -> paths of the files written to the folder; called in this order."""
-    on_terminal: "Callable[[PaperReport], str]"
-
-
-def parts() -> Parts:
-    """Imports torch."""
-    from dynatui.lab.bench.data_sets.prompts import text_sets  # noqa: PLC0415 - not needed for --help
-    from dynatui.lab.bench.paper.figures import draw  # noqa: PLC0415
+def writers() -> tuple[Writer, ...]:
+    """Functions that write the files of a report, in this order."""
+    from dynatui.lab.bench.paper.figures import draw  # noqa: PLC0415 - imports torch
     from dynatui.lab.bench.paper.write import FIGURES, write  # noqa: PLC0415
 
     def drawn(report: "PaperReport", folder: Path) -> list[Path]:
@@ -192,7 +179,7 @@ def parts() -> Parts:
         streams.say(WITHOUT_FIGURES)
     # The figures are drawn after all other files are written, so that the other files exist even if drawing fails.
     # Then the page is written again, with links to the figures.
-    return Parts(text_sets, (write, drawn, write) if drawable else (write,), on_terminal)
+    return (write, drawn, write) if drawable else (write,)
 
 
 def on_terminal(report: "PaperReport") -> str:
@@ -200,12 +187,8 @@ def on_terminal(report: "PaperReport") -> str:
     return text(report, get_terminal_size().columns)
 
 
-def write_all(report: "PaperReport", folder: Path, made: Parts) -> None:
-    """Writes the report as JSON, then the files of all writers, and prints the name of the folder.
-
-    Raises:
-        ConfigError: A file cannot be written; the files written before it are complete.
-    """
+def write_all(report: "PaperReport", folder: Path, writing: Sequence[Writer]) -> None:
+    """Writes the report as JSON, then the files of all writers, and prints the name of the folder."""
     write_whole(folder / "report.json", msgspec.json.encode(report))
-    written = {path for write in made.writers for path in write(report, folder)}
+    written = {path for write in writing for path in write(report, folder)}
     streams.say(f"wrote {1 + len(written)} files to {folder}")

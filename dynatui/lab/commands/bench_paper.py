@@ -3,27 +3,23 @@
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from decoder.errors import require
 from decoder.models.names import require_model
 from dynatui.cli import options
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS, RUN
-from dynatui.cli.parameters import Declared, in_panel, option, switch
+from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.bench.on_pair import OnPair
-from dynatui.lab.commands.bench_files import parts, write_all
+from dynatui.lab.commands.bench_files import on_terminal, write_all, writers
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.lab.commands.number_lists import PAIR, names
-
-if TYPE_CHECKING:
-    from dynatui.lab.bench.paper.experiments import Extent
 
 FOLDER, QUICK_FOLDER = "bench-paper", "bench-paper-quick"
 FROM_FOLDER, FROM_HUB = ("wikitext", "books"), ("wikitext", "pg19")
 """Default data sets if --data gives a folder, and default data sets that are downloaded from the Hugging Face hub."""
 
-PARAMETERS: Declared = (
-    PAIR,
+_OPTIONS = (
     *in_panel(
         COMPARED,
         switch(
@@ -75,10 +71,15 @@ PARAMETERS: Declared = (
             "--max-new-tokens T",
             "Number of tokens to decode after each prompt.",
             int,
+            name="length",
             least=1,
             show_default="1500, or as many as fit",
         ),
-        switch("--eos/--no-eos", "Whether decoding stops at the end-of-text token; in the paper, it does not."),
+        switch(
+            "--eos/--no-eos",
+            "Whether decoding stops at the end-of-text token; in the paper, it does not.",
+            name="stops_at_eos",
+        ),
         option("--temperature T", "Sampling temperature; 0: greedy, as in the paper.", float, default=0.0),
         option(
             "--top-p P",
@@ -107,78 +108,48 @@ PARAMETERS: Declared = (
         ),
     ),
 )
+PARAMETERS: Declared = (PAIR, OptionGroup("given", _OPTIONS))
+_OF_THE_JOB = ("stops_at_eos", "temperature", "top_p", "seed")
+_OF_THE_FILES = ("quick", "data", "data_sets", "output", "prompt_chars", "prompt_tokens")
+"""Options that are no fields of `Extent`: of the job, or read here."""
 
 
-def paper(
-    *,
-    pair: OnPair,
-    quick: bool,
-    experiments: tuple[str, ...] | None,
-    lanes: tuple[str, ...] | None,
-    data: Path | None,
-    data_sets: tuple[str, ...] | None,
-    prompts: int | None,
-    prompt_chars: int | None,
-    prompt_tokens: int | None,
-    max_new_tokens: int | None,
-    eos: bool,
-    temperature: float,
-    top_p: float,
-    seed: int,
-    warm_up: int | None,
-    repeats: int | None,
-    output: Path | None,
-) -> int:
+def paper(*, pair: OnPair, given: Given) -> int:
     """Measure the claims of the DynaTree paper on this pair and machine, and show them beside the paper's own figures.
 
     All lanes decode the same prompts side by side in one process. An interrupted measurement is resumed when the same
     command is run again.
     """
-    require(prompt_chars is None or prompt_tokens is None, "give --prompt-chars or --prompt-tokens, not both")
+    quick, data, data_sets, output, characters, tokens = (given[name] for name in _OF_THE_FILES)
+    require(characters is None or tokens is None, "give --prompt-chars or --prompt-tokens, not both")
     folder = output or Path(QUICK_FOLDER if quick else FOLDER)
+    sizes: dict[str, Any] = {name: given[name] for name in given.keys() - {*_OF_THE_JOB, *_OF_THE_FILES}}
+    sizes |= {"most": tokens or characters, "unit": "tokens" if tokens else None}
 
     def measure() -> Measured:
         from decoder.models.heads import require_whole_draft  # noqa: PLC0415 - imports torch
-        from dynatui.lab.bench.paper import job  # noqa: PLC0415 - imports torch
-        from dynatui.lab.bench.paper.experiments import require_names  # noqa: PLC0415
+        from dynatui.lab.bench.data_sets.prompts import text_sets  # noqa: PLC0415
+        from dynatui.lab.bench.paper import job  # noqa: PLC0415
+        from dynatui.lab.bench.paper.experiments import QUICK, Extent, require_names  # noqa: PLC0415
 
         require_whole_draft("dynatui bench paper", pair.target, pair.draft)
-        made = parts()
-        extent = _extent(
-            quick=quick,
-            experiments=experiments,
-            lanes=lanes,
-            prompts=prompts,
-            length=max_new_tokens,
-            most=prompt_tokens or prompt_chars,
-            unit="tokens" if prompt_tokens else None,
-            warm_up=warm_up,
-            repeats=repeats,
-        )
+        writing = writers()
+        changes = {name: value for name, value in sizes.items() if value is not None}
+        extent = replace(QUICK if quick else Extent(), **changes)
         # Unknown names must be reported before the slow reading or downloading of data sets.
         require_names(extent)
         require_model("dynatui bench paper", pair.target, pair.draft)
         sets = data_sets or (FROM_FOLDER if data else FROM_HUB)
         measurement = job.OnPaper(
-            text_sets=made.text_sets(sets, folder=data, prompts=extent.prompts),
+            text_sets=text_sets(sets, folder=data, prompts=extent.prompts),
             extent=extent,
-            must_fit=max_new_tokens is not None,
-            stops_at_eos=eos,
-            temperature=temperature,
-            top_p=top_p,
-            seed=seed,
+            must_fit=sizes["length"] is not None,
+            **{name: given[name] for name in _OF_THE_JOB},
             log=folder / "log.jsonl",
             **pair.pair_options,
         )
         done = job.measure_paper(measurement, say_line, shown)
-        keep = partial(write_all, done.report, folder, made)
-        return Measured(made.on_terminal(done.report), done.report, done.interrupted, keep)
+        keep = partial(write_all, done.report, folder, writing)
+        return Measured(on_terminal(done.report), done.report, done.interrupted, keep)
 
     return run_and_report(measure, None)
-
-
-def _extent(*, quick: bool, **given: object) -> "Extent":
-    from dynatui.lab.bench.paper.experiments import QUICK, Extent  # noqa: PLC0415 - imports torch
-
-    changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
-    return replace(QUICK if quick else Extent(), **changes)  # type: ignore[arg-type]  # the keys are field names

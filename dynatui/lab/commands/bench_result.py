@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import get_terminal_size
 from types import FrameType
-from typing import Protocol, TypeVar
 
 import msgspec
 
 from decoder.errors import ConfigError, shortened
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.files import to_append
+from dynatui.lab.bench.on_pair import Progress
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import INTERRUPTING, handled
 
@@ -34,9 +34,6 @@ def run_and_report(measure: Callable[[], Measured], path: Path | None) -> int:
     """Runs a measurement, writes and prints its result, and returns the exit code.
 
     Whether the file can be written is checked before the measurement.
-
-    Raises:
-        ConfigError: The file cannot be written.
     """
     if path is not None:
         _append(path, b"")
@@ -98,19 +95,6 @@ _BAR = 20
 """Width in characters; the bar is ASCII, since the terminal's font is unknown."""
 
 
-class Step(Protocol):
-    """The state of a long task: the progress in words, and the completed share of the work, in [0, 1]."""
-
-    @property
-    def line(self) -> str: ...
-
-    @property
-    def share(self) -> float: ...
-
-
-S = TypeVar("S", bound=Step)
-
-
 def words(seconds: float) -> str:
     """A duration in a suitable unit, such as 40 s, 3 min or 2.5 h."""
     if seconds < 100:
@@ -135,7 +119,7 @@ def say_line(line: str) -> None:
     streams.say(line)
 
 
-def shown(steps: Iterable[S]) -> Iterator[S]:
+def shown(steps: Iterable[Progress]) -> Iterator[Progress]:
     began, printed_at, first = time.monotonic(), -SELDOM_S, None
     on_terminal = sys.stderr is not None and sys.stderr.isatty()
     try:

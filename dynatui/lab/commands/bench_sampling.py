@@ -2,13 +2,14 @@
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.cli import options, request, settings
 from dynatui.cli.options import COMPARED, MEASUREMENT, PROMPTS
-from dynatui.cli.parameters import CONTEXT, Declared, OptionGroup, in_panel, option
+from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, in_panel, option
 from dynatui.lab.bench.on_pair import OnPair, pair_names
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.lab.commands.number_lists import PAIR, json_file, names, numbers, repeats
@@ -22,28 +23,7 @@ def _numbers(flag: str, text: str) -> tuple[float, ...]:
     return numbers(flag, text, names(text), remedy="numbers with commas between them")
 
 
-PARAMETERS: Declared = (
-    CONTEXT,
-    PAIR,
-    *in_panel(
-        PROMPTS,
-        option(
-            "--data DIR",
-            "A folder that holds spec_bench/question.jsonl; the tasks in this file replace the paper's data sets. "
-            "Without --data and without prompts, the embedded prompts are used.",
-            Path,
-            envvar="DYNATUI_DATA",
-        ),
-        option("--tasks NAMES", "Categories of Spec-Bench.", default=TASKS, parse=names),
-        option(
-            "--prompts N",
-            "Number of prompts per task; trees are sampled along the texts of these prompts.",
-            int,
-            default=4,
-            least=1,
-        ),
-    ),
-    OptionGroup("given", options.PROMPT_OPTIONS, request.Prompts),
+_REQUEST = (
     *in_panel(
         COMPARED,
         option(
@@ -94,6 +74,31 @@ PARAMETERS: Declared = (
         repeats("Number of times that each of the --decoded prompts is decoded.", default=1),
     ),
     options.SEED,
+)
+"""Those that make the request, except `selector`."""
+PARAMETERS: Declared = (
+    CONTEXT,
+    PAIR,
+    *in_panel(
+        PROMPTS,
+        option(
+            "--data DIR",
+            "A folder that holds spec_bench/question.jsonl; the tasks in this file replace the paper's data sets. "
+            "Without --data and without prompts, the embedded prompts are used.",
+            Path,
+            envvar="DYNATUI_DATA",
+        ),
+        option("--tasks NAMES", "Categories of Spec-Bench.", default=TASKS, parse=names),
+        option(
+            "--prompts N",
+            "Number of prompts per task; trees are sampled along the texts of these prompts.",
+            int,
+            default=4,
+            least=1,
+        ),
+    ),
+    OptionGroup("given", options.PROMPT_OPTIONS, request.Prompts),
+    OptionGroup("asked", _REQUEST),
     *in_panel(
         MEASUREMENT,
         option("--output FILE", "Save measurements in FILE as they are made, and resume from FILE.", Path),
@@ -110,17 +115,7 @@ def sampling(
     tasks: tuple[str, ...],
     prompts: int,
     given: request.Prompts,
-    temperatures: tuple[float, ...],
-    top_p: tuple[float, ...],
-    verifiers: tuple[str, ...],
-    k: int,
-    length: int,
-    selector: str,
-    max_new_tokens: int,
-    roots_every: int,
-    decoded: int,
-    repeats: int,
-    seed: int,
+    asked: Given,
     output: Path | None,
     json_file: Path | None,
 ) -> int:
@@ -139,22 +134,11 @@ def sampling(
         chosen = (
             tasks_of.given(given.read()) if given.given or data is None else tasks_of.spec_bench(data, tasks, prompts)
         )
+        these = samplings(asked["temperatures"], asked["top_p"])
+        fields: dict[str, Any] = {name: asked[name] for name in asked.keys() - {"temperatures", "top_p", "selector"}}
         measurement = job.OnSamplings(
-            request=SamplingRequest(
-                **pair_names(None),
-                seed=seed,
-                samplings=samplings(temperatures, top_p),
-                tasks=chosen,
-                verifiers=verifiers,
-                k=k,
-                length=length,
-                max_new_tokens=max_new_tokens,
-                roots_every=roots_every,
-                decoded=decoded,
-                repeats=repeats,
-                selectors=(),
-            ),
-            selector=selector,
+            request=SamplingRequest(**fields | pair_names(None), samplings=these, tasks=chosen),
+            selector=asked["selector"],
             log=output,
             **pair.pair_options,
         )

@@ -11,7 +11,7 @@ from typer.core import TyperGroup, TyperOption
 
 from decoder.errors import PromptError, require
 from dynatui.cli import options, parameters, request
-from dynatui.cli.parameters import Declared, option, switch
+from dynatui.cli.parameters import Declared, Given, OptionGroup, option, switch
 from dynatui.lab.bench.on_pair import OnPair, Progress
 from dynatui.lab.commands.bench_result import shown
 from dynatui.lab.commands.number_lists import PAIR, numbers
@@ -38,15 +38,13 @@ def _verifiers(text: str) -> tuple[str, ...]:
 
 
 def _length(default: int) -> TyperOption:
-    return _option("--max-new-tokens N", "Number of tokens to sample after each prompt.", int, default=default, least=1)
+    explained = "Number of tokens to sample after each prompt."
+    return _option("--max-new-tokens N", explained, int, name="new_tokens", default=default, least=1)
 
 
 _DATA = _option("--data DIR", "Folder of labelled roots.", Path, required=True)
 _SEED = options.seed(panel=SELECTOR)
-COLLECT: Declared = (
-    _DATA,
-    PAIR,
-    request.PROMPTS,
+_PLAN = (
     _option(
         "--verifiers NAMES", "Verifiers for which roots are labelled.", default="specinfer,traversal", parse=_verifiers
     ),
@@ -74,9 +72,8 @@ COLLECT: Declared = (
     ),
     _SEED,
 )
-TRAIN: Declared = (
-    _DATA,
-    _option("--out FILE", "File to which the trained selector is written.", Path, required=True),
+COLLECT: Declared = (_DATA, PAIR, request.PROMPTS, OptionGroup("plan", _PLAN))
+_RECIPE = (
     _option("--verifier NAME", "The verifier that the selector is trained for.", default="specinfer"),
     _option("--epochs N", "Number of training passes over all roots.", int, default=40, least=1),
     _switch(
@@ -86,6 +83,8 @@ TRAIN: Declared = (
     ),
     _SEED,
 )
+_OUT = _option("--out FILE", "File to which the trained selector is written.", Path, required=True)
+TRAIN: Declared = (_DATA, _OUT, OptionGroup("recipe", _RECIPE))
 EVALUATE: Declared = (
     _DATA,
     _option("--selector FILE", "File of the selector.", Path, name="selector_file", required=True),
@@ -115,19 +114,7 @@ def selector() -> None:
     """Train a selector, which chooses the shape of delayed trees, for your models and prompts."""
 
 
-def collect(
-    *,
-    data: Path,
-    pair: OnPair,
-    prompts: request.Prompts,
-    verifiers: tuple[str, ...],
-    temperatures: tuple[float, ...],
-    top_ps: tuple[float, ...],
-    max_new_tokens: int,
-    every: int,
-    trees: int,
-    seed: int,
-) -> int:
+def collect(*, data: Path, pair: OnPair, prompts: request.Prompts, plan: Given) -> int:
     """Label roots in sampled texts with the gain of each tree shape; an interrupted collection is resumed."""
     texts = prompts.read()
     if len(texts) < LEAST_PROMPTS:
@@ -135,30 +122,29 @@ def collect(
     from dynatui.lab.selector import collect as job  # noqa: PLC0415 - imports torch
     from dynatui.lab.selector.dataset import CollectionPlan  # noqa: PLC0415
 
-    plan = CollectionPlan(verifiers, temperatures, top_ps, max_new_tokens, every, trees, seed)
-    job.require_plan(plan)
+    asked = CollectionPlan(**plan)
+    job.require_plan(asked)
     _watched(
         Progress(f"{at.done} of {at.total} texts done, {at.roots} roots labelled in this run", at.done / at.total)
-        for at in job.collect(_engine(pair), texts, plan, data)
+        for at in job.collect(_engine(pair), texts, asked, data)
     )
     streams.say(f"the next step is dynatui selector train --data {data}")
     return 0
 
 
-def train(*, data: Path, out: Path, verifier: str, epochs: int, hidden: bool, seed: int) -> int:
+def train(*, data: Path, out: Path, recipe: Given) -> int:
     """Train a selector on labelled roots; an interrupted training is resumed."""
     from dynatui.lab.selector import dataset  # noqa: PLC0415 - imports torch
     from dynatui.lab.selector import train as job  # noqa: PLC0415
 
-    manifest, roots = dataset.read_manifest(data), dataset.load(data)
-    recipe = job.Recipe(verifier, epochs=epochs, hidden=hidden, seed=seed)
+    manifest, roots, verifier = dataset.read_manifest(data), dataset.load(data), recipe["verifier"]
     streams.say(
         f"training a selector for verifier {verifier} on {len(roots)} roots, labelled with target "
         f"{manifest.pair.target} and draft {manifest.pair.draft}"
     )
     _watched(
         Progress(f"epoch {at.number} of {at.total}, loss {at.loss:.3f}, best gain {at.best:.3f}", at.number / at.total)
-        for at in job.train(roots, manifest, recipe, out)
+        for at in job.train(roots, manifest, job.Recipe(**recipe), out)
     )
     streams.say(f"use the selector with --drafting selector --verifier {verifier} --selector {out}")
     return 0
@@ -171,7 +157,7 @@ def evaluate(
     pair: OnPair,
     prompts: request.Prompts,
     decoding: bool,
-    max_new_tokens: int,
+    new_tokens: int,
     seed: int,
 ) -> int:
     """Compare a selector with the best fixed shape for each sampling setting: by labels and by decoding texts."""
@@ -199,7 +185,7 @@ def evaluate(
     total, found = len(texts) * len(parts), dict[int, selector_rounds.Realised]()
 
     def steps() -> Iterator[Progress]:
-        decoded = selector_rounds.realised(engine, texts, parts, rules, max_new_tokens, seed)
+        decoded = selector_rounds.realised(engine, texts, parts, rules, new_tokens, seed)
         for number, each in enumerate(decoded, 1):
             found[id(each.predicted)] = each
             line = f"{number} of {total} texts decoded, each with the best shape and with the selector"
@@ -232,9 +218,11 @@ def predictions(verifier: str, parts: Sequence["Prediction"]) -> str:
 
 
 def realisations(realised: Sequence["Realised"]) -> str:
+    from dynatui.lab.bench.selector_rounds import rate, tokens_per_round  # noqa: PLC0415 - imports torch
+
     rows = []
     for each in realised:
-        fixed, selected = ((sums.rate, sums.tokens_per_round) for sums in (each.static, each.selected))
+        fixed, selected = ((rate(texts), tokens_per_round(texts)) for texts in (each.static, each.selected))
         rows.append((*_setting(each.predicted), _shape(each.predicted.static), *fixed, *selected, each.gain))
     return text(Table(title="decoded", columns=(*SETTING, *SPEEDS), rows=tuple(rows))) + "\n"
 

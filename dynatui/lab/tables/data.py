@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
+from textwrap import wrap
 from typing import Literal, TypeAlias, TypeVar
 
 import msgspec
@@ -189,16 +190,9 @@ def cut(line: str, width: int = WIDTH) -> str:
     return line if len(line) <= width else f"{line[: width - 3]}..."
 
 
-def wrapped(sentence: str, width: int = WIDTH) -> Iterator[str]:
+def wrapped(sentence: str, width: int = WIDTH) -> list[str]:
     """Lines of a sentence, without leading spaces; a word longer than the width is not broken."""
-    line = ""
-    for word in sentence.split(" "):
-        if line and len(line) + 1 + len(word) > width:
-            yield line
-            line = word
-        else:
-            line = f"{line} {word}" if line else word
-    yield line
+    return wrap(sentence.strip(), width, break_long_words=False, break_on_hyphens=False)
 
 
 def _aligned(row: Sequence[str], widths: Sequence[int]) -> Iterator[str]:

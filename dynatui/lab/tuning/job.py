@@ -30,7 +30,7 @@ from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import utc_now
 from dynatui.lab.bench.on_pair import Note, OnPair
 from dynatui.lab.bench.protocol import Experiment, Sample, Turn, measured, warmed_up
-from dynatui.lab.bench.samples import Samples, estimate, tokens_per_second
+from dynatui.lab.bench.samples import Samples
 from dynatui.lab.tuning import outcome, study
 from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned, TuneProgress, verdict
 from dynatui.lab.tuning.passages import FEWEST, Passages, split, whole
@@ -153,7 +153,7 @@ def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: in
     wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))
     return Checked(
         len(known.prompts),
-        {name: estimate(known.values(name, tokens_per_second, known.same(name)), seed) for name in names},
+        {name: known.speed(name, seed) for name in names},
         {(one, other): known.ratio(one, other, seed) for one in names for other in names if one != other},
         wrong,
     )

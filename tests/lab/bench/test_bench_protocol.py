@@ -1,4 +1,4 @@
-"""The order of turns, on a fake clock: warm-up, interleaving, and contenders that fail."""
+"""The order of turns on a fake clock, contenders that fail, and cuts of a run, which equal shorter runs."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -7,16 +7,26 @@ from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
+from msgspec import structs
 
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
+from decoder.engine import Engine
 from decoder.errors import DeviceError, PairError
 from decoder.methods import WHOLE
-from dynatui.lab.bench.contenders import Contender, Trial
-from dynatui.lab.bench.protocol import Experiment, Sample, Turn, measured, mixed, schedule, warmed_up
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from decoder.tree_rules import Rules
+from dynatui.lab.bench.baselines import baselines
+from dynatui.lab.bench.contenders import Contender, Trial, own
+from dynatui.lab.bench.protocol import Experiment, Sample, Turn, cut, measured, mixed, schedule, totals_at, warmed_up
 from dynatui.lab.bench.samples import Samples
+from tests.decoder.makers import TinyModels
 
 ENGINE: Any = SimpleNamespace(pair=SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), device="cpu"))
 PROMPTS = [[1], [2], [3]]
@@ -81,27 +91,13 @@ def test_where_prompts_are_compared_turns_on_all_of_them_are_mixed_within_a_repe
     assert all(first_prompts[prompt] > 10 for prompt in range(3))
 
 
-def test_everyone_is_warmed_up_on_every_prompt_that_is_given() -> None:
-    calls: list[list[int]] = []
-
-    def run(ids: list[int]) -> Tally:
-        calls.append(ids)
-        return took(1.0)
-
-    warm([contender("ar", run)], PROMPTS, pytest.fail)
-    assert calls == PROMPTS
-
-
 def test_drift_of_the_machine_does_not_reach_the_ratios() -> None:
     """The machine slows down a hundredfold; one contender stays three times as fast as the other."""
     slowness = iter(1.01**step for step in range(1000))
     ar = contender("ar", lambda _: took(3.0 * next(slowness)))
     fast = contender("fast", lambda _: took(1.0 * next(slowness)))
     samples = Samples(sampled([ar, fast], [[1]] * 25, repeats=9), [ar, fast])
-    ratio = samples.ratio("fast", "ar", seed=0)
-    assert ratio is not None
-    assert ratio.low is not None
-    assert ratio.high is not None
+    ratio: Any = samples.ratio("fast", "ar", seed=0)
     assert 2.95 < ratio.low <= ratio.high < 3.05
 
 
@@ -113,12 +109,12 @@ def test_the_warm_up_is_no_sample(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def run(ids: list[int]) -> Tally:
         calls.append(ids)
-        return took(100.0 if len(calls) == 1 else 1.0)
+        return took(100.0 if len(calls) <= 3 else 1.0)
 
-    ready = warm([contender("ar", run)], PROMPTS[:1], pytest.fail)
+    ready = warm([contender("ar", run)], PROMPTS, pytest.fail)
+    assert calls == PROMPTS
     samples = list(measured(ENGINE, ready, ready.turns()))
-    assert len(calls) == 7
-    assert calls[0] == [1]
+    assert len(calls) == 9
     assert [sample.tally.decode_s for sample in samples] == [1.0] * 6
     assert [(sample.repeat, sample.prompt) for sample in samples] == [(r, p) for r in range(2) for p in range(3)]
 
@@ -127,21 +123,25 @@ def refuses(_ids: list[int]) -> Tally:
     raise ValueError("no static cache for this model\nand more")
 
 
-def test_a_foreign_contender_that_fails_is_left_out_and_named() -> None:
+def unfit(_ids: list[int]) -> Tally:
+    raise PairError("the positions of tiny are not rotary")
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (contender("generate static", refuses, foreign=True), "no static cache for this model"),
+        (contender("streaming", unfit), "the positions of tiny are not rotary"),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
+)
+def test_a_foreign_contender_that_fails_or_one_that_the_pair_does_not_fit_is_left_out_and_named(
+    other: Contender, why: str
+) -> None:
     told: list[str] = []
-    both = [contender("ar", lambda _: took(1.0)), contender("generate static", refuses, foreign=True)]
+    both = [contender("ar", lambda _: took(1.0)), other]
     assert [one.name for one in warm(both, PROMPTS[:1], told.append).contenders] == ["ar"]
-    assert told == ["generate static is left out: no static cache for this model"]
-
-
-def test_a_method_that_cannot_decode_with_the_pair_is_left_out_and_named() -> None:
-    def unfit(_ids: list[int]) -> Tally:
-        raise PairError("the positions of tiny are not rotary")
-
-    told: list[str] = []
-    both = [contender("ar", lambda _: took(1.0)), contender("streaming", unfit)]
-    assert [one.name for one in warm(both, PROMPTS[:1], told.append).contenders] == ["ar"]
-    assert told == ["streaming is left out: the positions of tiny are not rotary"]
+    assert told == [f"{other.name} is left out: {why}"]
 
 
 def test_a_method_of_our_own_that_fails_fails_the_measurement() -> None:
@@ -162,42 +162,28 @@ def test_full_memory_is_told_as_such(foreign: bool, error: Exception) -> None:  
         warm([contender("ar", overflow, foreign=foreign)], PROMPTS[:1], pytest.fail)
 
 
-def test_every_sample_has_its_peak_memory() -> None:
-    (sample,) = sampled([contender("ar", lambda _: took(1.0))], [[1]])
-    assert sample.tally.peak_bytes is not None
-    assert sample.tally.peak_bytes > 10_000_000
-
-
-def waits(monkeypatch: pytest.MonkeyPatch, *seconds: float | None) -> list[Sample]:
-    """Samples of turns that each take a second and wait `seconds` for a processor."""
-    clock, waited = iter(range(100)), 0.0
-    reports: list[float | None] = []
-    for wait in seconds:
-        reports += [waited, None if wait is None else waited + wait]
-        waited += wait or 0.0
-    ticks = iter(reports)
+@pytest.mark.parametrize(
+    ("waits", "turn", "waited"),
+    [
+        pytest.param((0.5, 0.01), 2.0, 0.01, id="a disturbed turn is taken again"),
+        pytest.param((0.5, 0.2, 0.4), 2.0, 0.2, id="without quiet, the least disturbed turn counts"),
+        pytest.param((None,), 1.0, None, id="every turn counts where the system tells no waits"),
+    ],
+)
+def test_a_turn_counts_by_how_long_it_waited_for_a_processor(
+    waits: tuple[float | None, ...], turn: float, waited: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each turn takes a second, in some of which it waits."""
+    clock, total, reports = iter(range(100)), 0.0, list[float | None]()
+    for wait in waits:
+        reports += [total, None if wait is None else total + wait]
+        total += wait or 0.0
+    ticks, decode_s = iter(reports), iter(float(number) for number in range(1, 100))
     monkeypatch.setattr("dynatui.lab.bench.protocol.waited_s", lambda: next(ticks))
     monkeypatch.setattr("dynatui.lab.bench.protocol.time.perf_counter", lambda: float(next(clock)))
-    decode_s = iter(float(turn) for turn in range(1, 100))
-    return sampled([contender("ar", lambda _: took(next(decode_s)))], [[1]])
-
-
-def test_a_turn_that_was_disturbed_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    (sample,) = waits(monkeypatch, 0.5, 0.01)
-    assert sample.tally.decode_s == 2.0
-    assert sample.waited == pytest.approx(0.01)
-
-
-def test_where_there_is_no_quiet_the_least_disturbed_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The speeds of the turns do not affect the choice."""
-    (sample,) = waits(monkeypatch, 0.5, 0.2, 0.4)
-    assert sample.tally.decode_s == 2.0
-    assert sample.waited == pytest.approx(0.2)
-
-
-def test_where_the_system_tells_no_waits_every_turn_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    (sample,) = waits(monkeypatch, None)
-    assert (sample.tally.decode_s, sample.waited) == (1.0, None)
+    (sample,) = sampled([contender("ar", lambda _: took(next(decode_s)))], [[1]])
+    assert (sample.tally.decode_s, sample.waited) == (turn, waited and pytest.approx(waited))
+    assert (sample.tally.peak_bytes or 0) > 10_000_000
 
 
 def test_a_sample_knows_how_much_of_its_text_must_be_ars() -> None:
@@ -206,3 +192,69 @@ def test_a_sample_knows_how_much_of_its_text_must_be_ars() -> None:
     found = sampled([ar, streaming], [[1], [1, 2, 3]])
     expected = {("ar", 0): WHOLE, ("ar", 1): WHOLE, ("streaming", 0): 5, ("streaming", 1): 3}
     assert {(sample.contender, sample.prompt): sample.same_until for sample in found} == expected
+
+
+PROMPT = [5, 9, 17, 40, 3, 8, 61, 22]
+T = 16
+TIMES = ("prefill_s", "first_round_s", "decode_s", "draft_s", "verify_s", "commit_s")
+TREE = DynaTree(d0=3, d_max=5)
+RULES: dict[str, dict[str, Rules]] = {
+    "ar": {},
+    "linear": {"linear": Linear(3)},
+    "fixed": {"fixed": Fixed(3, 2)},
+    "dynatree": {"dynatree": TREE},
+    "alg1": {"dynatree": TREE},
+}
+
+
+def counts(tally: Tally) -> dict[str, object]:
+    """All fields except the times."""
+    found = msgspec.structs.asdict(tally)
+    return {key: value for key, value in found.items() if key not in TIMES} | {"distinct": tally.log.distinct}
+
+
+@pytest.fixture(scope="module")
+def engine(tiny_models: TinyModels) -> Engine:
+    return tiny_models.loaded(tiny_models.pair("neox"), "float32")
+
+
+@pytest.mark.parametrize("method", [*RULES, "generate"])
+def test_a_cut_has_the_rounds_and_tokens_of_a_run_that_ends_there(method: str, engine: Engine) -> None:
+    def of_length(length: int) -> Contender:
+        config = RunConfig(max_new_tokens=length, parameters=RULES.get(method, {}))
+        return baselines(engine.pair, config)[0] if method == "generate" else own(method, method, method, config)
+
+    after = of_length(T).run(engine, PROMPT).after
+    for length in range(1, T + 1):
+        assert counts(cut(after, length)) == counts(of_length(length).run(engine, PROMPT).tally), length
+
+
+def test_one_of_assisted_generation_has_its_tokens(engine: Engine) -> None:
+    """Counts of drafted tokens may differ, since transformers drafts only as many tokens in the last burst as fit."""
+    assisted = baselines(engine.pair, RunConfig(max_new_tokens=T))[3]
+    after = assisted.run(engine, PROMPT).after
+    for length in range(1, T + 1):
+        shorter = baselines(engine.pair, RunConfig(max_new_tokens=length))[3].run(engine, PROMPT).tally
+        found = cut(after, length)
+        assert (tuple(found.tokens), found.rounds) == (tuple(shorter.tokens), shorter.rounds), length
+
+
+def test_times_are_those_at_the_end_of_the_last_round() -> None:
+    after = tuple(
+        Tally(rounds=number, decode_s=float(number), timed_tokens=3 * number, log=TokenLog().plus(range(3 * number)))
+        for number in (1, 2, 3)
+    )
+    found = cut(after, 4)
+    assert (found.rounds, found.decode_s, found.timed_tokens, tuple(found.tokens)) == (2, 2.0, 4, (0, 1, 2, 3))
+
+
+def test_tokens_that_came_with_the_prompt_have_no_time_and_a_text_that_ended_before_is_whole() -> None:
+    burst = Tally(rounds=1, timed_tokens=0, log=TokenLog().plus(range(5)))
+    assert cut((burst,), 2).timed_tokens == 0
+    assert cut((burst,), 9) is burst
+
+
+def test_the_peak_of_memory_is_of_the_whole_turn() -> None:
+    tally = Tally(rounds=1, log=TokenLog().plus(range(8)))
+    found = totals_at(Trial(structs.replace(tally, peak_bytes=7), (tally,)), (2, 6, 8))
+    assert [each.peak_bytes for each in found] == [None, None, 7]

@@ -11,14 +11,15 @@ import msgspec
 import pytest
 
 from decoder.errors import ConfigError, require
+from dynatui.lab.bench.data_sets import prompts
 from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import figures, job, records
 from dynatui.lab.bench.paper.records import CostCurve
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.commands import bench_files, bench_paper
-from dynatui.lab.commands.bench_files import Parts, write_all
+from dynatui.lab.commands.bench_files import write_all
 from dynatui.main import main
-from tests import tiny
+from tests.dynatui.cli.fake_screen import Refused
 from tests.lab.bench.paper.reports import paper_report, request
 
 BRIEF = ("--quick", "--max-new-tokens", "6", "--prompts", "1", "--device", "cpu", "--dtype", "float32")
@@ -43,19 +44,12 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
-    monkeypatch.delenv("DYNATUI_DATA", raising=False)
-    (tmp_path / "none.toml").touch()
+def _surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = CostCurve(rows=(1,), verify_s=(1.0,), draft_s=(1.0,))
     monkeypatch.setattr(records, "cost_curve", lambda *_: costs)  # a real measurement takes seconds
-    monkeypatch.setattr(bench_paper, "parts", lambda: Parts(text_sets, (write,), lambda _: "THE TABLE\n"))
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    pair = tiny.kindred_pair("neox", tmp_path_factory.mktemp("pair"))
-    return ["--target", str(pair.target), "--draft", str(pair.draft)]
+    monkeypatch.setattr(prompts, "text_sets", text_sets)
+    monkeypatch.setattr(bench_paper, "writers", lambda: (write,))
+    monkeypatch.setattr(bench_paper, "on_terminal", lambda _: "THE TABLE\n")
 
 
 def run(*arguments: str) -> int:
@@ -65,35 +59,20 @@ def run(*arguments: str) -> int:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (
-            ["--output", "x", "--prompt-chars", "5", "--prompt-tokens", "5"],
-            "give --prompt-chars or --prompt-tokens, not",
-        ),
-        (
-            ["--output", "OUT", "--data", "x", "--data-sets", "news"],
-            "there is no data set 'news'; choose from wikitext",
-        ),
-        (["--output", "OUT", "--data", "x", "--experiments", "best"], "--experiments names 'best', which is "),
-        (["--output", "OUT", "--data", "x", "--lanes", "best"], "--lanes names 'best', which is unknown; "),
-        (["--output", "OUT", "--data", "x", "--temperature", "-1"], "temperature is -1; give 0 (greedy) to 2"),
-        (["--output", "OUT", "--data", "x", "--target", "x"], "a target needs a draft; give --draft MODEL"),
-        (["--output", "/proc/none", "--data", "x"], "cannot write /proc/none: No such file or directory; name another"),
+        ("--prompt-chars 5 --prompt-tokens 5", "give --prompt-chars or --prompt-tokens, not"),
+        ("--data x --data-sets news", "there is no data set 'news'; choose from wikitext"),
+        ("--data x --experiments best", "--experiments names 'best', which is "),
+        ("--data x --lanes best", "--lanes names 'best', which is unknown; "),
+        ("--data x --temperature -1", "temperature is -1; give 0 (greedy) to 2"),
+        ("--data x --target x", "a target needs a draft; give --draft MODEL"),
+        ("--output /proc/none --data x", "cannot write /proc/none: No such file or directory; name another"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_one_line(
-    arguments: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_request_that_cannot_be_met_is_one_line_and_makes_no_folder(
+    arguments: str, line: str, tmp_path: Path, refused: Refused
 ) -> None:
-    assert run(*(str(tmp_path / "out") if word == "OUT" else word for word in arguments)) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"dynatui: {line}")
-    assert captured.err.count("\n") == 1
-
-
-@pytest.mark.parametrize("arguments", [("--data-sets", "news"), ("--lanes", "best"), ("--temperature", "-1")])
-def test_a_request_that_names_nothing_measurable_makes_no_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
-    assert not (tmp_path / "out").exists()
+    assert refused("bench", "paper", "--output", str(tmp_path / "out"), *arguments.split()).startswith(line)
+    assert "--target" in arguments or not (tmp_path / "out").exists()
 
 
 def test_another_s_log_is_not_touched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,16 +152,15 @@ def test_a_file_that_cannot_be_written_is_named_and_nothing_of_it_is_left(tmp_pa
     report: Any = {"is": "no report"}
     (tmp_path / "report.json").mkdir()
     with pytest.raises(ConfigError, match=r"cannot write .*/report.json: Is a directory; name another"):
-        write_all(report, tmp_path, Parts(text_sets, (write,), str))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["none.toml", "report.json"]
+        write_all(report, tmp_path, (write,))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json"]
 
 
 @pytest.mark.parametrize("arguments", [("--experiments", "best"), ("--lanes", "best")])
 def test_names_are_checked_before_data_sets_are_read(
     arguments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    unread = Parts(lambda *_, **__: pytest.fail("read"), (write,), lambda _: "")
-    monkeypatch.setattr(bench_paper, "parts", lambda: unread)
+    monkeypatch.setattr(prompts, "text_sets", lambda *_, **__: pytest.fail("read"))
     assert run("--output", str(tmp_path / "out"), "--data", "x", *arguments) == 2
     assert "names 'best', which is unknown; choose from" in capsys.readouterr().err
 
@@ -195,7 +173,7 @@ def test_a_figure_that_fails_takes_neither_page_nor_tables_with_it(
 
     monkeypatch.setattr(figures, "draw", failing)
     with pytest.raises(ZeroDivisionError):
-        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+        write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
     assert {"report.json", "report.md", "tables", "tables.json"} <= {path.name for path in tmp_path.iterdir()}
 
 
@@ -208,7 +186,7 @@ def test_the_page_links_the_figures_that_were_drawn_after_it(
         return [folder / "speed.svg"]
 
     monkeypatch.setattr(figures, "draw", drawing)
-    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.parts())
+    write_all(paper_report(request(prompts=1, sets=("wikitext",))), tmp_path, bench_files.writers())
     assert "](figures/speed.svg)" in (tmp_path / "report.md").read_text("utf-8")
-    count = sum(path.is_file() for path in tmp_path.rglob("*") if path.name != "none.toml")
+    count = sum(path.is_file() for path in tmp_path.rglob("*"))
     assert f"wrote {count} files to" in capsys.readouterr().err

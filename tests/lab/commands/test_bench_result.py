@@ -1,4 +1,4 @@
-"""The results of a measurement are printed and kept, however the measurement ends."""
+"""The results of a measurement are printed and kept, however it ends; its progress is a bar and the time left."""
 
 import io
 import os
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.lab.commands.bench_result import Measured, _append, run_and_report
+from dynatui.lab.bench.on_pair import Progress
+from dynatui.lab.commands.bench_result import Measured, _append, bar, left_s, run_and_report, shown, words
 from dynatui.terminal.streams import OutputError, ReaderLeftError
 
 DONE = Measured(table="a table\n", report={"rows": [1]}, interrupted=False)
@@ -125,3 +126,26 @@ def test_of_a_line_that_does_not_fit_nothing_is_kept(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, before)
     assert path.read_text() == LINE
+
+
+@pytest.mark.parametrize(
+    ("share", "drawn"),
+    [(0.0, "[....................] 0%"), (0.5, "[##########..........] 50%"), (1.0, "[####################] 100%")],
+)
+def test_a_bar_is_as_full_as_its_share(share: float, drawn: str) -> None:
+    assert bar(share) == drawn
+
+
+def test_time_left_is_told_at_the_pace_since_the_first_step_once_something_has_moved() -> None:
+    assert left_s(0.5, 0.75, 10.0) == pytest.approx(10.0)
+    assert left_s(0.5, 0.5, 10.0) is None
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(41.2, "41 s"), (180, "3 min"), (9000, "2.5 h")])
+def test_a_time_is_told_as_people_say_it(seconds: float, told: str) -> None:
+    assert words(seconds) == told
+
+
+def test_steps_are_told_now_and_then_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(list(shown(Progress(f"at {share}", share) for share in (0.0, 0.3, 0.6, 1.0)))) == 4
+    assert capsys.readouterr().err == "dynatui: at 0.0\ndynatui: at 1.0\n"

@@ -1,6 +1,5 @@
 """Commands under torchrun: `bench speed` measures in the first process what can be spread; others refuse it."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from dynatui import main as cli
 from dynatui.lab.commands import bench
 from dynatui.lab.commands.bench_result import Measured
 from tests.decoder.tensor_parallel.started_ranks import FIRST_OF_TWO, start_as
+from tests.dynatui.cli.fake_screen import Refused
 
 SPEED = ("bench", "speed")
 OTHERS = (
@@ -21,12 +21,6 @@ OTHERS = (
     ("doctor",),
     ("replay", "x"),
 )
-
-
-@pytest.fixture(autouse=True)
-def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("DYNATUI_CONFIG", str(tmp_path / "none.toml"))
-    (tmp_path / "none.toml").touch()
 
 
 @pytest.fixture
@@ -48,14 +42,6 @@ def _started_by_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
     start_as(FIRST_OF_TWO, monkeypatch)
 
 
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one line that a refused command prints."""
-    assert cli.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert (printed.out, printed.err.count("\n")) == ("", 1)
-    return printed.err
-
-
 @pytest.mark.usefixtures("_started_by_torchrun")
 def test_the_leader_measures_what_can_be_spread(asked: list[dict[str, Any]]) -> None:
     assert cli.main([*SPEED, "--prompt", "x"]) == 0
@@ -70,21 +56,19 @@ def test_one_process_measures_all(asked: list[dict[str, Any]]) -> None:
 
 @pytest.mark.usefixtures("_started_by_torchrun")
 def test_what_needs_the_whole_target_is_refused_before_anything_is_measured(
-    asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+    asked: list[dict[str, Any]], refused: Refused
 ) -> None:
-    shapes = refused(capsys, *SPEED, "--shapes", "pythia-2.8b:pythia-70m")
+    shapes = refused(*SPEED, "--shapes", "pythia-2.8b:pythia-70m")
     assert "each would do the whole work of dynatui bench speed --shapes; start" in shapes
-    assert "--baselines measures transformers' own generation, which needs" in refused(capsys, *SPEED, "--baselines")
-    idle = refused(capsys, *SPEED, "--streaming", "4x1020x5")
+    assert "--baselines measures transformers' own generation, which needs" in refused(*SPEED, "--baselines")
+    idle = refused(*SPEED, "--streaming", "4x1020x5")
     assert "--streaming has no effect where streaming is not measured; leave --streaming out" in idle
     assert asked == []
 
 
 @pytest.mark.usefixtures("_started_by_torchrun")
 @pytest.mark.parametrize("command", OTHERS, ids=" ".join)
-def test_commands_that_know_nothing_of_other_processes_say_so(
-    command: tuple[str, ...], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_that_know_nothing_of_other_processes_say_so(command: tuple[str, ...], refused: Refused) -> None:
     named = " ".join(command[:2] if command[0] == "bench" else command[:1])
     said = f"WORLD_SIZE says that 2 processes were started, and each would do the whole work of dynatui {named}; start"
-    assert said in refused(capsys, *command)
+    assert said in refused(*command)

@@ -1,7 +1,8 @@
-"""Tests of the command `dynatui tune`: refusals, printed output, written presets and interruptions."""
+"""Tests of the command `dynatui tune`: printed output, written presets and interruptions."""
 
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,6 @@ from dynatui.lab.tuning.job import OnPrompts
 from dynatui.lab.tuning.outcome import Tuned, TuneProgress
 from dynatui.main import main
 from dynatui.terminal import streams
-from tests import tiny
 from tests.dynatui.cli.fake_screen import FakeScreen
 from tests.lab.commands.made_tuning import TREE_FOUND, progress, tuned
 
@@ -56,39 +56,6 @@ def tuner(monkeypatch: pytest.MonkeyPatch) -> Tuner:
     found = Tuner()
     monkeypatch.setattr(module, "tuned", found)
     return found
-
-
-def ctrl_c() -> None:
-    signal.raise_signal(signal.SIGINT)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["--name", "a/b"], "--name is 'a/b'; give up to 64 letters, digits, - and _, for example mine"),
-        (["--name", "tuned"], "--name is tuned, a preset that comes with dynatui; give another name"),
-        (["--minutes", "0"], "--minutes is 0; give more than 0 and at most 1440 (one day)"),
-        (["--minutes", "nan"], "--minutes is nan; give more than 0 and at most 1440 (one day)"),
-        (["--minutes", "inf"], "--minutes is inf; give more than 0 and at most 1440 (one day)"),
-        (["--minutes", "soon"], "Invalid value for '--minutes': Input should be a valid number"),
-        (
-            ["--max-new-tokens", "0"],
-            "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1",
-        ),
-        (
-            ["--target", "x"],
-            "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier in the",
-        ),
-    ],
-)
-def test_a_request_that_cannot_be_met_is_one_line(
-    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["tune", *arguments]) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith(f"dynatui: {line}")
-    assert captured.err.count("\n") == 1
 
 
 def test_without_optuna_one_line_names_the_extra(
@@ -163,38 +130,9 @@ def test_a_reader_who_left_does_not_keep_the_preset_from_being_written(
     assert presets.names() == ["mine"]
 
 
-def test_ctrl_c_ends_the_search_and_leaves_the_check(tuner: Tuner) -> None:
-    tuner.searching = ctrl_c
-    assert main(["tune"]) == 0
-    assert tuner.stopped == [True]
-    assert presets.names() == ["mine"]
-
-
-def test_ctrl_c_again_quits_and_says_that_nothing_was_written(tuner: Tuner, capsys: pytest.CaptureFixture[str]) -> None:
-    tuner.searching = ctrl_c
-    tuner.checking = ctrl_c
-    assert main(["tune"]) == 130
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.endswith("dynatui: interrupted; nothing was written\n")
-    assert presets.names() == []
-
-
-def test_ctrl_c_during_the_check_quits(tuner: Tuner) -> None:
-    tuner.checking = ctrl_c
-    assert main(["tune"]) == 130
-    assert tuner.stopped == [False]
-
-
-def test_another_signal_quits_at_once(tuner: Tuner) -> None:
-    tuner.searching = lambda: signal.raise_signal(signal.SIGTERM)
-    assert main(["tune"]) == 130
-    assert tuner.stopped == []
-
-
-def test_a_tiny_pair_is_tuned_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pair = tiny.kindred_pair("neox", tmp_path / "pair")
-    models = ["--target", str(pair.target), "--draft", str(pair.draft), "--dtype", "float32", "--device", "cpu"]
+def test_a_tiny_pair_is_tuned_from_the_command_line(
+    models: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prompts = [word for number in range(12) for word in ("--prompt", f"{number} The tree grows where")]
     storage = ["--storage", f"sqlite:///{tmp_path / 'tuning.db'}"]
     assert main(["tune", *models, *prompts, *storage, "--minutes", "0.03", "--max-new-tokens", "6"]) == 0
@@ -214,3 +152,35 @@ def test_a_database_that_cannot_be_used_is_one_line_before_models_are_loaded(
         "dynatui: cannot use the database sqlite:////nonesuch/x.db: unable to open database file"
     )
     assert captured.err.count("\n") == 1
+
+
+QUIT = "dynatui: interrupted; nothing was written\n"
+
+
+def raised(number: signal.Signals | None) -> None:
+    if number:
+        signal.raise_signal(number)
+
+
+@pytest.mark.parametrize(
+    ("searching", "checking", "code", "stopped"),
+    [
+        pytest.param(signal.SIGINT, None, 0, [True], id="Ctrl-C ends the search and leaves the check"),
+        pytest.param(signal.SIGINT, signal.SIGINT, 130, [True], id="Ctrl-C again quits"),
+        pytest.param(None, signal.SIGINT, 130, [False], id="Ctrl-C during the check quits"),
+        pytest.param(signal.SIGTERM, None, 130, [], id="another signal quits at once"),
+    ],
+)
+def test_a_signal_ends_the_search_or_quits_and_says_that_nothing_was_written(
+    searching: signal.Signals | None,
+    checking: signal.Signals | None,
+    code: int,
+    stopped: list[bool],
+    tuner: Tuner,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tuner.searching, tuner.checking = partial(raised, searching), partial(raised, checking)
+    assert main(["tune"]) == code
+    captured = capsys.readouterr()
+    assert (tuner.stopped, presets.names()) == (stopped, [] if code else ["mine"])
+    assert (captured.out == "", captured.err.endswith(QUIT)) == (bool(code), bool(code))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from decoder.errors import ConfigError, DeviceError, PromptError
+from decoder.errors import DeviceError, PromptError
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
@@ -80,8 +80,7 @@ def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
 
 
 def taken(turns: Turns, candidate: Setting, leader: Setting, passage: int) -> None:
-    block = turns.block(candidate, leader, passage)
-    assert block is not None
+    block: Any = turns.block(candidate, leader, passage)
     assert all((block.plain, block.candidate, block.leader, block.right))
 
 
@@ -130,15 +129,7 @@ def test_the_check_has_its_share_of_the_time_and_enough_for_a_few_texts() -> Non
     assert reserve_s(300, []) == pytest.approx(CHECK_SHARE * 300)
     assert reserve_s(300, [0.5] * 50) == pytest.approx(CHECK_SHARE * 300)
     assert reserve_s(60, [6.0] * 10) == pytest.approx(FEWEST * 12)
-
-
-def test_a_slow_beginning_does_not_end_the_search() -> None:
-    assert reserve_s(60, [40.0]) == pytest.approx(CHECK_SHARE * 60)
-
-
-def test_no_time_is_refused_before_anything_is_loaded() -> None:
-    with pytest.raises(ConfigError, match=r"--minutes is 0; give more than 0"):
-        run(OnPrompts((), SHORT, 0))
+    assert reserve_s(60, [40.0]) == pytest.approx(CHECK_SHARE * 60), "a slow beginning does not end the search"
 
 
 @pytest.mark.parametrize(

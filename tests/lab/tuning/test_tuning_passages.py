@@ -1,5 +1,6 @@
 """Texts for search and check start at different places; too few texts are refused."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -12,13 +13,6 @@ from dynatui.lab.tuning.passages import FEWEST, SHORTEST, WANTED, split, whole
 
 def prompts(count: int, tokens: int) -> list[list[int]]:
     return [[number] * 3 + list(range(tokens - 3)) for number in range(count)]
-
-
-def test_many_prompts_are_left_whole_and_every_other_one_is_kept_for_the_check() -> None:
-    given_ = prompts(2 * WANTED, 20)
-    found = split(given_, 64)
-    assert found.search == tuple(map(tuple, given_[::2]))
-    assert found.check == tuple(map(tuple, given_[1::2]))
 
 
 def test_a_dozen_prompts_are_cut_but_none_serves_both() -> None:
@@ -41,44 +35,6 @@ def test_a_prompt_given_twice_counts_once() -> None:
     assert split(prompts(3, 400), 64).prompts == 3
 
 
-def test_what_is_too_little_is_refused_with_what_would_do() -> None:
-    with pytest.raises(PromptError) as refused:
-        split(prompts(2, 20), 64)
-    assert str(refused.value) == (
-        "2 different prompts of 40 tokens in all cannot be split into texts for the search and texts for the check; "
-        "give 12 prompts or more, or one prompt of 96 tokens or more"
-    )
-
-
-def gaps(passages: tuple[tuple[int, ...], ...]) -> list[int]:
-    lengths = sorted(map(len, passages))
-    return [longer - shorter for shorter, longer in pairwise(lengths)]
-
-
-def test_beginnings_of_a_long_prompt_are_as_far_apart_as_texts_are_long() -> None:
-    (prompt,) = prompts(1, 2000)
-    found = split([prompt], 100)
-    assert min(gaps((*found.search, *found.check))) >= 100
-
-
-def test_beginnings_of_a_short_prompt_are_as_far_apart_as_enough_of_them_allow() -> None:
-    (prompt,) = prompts(1, 300)
-    found = split([prompt], 100)
-    assert len(found.search) == len(found.check) == FEWEST
-    assert min(gaps((*found.search, *found.check))) == 300 // (2 * FEWEST)
-
-
-def test_chat_prompts_are_never_cut() -> None:
-    given_ = prompts(13, 200)
-    found = whole([*given_, given_[0]])
-    assert (found.search, found.check) == (tuple(map(tuple, given_[::2])), tuple(map(tuple, given_[1::2])))
-
-
-def test_too_few_chat_prompts_are_refused_however_long() -> None:
-    with pytest.raises(PromptError, match=r"^11 different chat prompts.* are not cut.*; give 12 prompts or more, or"):
-        whole(prompts(11, 1000))
-
-
 @given(st.lists(st.integers(1, 400), min_size=1, max_size=60), st.integers(1, 500))
 def test_no_text_serves_both_and_both_have_enough(lengths: list[int], length: int) -> None:
     given_ = [[number, *range(length - 1)] for number, length in enumerate(lengths)]
@@ -91,3 +47,41 @@ def test_no_text_serves_both_and_both_have_enough(lengths: list[int], length: in
     assert min(len(found.search), len(found.check)) >= FEWEST
     assert not set(found.search) & set(found.check)
     assert all((*found.search, *found.check))
+
+
+def test_many_prompts_and_chat_prompts_are_left_whole_and_every_other_one_is_kept_for_the_check() -> None:
+    many, few = prompts(2 * WANTED, 20), prompts(13, 200)
+    for found, those in ((split(many, 64), many), (whole([*few, few[0]]), few)):
+        assert (found.search, found.check) == (tuple(map(tuple, those[::2])), tuple(map(tuple, those[1::2])))
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: split(prompts(2, 20), 64),
+            "2 different prompts of 40 tokens in all cannot be split into texts for the search and texts for the "
+            "check; give 12 prompts or more, or one prompt of 96 tokens or more",
+        ),
+        (
+            lambda: whole(prompts(11, 1000)),
+            "11 different chat prompts cannot be split into texts for the search and texts for the check, since chat "
+            "prompts are not cut; give 12 prompts or more, or omit --chat",
+        ),
+    ],
+)
+def test_what_is_too_little_is_refused_with_what_would_do(make: Callable[[], object], said: str) -> None:
+    with pytest.raises(PromptError) as refused:
+        make()
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize(("tokens", "apart"), [(2000, 100), (300, 300 // (2 * FEWEST))])
+def test_beginnings_of_a_prompt_are_as_far_apart_as_texts_are_long_or_as_enough_of_them_allow(
+    tokens: int, apart: int
+) -> None:
+    found = split(prompts(1, tokens), 100)
+    lengths = sorted(map(len, (*found.search, *found.check)))
+    assert min(longer - shorter for shorter, longer in pairwise(lengths)) >= apart
+    assert len(found.search) == len(found.check) >= FEWEST
+    assert tokens > 300 or len(lengths) == 2 * FEWEST

@@ -1,19 +1,32 @@
-"""The study that suggests settings: seeded, informed of results, and kept in a database if one is named."""
+"""The study that suggests valid settings: seeded, informed of results, and kept in a database if one is named."""
 
 import builtins
 import importlib.util
 import os
 import sqlite3
+import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from random import Random
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from optuna.study import StudyDirection
+from optuna.trial import FixedTrial
 
-from decoder.errors import DatabaseError
-from decoder.methods.dynatree import DynaTree
+from decoder.errors import ConfigError, DatabaseError
+from decoder.methods.dynatree import PRESETS, DynaTree, shipped_preset
+from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from decoder.tree_rules import Rules
 from dynatui.lab.tuning import study as module
-from dynatui.lab.tuning.study import CHAIN, FEWEST, Study, database, trees
+from dynatui.lab.tuning.database import opened, shown, understood
+from dynatui.lab.tuning.study import CHAIN, FEWEST, LONGEST_CHAIN, Study, database, trees
+from tests.postgres import Server
 
 TREE = trees(0)
 
@@ -81,14 +94,6 @@ def test_a_search_that_ended_early_leaves_nothing_that_comes_before_the_best(tmp
     assert (first, second.n_max) == (TREE.shipped, best.n_max)
 
 
-def test_a_database_that_cannot_be_opened_is_one_line() -> None:
-    with (
-        pytest.raises(DatabaseError, match=r"^.*unable to open database file.*$"),
-        database("sqlite:////nonesuch/x.db"),
-    ):
-        pass
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks for open files in /proc")
 def test_a_database_that_is_refused_is_closed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tuning.db'}"
@@ -120,7 +125,112 @@ def test_importing_the_module_imports_no_optuna(monkeypatch: pytest.MonkeyPatch)
         return imported(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    spec = importlib.util.spec_from_file_location("fresh", module.__file__)
-    assert spec is not None
-    assert spec.loader is not None
+    spec: Any = importlib.util.spec_from_file_location("fresh", module.__file__)
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+class Drawn:
+    """A trial that suggests random values within the bounds."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+
+    def suggest_int(self, _name: str, low: int, high: int, **_: Any) -> int:
+        return self.random.choice([low, high, self.random.randint(low, high)])
+
+    def suggest_float(self, _name: str, low: float, high: float, **_: Any) -> float:
+        return self.random.choice([low, high, self.random.uniform(low, high)])
+
+    def suggest_categorical(self, _name: str, choices: Sequence[Any]) -> Any:
+        return self.random.choice(choices)
+
+
+@given(st.integers(0, 2**32))
+def test_every_suggestion_is_a_possible_setting(seed: int) -> None:
+    drawn: Any = Drawn(seed)
+    assert isinstance(TREE.rules(drawn), DynaTree)
+    assert isinstance(CHAIN.rules(drawn), Linear)
+
+
+def test_every_start_is_within_the_bounds_and_the_shipped_setting_is_the_first() -> None:
+    assert first_trees(0)[0] == TREE.shipped
+    chains = [CHAIN.rules(FixedTrial(dict(start))) for start in CHAIN.starts]
+    assert chains[0] == CHAIN.shipped == Linear()
+
+
+@pytest.mark.parametrize("temperature", [0, 0.6])
+def test_a_search_starts_from_the_default_of_a_run_at_its_temperature(temperature: float) -> None:
+    usual = RunConfig(temperature=temperature).of(DynaTree)
+    assert first_trees(temperature)[0] == trees(temperature).shipped == usual == PRESETS[shipped_preset(temperature)]
+    assert {PRESETS["tuned"], PRESETS["sampled"]} <= {*first_trees(temperature)}
+
+
+def first_trees(temperature: float) -> list[Rules]:
+    return [trees(temperature).rules(FixedTrial(dict(start))) for start in trees(temperature).starts]
+
+
+def test_all_chains_are_among_the_starts() -> None:
+    assert {start["k"] for start in CHAIN.starts} == set(range(1, LONGEST_CHAIN + 1))
+    assert CHAIN.count == LONGEST_CHAIN
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("sweeps.db", "--storage is 'sweeps.db', which is not a database URL; give sqlite:///FILE or postgresql://"),
+        ("postgresql://host:port/x", "--storage is 'postgresql://host:port/x', which is not a database URL"),
+        ("mysql://host/x", "--storage names a database of the kind 'mysql', which is not supported; give sqlite://"),
+        ("sqlite://", "--storage is 'sqlite://', which stores nothing on disk; give sqlite:///FILE"),
+        ("sqlite:///:memory:", "--storage is 'sqlite:///:memory:', which stores nothing on disk; give sqlite:///FILE"),
+    ],
+)
+def test_what_is_no_database_to_share_is_refused(text: str, line: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        understood(text)
+    assert str(caught.value).startswith(line)
+
+
+@pytest.mark.parametrize("text", ["postgres://ada:secret@host/x", "postgresql://ada:secret@host/x"])
+def test_a_server_is_reached_by_one_driver_and_shown_without_its_password(text: str) -> None:
+    assert understood(text) == "postgresql+psycopg://ada:secret@host/x"
+    assert shown(understood(text)) == "postgresql+psycopg://ada:***@host/x"
+
+
+@pytest.mark.parametrize("text", ["postgresql://ada@host:7/x?sslmode=require", "postgresql://ada@/x?host=/run/a:b@c"])
+def test_where_there_is_no_password_all_is_shown(text: str) -> None:
+    assert shown(understood(text)) == text.replace("postgresql", "postgresql+psycopg")
+
+
+@pytest.mark.parametrize("name", ["what? {0} #1%20.db", "trials.db"])
+def test_a_file_may_have_any_name(tmp_path: Path, name: str) -> None:
+    with opened(f"sqlite:///{quote(str(tmp_path / name))}") as storage:
+        storage.create_new_study([StudyDirection.MAXIMIZE], "mine")
+    assert list(tmp_path.iterdir())
+
+
+def test_a_server_that_is_not_there_is_one_line() -> None:
+    pytest.importorskip("psycopg")
+    with pytest.raises(DatabaseError) as caught, opened("postgresql://127.0.0.1:1/x"):
+        pass
+    said = str(caught.value)
+    assert said.startswith("cannot use the database postgresql+psycopg://127.0.0.1:1/x: connection")
+    assert "\n" not in said
+
+
+def test_without_a_driver_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with (
+        pytest.raises(DatabaseError, match=r"run pip install 'dynatui\[postgres\]'"),
+        opened("postgresql://127.0.0.1:1/x"),
+    ):
+        pass
+
+
+@pytest.mark.slow
+def test_trials_are_kept_by_a_server(common_server: Server) -> None:
+    url = common_server.new_database("tuning")
+    for _ in range(2):
+        with opened(url) as storage:
+            if not storage.get_all_studies():
+                storage.create_new_study([StudyDirection.MAXIMIZE], "mine")
+            assert [study.study_name for study in storage.get_all_studies()] == ["mine"]

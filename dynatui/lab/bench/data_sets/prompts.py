@@ -26,10 +26,6 @@ def text_sets(names: Sequence[str], *, folder: Path | None, prompts: int) -> tup
     """First prompts of each data set, not truncated; a data set that is named twice is loaded once.
 
     Files come from the Hugging Face hub if `folder` is None; `prompts` is the maximum number per data set.
-
-    Raises:
-        ConfigError: A name is unknown, or the number of prompts is below 1.
-        PromptError: A data set cannot be read, or has no prompt.
     """
     chosen = _chosen(names)
     require(prompts >= 1, f"the number of prompts is {quoted(prompts)}; give 1 or more")

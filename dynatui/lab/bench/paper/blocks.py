@@ -22,11 +22,7 @@ from dynatui.lab.bench.protocol import Sample
 
 
 def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]) -> tuple[Turn, ...]:
-    """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one sample of each lane.
-
-    Raises:
-        DeviceError: The device has too little memory to judge near ties.
-    """
+    """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one of each lane."""
     results = {sample.contender: sample for sample in samples}
     ar = results[BASELINE]
     judge = Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
@@ -66,11 +62,7 @@ def _judged(
 
 
 def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -> list[Contender]:
-    """Contenders for an experiment's lanes, in the order of the lanes; transformers uses the pair's own modules.
-
-    Raises:
-        ConfigError: A parameter of a lane is out of bounds.
-    """
+    """Contenders for an experiment's lanes, in the order of the lanes; transformers uses the pair's own modules."""
     lanes = [request.lane(name) for name in experiment.lanes]
     config = RunConfig(
         max_new_tokens=experiment.lengths[-1], seed=request.seed, temperature=request.temperature, top_p=request.top_p

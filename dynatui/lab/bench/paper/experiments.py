@@ -69,11 +69,7 @@ def sensitivity(
 
 
 def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
-    """Method and parameters of a lane with a registered method; None if the method has no parameters.
-
-    Raises:
-        ConfigError: A parameter is out of bounds.
-    """
+    """Method and parameters of a lane with a registered method; None if the method has no parameters."""
     name = METHODS[lane.method].rules
     usual = METHODS[name].own if name else None
     return (name, msgspec.convert(lane.parameters, type(usual))) if name and usual else None
@@ -248,11 +244,7 @@ def require_names(extent: Extent) -> None:
 
 
 def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan:
-    """Plan of all experiments on at least one data set; `sampled` says that decoding is not greedy.
-
-    Raises:
-        ConfigError: An experiment or lane is unknown, or the number of prompts or tokens is below 1.
-    """
+    """Plan of all experiments on at least one data set; `sampled` says that decoding is not greedy."""
     require_names(extent)
     rows = catalogue(sampled=sampled)
     first = next((each for each in text_sets if each.name == WIKITEXT), text_sets[0])

@@ -4,14 +4,18 @@ In a block, all lanes decode one prompt, one after the other and in random order
 Blocks that the log already contains are not measured again.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from decoder.engine import Engine
-from decoder.errors import ConfigError
+from decoder.errors import ConfigError, PromptError
 from decoder.models.pair import Pair
+from decoder.models.text import TOKEN_CHARACTERS, encode_prompt, without_surrogates
 from decoder.run.loading import load_pair
 from decoder.sampling.settings import Sampling, Schedule
 from decoder.system.whole_files import made_folder
@@ -21,7 +25,6 @@ from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.blocks import contenders, turns
 from dynatui.lab.bench.paper.experiments import Extent, Plan, plan
-from dynatui.lab.bench.paper.prompts import encoded, needed
 from dynatui.lab.bench.paper.records import (
     FORMAT,
     Block,
@@ -71,13 +74,7 @@ class Prepared:
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Context with loaded models, opened log and encoded prompts; in the context, other processes cannot use the log.
-
-    Raises:
-        DecoderError: An option is invalid, or a text does not fit into the context. The log belongs to another
-            measurement or machine, is locked by another process, or cannot be written. The models cannot be loaded, or
-            the device fails.
-    """
+    """Loaded models, opened log and encoded prompts; within the context, other processes cannot use the log."""
     experiments = job.plan(job.extent).experiments
     sampling = Sampling(job.temperature, 0, job.top_p)
     if job.log is not None:
@@ -93,12 +90,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
 
 
 def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
-    """Measures all blocks that the log lacks; `show` displays the progress.
-
-    Raises:
-        DecoderError: See `prepared` and `measure`.
-        KeyboardInterrupt: The measurement was interrupted before the first block was complete.
-    """
+    """Measures all blocks that the log lacks; raises KeyboardInterrupt if it is interrupted before the first."""
     with prepared(job, note) as ready:
         early = interrupted(show(measure(ready, note)))
         blocks = blocks_of(ready.log)
@@ -111,9 +103,6 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
     """Measures all blocks that the log lacks; after each turn, yields the decoded share of all tokens.
 
     A block is written to the log before the progress of its last turn is yielded.
-
-    Raises:
-        DecoderError: The device's memory is full, or the log cannot be written.
     """
     request = ready.header.request
     sizes = [_turns(request, experiment) * experiment.lengths[-1] for experiment in request.experiments]
@@ -206,3 +195,40 @@ def _asked(job: OnPaper, pair: Pair, extent: Extent) -> PaperRequest:
         lanes=planned.lanes,
         experiments=planned.experiments,
     )
+
+
+def needed(texts: TextSet, experiments: Sequence[PaperExperiment]) -> TextSet:
+    """Data set truncated to what the experiments read, so that the log does not contain entire books."""
+    reading = [each for each in experiments if each.data_set == texts.name]
+    count = max((each.prompts for each in reading), default=0)
+    most = max((_characters(each) for each in reading), default=0)
+    prompts = tuple(without_surrogates(text).strip()[:most] for text in texts.prompts[:count])
+    return structs.replace(texts, prompts=prompts)
+
+
+def encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment) -> list[list[int]]:
+    """Token ids of each prompt of an experiment."""
+    return [_encoded(pair, texts, experiment, number) for number in range(experiment.prompts)]
+
+
+def _encoded(pair: Pair, texts: TextSet, experiment: PaperExperiment, number: int) -> list[int]:
+    text = without_surrogates(texts.prompts[number]).strip()[: _characters(experiment)]
+    in_tokens = experiment.unit == "tokens"
+    try:
+        ids = encode_prompt(
+            pair.tokenizer, text, 1, sys.maxsize if in_tokens else pair.context, special=True, limit=pair.limit
+        )
+    except PromptError as error:
+        raise PromptError(f"prompt {number + 1} of {texts.name}: {error}") from None
+    if not in_tokens:
+        return ids
+    if experiment.most >= pair.context:
+        raise PromptError(
+            f"--prompt-tokens is {experiment.most}, but the models' context is {pair.context}; "
+            f"give {pair.context - 1} or less"
+        )
+    return ids[: experiment.most]
+
+
+def _characters(experiment: PaperExperiment) -> int:
+    return experiment.most * (TOKEN_CHARACTERS if experiment.unit == "tokens" else 1)

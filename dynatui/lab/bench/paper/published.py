@@ -1,8 +1,8 @@
 """The paper's own numbers, from the four versions of the paper, v1 to v4, and from the authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
-later versions over earlier ones. `corrections.csv` has what is wrong with them, the most important first. Nothing here
-was measured by this project.
+later versions over earlier ones. `doubts.csv` has reasons not to rely on some of them. `corrections.csv` has what is
+wrong with them, the most important first. Nothing here was measured by this project.
 """
 
 import csv
@@ -38,29 +38,14 @@ that of AR, in %.
 """
 LOGS = "logs"
 """Source label of numbers that are in the authors' logs, but not in any version of the paper."""
-DOUBTS: Mapping[str, str] = {
-    "shared-gpu": "measured while others used the GPU; undisturbed runs of AR reach 131 to 138 tokens/s",
-    "shared-base": "relative to an AR that was measured while others used the GPU",
-    "one-prefill": "measures only the target's prefill, which every method shares; differences come from the order of "
-    "runs",
-    "not-acceptance": "committed tokens, with bonus tokens, divided by rounds x (D0 + 2); this rate can exceed 100 %",
-    "with-bonus": "tokens per round, averaged over prompts; includes the bonus token, which the paper's text excludes",
-    "called-d8b3": "labelled D8B3 in that table, but its rounds and acceptance are those of D5B2",
-    "one-prompt": "measured on one prompt; the number after the slash is the mean over prompts, from the logs",
-    "never-evicts": "at this length the cache evicts nothing, so this method equals linear drafting",
-    "no-cap": "L_max is not stated",
-    "v1-table-1": "AR is 119.4 tokens/s in the same table, but 133.2 for the same setting in table 5",
-    "other-memory": "drafting takes 0.45 % more memory according to v1, but 3.3 % according to v2 and later",
-    "both-sets": "the mean over both data sets",
-    "cut-prompts": "prompts of speculative methods were cut to 48 tokens, but prompts of AR were not",
-    "two-prompts": "measured on two prompts without a warm-up, with N_max=128 and AR at 108.2 tokens/s",
-    "fallback-prompt": "measured on one prompt, decoded ten times, with AR at 113.9 tokens/s; the number after the "
-    "slash is for prompts of WikiText-2",
-    "deeper-on-pg19": 'on PG-19 the authors used D_max=9, as does the lane "phase 3 D_max=9" here',
-}
+
+
+def _lines(name: str) -> Iterator[dict[str, str]]:
+    return csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
+
+
+DOUBTS: Mapping[str, str] = {line["name"]: line["says"] for line in _lines("doubts.csv")}
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
-
-
 Key: TypeAlias = tuple[str, str, str, int, int]
 """Row of a table of the paper or setting of a sweep, data set, figure (as in `report.Cell.stats`, or `GAIN` or
 `MEMORY_GAIN`), text length and maximum prompt length.
@@ -125,10 +110,6 @@ def marks(remarks: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
     distinct = list(dict.fromkeys(filter(None, remarks)))
     known = dict(zip(distinct, (*ascii_lowercase, *map(str, range(len(distinct)))), strict=False))
     return known | {"": ""}, tuple(f"[{mark}] {remark}." for remark, mark in known.items())
-
-
-def _lines(name: str) -> Iterator[dict[str, str]]:
-    return csv.DictReader(files(__package__).joinpath(name).read_text(encoding="utf-8").splitlines())
 
 
 def _read(line: Mapping[str, str]) -> tuple[Key, PublishedNumber]:

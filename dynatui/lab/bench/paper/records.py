@@ -171,11 +171,7 @@ def cost_curve(pair: Pair, tokens: int) -> CostCurve:
 
 
 def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: Note) -> Header:
-    """Header of the log; for a new log, it is written, with times of forward passes after `tokens` tokens of text.
-
-    Raises:
-        ConfigError: The log was started with another request or on another machine, or cannot be written.
-    """
+    """Header of the log; for a new log, it is written, with times of forward passes after `tokens` tokens of text."""
     before, count = log.header, len(blocks_of(log))
     if before is not None:
         note(f"resuming: {count} blocks are measured already")

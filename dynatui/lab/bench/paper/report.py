@@ -28,8 +28,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All results of a measurement."""
-
     header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool

@@ -85,7 +85,6 @@ def _rows(request: PaperRequest, blocks: Sequence[Block]) -> Iterator[dict[str, 
 
 
 def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
-    """Report of the blocks measured so far."""
     return PaperReport(
         header=header,
         load_after=blocks[-1].load if blocks else None,

@@ -20,11 +20,7 @@ FIGURES, TABLES = "figures", "tables"
 
 
 def write(report: PaperReport, folder: Path) -> list[Path]:
-    """Writes `tables/*.csv`, `tables.json` and finally `report.md`, which links to each picture in `figures/`.
-
-    Raises:
-        ConfigError: A file cannot be written.
-    """
+    """Writes `tables/*.csv`, `tables.json` and finally `report.md`, which links to each picture in `figures/`."""
     judged = claims.claims(report)
     all_tables = [
         setup(report),

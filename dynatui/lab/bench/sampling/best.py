@@ -53,7 +53,6 @@ def block_efficiency(
 
 
 def tokens_of(request: SamplingRequest, record: Expected, contest: Contest, shape: DelayedTree) -> float:
-    """Expected block efficiency of one text with a shape."""
     return record.tokens[contest.verifier][request.shapes(contest.verifier).index(shape)]
 
 

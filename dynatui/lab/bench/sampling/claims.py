@@ -60,7 +60,6 @@ def _cells(values: Values) -> list[tuple[tuple[int, str], pd.Series]]:
 
 
 def _prompts(values: Values) -> dict[str, NDArray[np.int64]]:
-    """Numbers of the prompts of each task."""
     prompts: dict[str, set[int]] = {}
     for _, task, prompt in _series(values).sort_index().index:
         prompts.setdefault(task, set()).add(prompt)

@@ -32,11 +32,7 @@ def expected(
     text: Sequence[int],
     chooser: Chooser | None = None,
 ) -> Expected:
-    """Mean expected block efficiency at roots along the prompt and the text that the target wrote after it.
-
-    Raises:
-        PromptError: The prompt and text are too short to contain a root.
-    """
+    """Mean expected block efficiency at roots along the prompt and the text that the target wrote after it."""
     most = DelayedTree(request.k, request.length, request.length)
     lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]

@@ -87,13 +87,7 @@ class _Measurement:
 
 
 def measure_samplings(job: OnSamplings, note: Note, show: Show = iter) -> Done[SamplingReport]:
-    """Measures all texts that the log lacks; `show` displays the progress.
-
-    Raises:
-        DecoderError: An option is out of bounds, or a prompt does not fit into the context. The log belongs to another
-            measurement, or is locked by another process. The models cannot be loaded, or the device fails.
-        KeyboardInterrupt: The measurement was interrupted before the first record was complete.
-    """
+    """Measures all texts that the log lacks; raises KeyboardInterrupt if it is interrupted before the first record."""
     require_whole_draft("dynatui bench sampling", job.target, job.draft)
     if job.selector != SHIPPED:
         # an unusable selector must be reported before the slow loading of models

@@ -75,8 +75,6 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of decoding one text with one contender."""
-
     contender: str
     tokens: int
     rounds: int
@@ -102,6 +100,5 @@ BOUND = "bound"
 
 
 def holds_all(log: SamplingLog, request: SamplingRequest) -> bool:
-    """Whether the log contains all records of the request."""
     evaluated, texts = log.of(Expected), {(record.place, record.repeat) for record in log.of(Realised)}
     return len(evaluated) == len(request.places()) and len(evaluated) + len(texts) == request.record_count

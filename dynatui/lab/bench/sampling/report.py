@@ -97,8 +97,6 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """All results of the comparison of verifiers, kinds of drafting and sampling settings."""
-
     header: Header = msgspec.field(name="begun")
     load_after: float | None
     complete: bool
@@ -230,7 +228,6 @@ def _row(request: SamplingRequest, of: Contest | str, values: Values, plain: Val
 
 
 def _actions(header: Header, records: Sequence[Expected]) -> list[Action]:
-    """Best shapes of each contest, for each sampling setting and each task."""
     request, speed = header.request, for_speed(header)
     groups: dict[str, list[Expected]] = {}
     for record in records:

@@ -99,7 +99,6 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [Contest(name, Drafting.SELECTOR) for name in self.verifiers if name not in PATH_VERIFIERS]
 
     def belongs(self, shape: DelayedTree, contest: Contest) -> bool:
-        """Whether a contest allows a tree shape."""
         if (shape.k > 1 and contest.verifier in PATH_VERIFIERS) or contest.k not in (None, shape.k):
             return False
         return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
@@ -149,12 +148,7 @@ OWN = "prompts"
 
 
 def spec_bench(folder: Path, names: Sequence[str], count: int) -> Tasks:
-    """First `count` prompts of the named tasks; the first turn of a question is a prompt.
-
-    Raises:
-        ConfigError: A task is unknown.
-        PromptError: The file cannot be read.
-    """
+    """First `count` prompts of the named tasks; the first turn of a question is a prompt."""
     try:
         prompts = first_turns(folder / FILE)
     except PromptError as error:

@@ -25,7 +25,6 @@ NAME = 22
 
 
 def on_samplings(report: SamplingReport) -> str:
-    """The complete report as text."""
     tables: list[Table] = []
     for title, measure, rows in (
         ("Block efficiency: tokens a round", TOKENS, report.block_efficiency),

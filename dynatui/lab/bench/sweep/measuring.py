@@ -30,12 +30,7 @@ Measure = Callable[[Setting], Kept]
 
 
 def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show: Show = iter) -> Done[SweepReport]:
-    """Measures the settings of a shard that its log lacks; the report is of all logs in the folder.
-
-    Raises:
-        ConfigError: The log cannot be used; see `RecordLog`.
-        DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
-    """
+    """Measures the settings of a shard that its log lacks; the report is of all logs in the folder."""
     with opened(folder / f"{shard.name}.jsonl", FORMAT) as log:
         request, device, measure = ready(job, note)
         log.begin(
@@ -69,9 +64,6 @@ def _steps(
 def ready(job: OnSettings, note: Note) -> tuple[SweepRequest, torch.device, Measure]:
     """Loads the target and draft and checks that the longest text fits into their context; returns the request, the
     target's device, and the function that measures one setting.
-
-    Raises:
-        DecoderError: A prompt does not fit into the context, or loading the models or using the device fails.
     """
     require_whole_draft("dynatui bench sweep", job.target, job.draft)
     engine = endless(load_pair(**job.pair_options, report=note))
@@ -118,8 +110,8 @@ def _outcome(samples: Samples, seed: int, near_ties: int) -> Outcome | None:
     row = next(row for row in rows(samples, seed, None) if row.name == SETTING)
     if row.over_ar is None or row.tokens_per_second is None or row.tokens_per_round is None or row.round_ms is None:
         return None
-    turns = turn_frame(samples, None)
-    mine = turns[turns.contender == SETTING].groupby("prompt")[["acceptance_rate", "drafted", "rounds"]]
+    turns = turn_frame(samples)
+    mine = turns[turns.lane == SETTING].groupby("prompt")[["acceptance_rate", "drafted", "rounds"]]
     middle = mine.median().median()
     return Outcome(
         speed=row.over_ar,

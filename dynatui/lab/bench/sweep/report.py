@@ -58,8 +58,6 @@ FORMAT: LogFormat[Header, Kept] = LogFormat(
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """State of one setting, and its result if it was measured."""
-
     setting: Setting
     state: State
     outcome: Outcome | None = None
@@ -91,11 +89,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(folder: Path) -> SweepReport:
-    """Report of all logs in a folder.
-
-    Raises:
-        ConfigError: The folder has no log of a sweep, or logs of different sweeps, or a log cannot be read.
-    """
+    """Report of all logs in a folder."""
     found = {path.stem: _lines(path) for path in sorted(folder.glob("sweep-*-of-*.jsonl"))}
     logs = {name: lines for name, lines in found.items() if lines}
     require(bool(logs), f"{shortened(folder)} holds no sweep; run a sweep first, or set --output to its folder")

@@ -108,11 +108,7 @@ class Space:
         return METHODS[self.method].presets
 
     def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
-        """All valid settings, in an order in which the values of the last axis change fastest.
-
-        Raises:
-            ConfigError: No setting is valid, or there are more than `MOST_SETTINGS`.
-        """
+        """All valid settings, in an order in which the values of the last axis change fastest."""
         count = math.prod(map(len, axes.values()))
         require(
             count <= MOST_SETTINGS,
@@ -269,11 +265,7 @@ class OnSettings(OnPair):
         return base_named(space_named(self.space), self.preset)
 
     def request(self, pair: "Pair | None" = None) -> SweepRequest:
-        """Request of the sweep for a loaded pair; if `pair` is None, the result only serves to validate the options.
-
-        Raises:
-            ConfigError: A parameter value of a setting is out of bounds.
-        """
+        """Request of the sweep for a loaded pair; if `pair` is None, the result only serves to validate the options."""
         request = SweepRequest(
             space=self.space,
             axes=self.axes,

@@ -1,11 +1,15 @@
-"""Report of a sweep as plain text, at most 80 columns wide unless a single heat map is wider."""
+"""Report of a sweep as plain text, at most 80 columns wide unless a single heat map is wider.
+
+Heat maps show speed over two axes, one map for each text length; if the grid has further axes, a cell shows the best
+setting over all values on these axes.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from dynatui.lab.bench.sweep.heat_map import heat_maps, legend
-from dynatui.lab.bench.sweep.report import Kept, Outcome, SweepReport
-from dynatui.lab.tables.data import WIDTH, Column, Spec, cut, hundredths, interval, of_rows, percent, text
+from dynatui.lab.bench.sweep.report import Kept, Outcome, SweepReport, Trial
+from dynatui.lab.bench.sweep.spaces import LENGTH, Number
+from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
 
 BEST = 10
 REASONS = 5
@@ -14,7 +18,6 @@ GAP = " " * 3
 
 
 def on_sweep(report: SweepReport) -> str:
-    """The complete report as text."""
     parts = ["\n".join(map(cut, _heading(report))), _maps(report), _best(report), _refused(report)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -49,7 +52,6 @@ def _maps(report: SweepReport) -> str:
 
 
 def _best(report: SweepReport) -> str:
-    """Table of the fastest settings with all measured numbers."""
     outcomes = [(trial.setting.key, trial.outcome) for trial in report.best(BEST) if trial.outcome]
     if not outcomes:
         return ""
@@ -79,7 +81,6 @@ def _doubts(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _refused(report: SweepReport) -> str:
-    """List of the settings without a speed, with the reasons."""
     without_speed = [trial for trial in report.trials if trial.state == "refused"]
     lines = [f"{trial.setting.key}: {trial.reason}" for trial in without_speed[:REASONS]]
     if len(without_speed) > REASONS:
@@ -88,5 +89,47 @@ def _refused(report: SweepReport) -> str:
 
 
 def summary(kept: Kept) -> str:
-    """One-line summary of a measured setting."""
     return f"{kept.key}: {f'x ar {interval(kept.outcome.speed, hundredths)}' if kept.outcome else kept.reason}"
+
+
+CELL = 7
+_MARKS = "speed relative to ar; * best, ! no speed, . not yet measured"
+
+
+def legend(report: SweepReport) -> list[str]:
+    hidden = [name for name in tuple(report.request.axes)[2:] if name != LENGTH]
+    return [_MARKS, *[f"each cell shows the best setting among all values of {' and '.join(hidden)}"] * bool(hidden)]
+
+
+def heat_maps(report: SweepReport) -> list[Table]:
+    return [_map(report, length) for length in report.request.axes[LENGTH]]
+
+
+def _map(report: SweepReport, length: Number) -> Table:
+    (down, rows), (across, columns), *_ = report.request.axes.items()
+    groups: dict[tuple[Number, Number], list[Trial]] = {}
+    for trial in report.trials:
+        values = trial.setting.values
+        if values[LENGTH] == length:
+            groups.setdefault((values[down], values[across]), []).append(trial)
+    names = [f"{row:g}" for row in rows]
+    return Table(
+        title=f"{LENGTH}={length}, {across} across",
+        columns=(
+            Column(down, width=max(map(len, (down, *names))) + 1),
+            *(Column(f"{column:g}", width=CELL) for column in columns),
+        ),
+        rows=tuple(
+            (name, *(cell(groups.get((row, column), ()), report.best(1)) for column in columns))
+            for name, row in zip(names, rows, strict=True)
+        ),
+    )
+
+
+def cell(trials: Sequence[Trial], best: Sequence[Trial]) -> str:
+    """Highest speed of these settings, or their state, in at most five characters; empty if the grid has none."""
+    if not trials:
+        return ""
+    speed = max((trial.speed for trial in trials if trial.speed is not None), default=None)
+    unknown = "." if any(trial.state == "waiting" for trial in trials) else "!"
+    return (unknown if speed is None else f"{speed:.2f}") + "*" * any(trial in best for trial in trials)

@@ -1,14 +1,15 @@
-"""Data sets by name: their files, in a folder and on the hub, and refused names and files."""
+"""Data sets by name: their files, the authors' rules that make prompts of rows, and refused names and files."""
 
 import json
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from decoder.errors import ConfigError, PromptError
 from dynatui.lab.bench.data_sets import catalogue, prompts
-from dynatui.lab.bench.data_sets.catalogue import NAMES, OPENING
+from dynatui.lab.bench.data_sets.catalogue import NAMES, OPENING, SHORTEST, openings, paragraphs
 from dynatui.lab.bench.data_sets.prompts import TextSet, text_sets
 from dynatui.lab.bench.data_sets.sources import TASKS, HubFiles
 from tests.lab.bench.data_sets.makers import BOOK, ROWS, parquet, questions, written
@@ -42,35 +43,28 @@ def test_wikitext_has_its_paragraphs_and_stands_for_the_paper_s(folder: Path) ->
     found = one("wikitext", folder)
     assert [prompt[:12] for prompt in found.prompts] == ["It is blue .", "It is fast ."]
     assert found.stands_for == "WikiText-2"
+    assert len(one("wikitext", folder, 1).prompts) == 1
 
 
-def test_wikitext_is_the_same_from_parquet(folder: Path, tmp_path: Path) -> None:
+def test_a_data_set_is_the_same_as_the_hub_lays_it_out(folder: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     as_on_hub = [row if row.strip() else "" for row in ROWS]
     written(other / "wikitext-2-v1" / "validation-00000-of-00001.parquet", parquet({"text": as_on_hub}))
-    assert one("wikitext", other) == one("wikitext", folder)
+    written(other / "pg19" / "data" / "test-00000.parquet", (folder / "pg19" / "a.parquet").read_bytes())
+    for name in ("wikitext", "pg19"):
+        assert one(name, other) == one(name, folder)
 
 
 def test_books_are_openings_in_the_order_of_their_files_and_named_for_what_they_are(folder: Path) -> None:
+    (folder / "books_test" / "c.txt").mkdir()
     found = one("books", folder)
     assert found.prompts == (f"First. {BOOK}"[:OPENING], f"Second. {BOOK}"[:OPENING])
     assert found.title.startswith("PG-19-style")
     assert found.stands_for == "PG-19"
 
 
-def test_a_folder_with_the_name_of_a_book_is_no_book(folder: Path) -> None:
-    (folder / "books_test" / "c.txt").mkdir()
-    assert len(one("books", folder).prompts) == 2
-
-
 def test_pg19_has_openings_of_its_long_texts(folder: Path) -> None:
     assert one("pg19", folder).prompts == (BOOK[:OPENING], f"Other. {BOOK}"[:OPENING])
-
-
-def test_pg19_is_found_as_the_hub_lays_it_out(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    written(other / "pg19" / "data" / "test-00000.parquet", (folder / "pg19" / "a.parquet").read_bytes())
-    assert one("pg19", other) == one("pg19", folder)
 
 
 def test_no_more_files_are_read_than_prompts_need(folder: Path) -> None:
@@ -80,19 +74,11 @@ def test_no_more_files_are_read_than_prompts_need(folder: Path) -> None:
         one("pg19", folder, 3)
 
 
-def test_a_task_of_spec_bench_is_a_data_set(folder: Path) -> None:
-    found = one("spec_bench/coding", folder)
-    assert (found.name, found.stands_for, found.prompts) == ("spec_bench/coding", None, ("coding 4",))
-
-
-def test_spec_bench_is_all_its_tasks(folder: Path) -> None:
+def test_spec_bench_is_all_its_tasks_and_each_is_a_data_set(folder: Path) -> None:
+    task = one("spec_bench/coding", folder)
+    assert (task.name, task.stands_for, task.prompts) == ("spec_bench/coding", None, ("coding 4",))
     found = text_sets(["spec_bench/math", "spec_bench"], folder=folder, prompts=1)
     assert [each.name for each in found] == ["spec_bench/math", *(f"spec_bench/{t}" for t in TASKS if t != "math")]
-
-
-def test_there_are_no_more_prompts_than_asked_for_and_fewer_where_there_are_fewer(folder: Path) -> None:
-    assert len(one("wikitext", folder, 1).prompts) == 1
-    assert len(one("wikitext", folder, 99).prompts) == 2
 
 
 @pytest.mark.parametrize("name", ["wikitext", "pg19"])
@@ -179,3 +165,41 @@ def test_all_data_sets_of_the_shared_folder_have_prompts(shared: Path) -> None:
     found = text_sets(["wikitext", "books", "spec_bench"], folder=shared, prompts=10)
     assert [len(each.prompts) for each in found] == [10] * 15
     assert all(prompt.strip() for each in found for prompt in each.prompts)
+
+
+LONG = "x" * SHORTEST
+
+
+def test_no_more_rows_are_read_than_prompts_need() -> None:
+    def rows() -> Iterator[str]:
+        yield from (LONG, "")
+        pytest.fail("a further row was read")
+
+    assert next(paragraphs(rows())) == LONG
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "found"),
+    [
+        pytest.param(paragraphs, [" \n", f" {LONG} \n", " b \n", " \n"], [f"{LONG} \n  b"], id="rows are joined"),
+        pytest.param(
+            paragraphs,
+            [f" {LONG} \n", " = = Part = = \n", f" {LONG}y \n"],
+            [LONG, f"{LONG}y"],
+            id="a heading ends a paragraph",
+        ),
+        pytest.param(
+            paragraphs,
+            [" a \n", " \n", " = B = \n", f" {LONG} \n", "\n", " rest \n"],
+            [f"a \n  {LONG}"],
+            id="a short paragraph waits for the next",
+        ),
+        pytest.param(paragraphs, [LONG], [LONG], id="what ends without a blank row"),
+        pytest.param(openings, [f"\n\n {'y' * OPENING}z"], ["y" * OPENING], id="how a book begins"),
+        pytest.param(openings, ["x" * (SHORTEST - 1), " " * OPENING, LONG], [LONG], id="short books are left out"),
+    ],
+)
+def test_rows_become_prompts_by_the_authors_rules(
+    rule: Callable[[list[str]], Iterator[str]], rows: list[str], found: list[str]
+) -> None:
+    assert list(rule(rows)) == found

@@ -1,4 +1,4 @@
-"""Made-up reports: every number is computed from a few constants of this module."""
+"""Made-up first lines, blocks and reports of measurements: every number follows from a few constants of this module."""
 
 import math
 from collections.abc import Callable, Collection, Iterator
@@ -9,10 +9,10 @@ from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper.records import Block, CostCurve, Lane, PaperExperiment, PaperRequest, Turn
+from dynatui.lab.bench.paper.records import SCHEMA, Block, CostCurve, Header, Lane, PaperExperiment, PaperRequest, Turn
 from dynatui.lab.bench.paper.report import Cell, PaperReport
 from dynatui.lab.bench.paper.summary import report
-from tests.lab.bench.paper.headers import header as made_header
+from tests.lab.bench.makers import MACHINE
 
 LENGTHS = (100, 200, 500, 1000, 1500)
 CAPS = (100, 300, 800)
@@ -158,7 +158,7 @@ def request(
             experiment("fixed_trees", "wikitext", 800, ("ar", *(lane.name for lane, _ in FIXED_TREES)), last),
         ),
     }
-    return made_header(**given | changes).request
+    return header(**given | changes).request
 
 
 def paper_report(
@@ -180,14 +180,14 @@ def paper_report(
     """
     those = request() if those is None else those
     blocks = list(_blocks(those, frozenset(different), frozenset(near_ties), slower or {}))
-    header = structs.replace(
-        made_header(),
+    first = structs.replace(
+        header(),
         commit="0123456789ab",
         request=those,
         costs=CostCurve(rows=(1, 8, 64), verify_s=(0.007, 0.008, 0.012), draft_s=(0.001, 0.001, 0.002)),
         context=2048,
     )
-    return structs.replace(report(header, blocks), **{"load_after": 0.7, "complete": True} | changes)
+    return structs.replace(report(first, blocks), **{"load_after": 0.7, "complete": True} | changes)
 
 
 def cell_of(report: PaperReport, lane: str, experiment: str = "main", data_set: str = "wikitext", **which: int) -> Cell:
@@ -290,3 +290,39 @@ def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, s
         peak_bytes=round(law.peak_mb * 1e6),
         distinct_8grams=0.5,
     )
+
+
+def header(**changes: Any) -> Header:
+    given: dict[str, Any] = {
+        "target": "target",
+        "draft": "draft",
+        "device": "cpu",
+        "dtype": "float32",
+        "draft_dtype": "float32",
+        "seed": 0,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "stops_at_eos": False,
+        "warm_up": 1,
+        "text_sets": (TextSet(name="wikitext", title="W", prompts=("one", "two")),),
+        "lanes": (Lane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),),
+        "experiments": (
+            PaperExperiment(
+                name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)
+            ),
+        ),
+    }
+    return Header(
+        schema=SCHEMA,
+        started_at="2026-01-01T00:00:00Z",
+        commit=None,
+        machine=MACHINE,
+        request=PaperRequest(**given | changes),
+        costs=CostCurve(rows=(1,), verify_s=(2.0,), draft_s=(1.0,)),
+        context=64,
+    )
+
+
+def block(prompt: int) -> Block:
+    turn = Turn(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
+    return Block(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))

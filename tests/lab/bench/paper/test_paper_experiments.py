@@ -1,19 +1,44 @@
-"""The lanes, prompts and text lengths of each experiment."""
+"""The lanes, prompts and text lengths of each experiment: the paper's rows in the engine's parameters."""
 
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from decoder.errors import ConfigError
 from decoder.methods import METHODS
+from decoder.methods.dynatree import DynaTree
+from decoder.methods.fixed import Fixed
+from decoder.methods.linear import Linear
+from decoder.run.config import RunConfig
+from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper.experiments import NAMES, QUICK, Extent, Plan, plan, require_names
-from dynatui.lab.bench.paper.records import PaperExperiment
+from dynatui.lab.bench.paper.experiments import (
+    ASSISTANT,
+    DEEPER,
+    NAMES,
+    QUICK,
+    Extent,
+    Plan,
+    catalogue,
+    fixed_grid,
+    paper_depth,
+    plan,
+    require_names,
+    rules,
+    sensitivity,
+)
+from dynatui.lab.bench.paper.records import Lane, PaperExperiment
+from dynatui.lab.bench.sweep import spaces
 
 PROMPTS = tuple(f"text {number}" for number in range(12))
 WIKITEXT = TextSet(name="wikitext", title="W", stands_for="WikiText-2", prompts=PROMPTS)
 BOOKS = TextSet(name="books", title="B", stands_for="PG-19", prompts=PROMPTS)
+ROWS = catalogue(sampled=False)
+VARIED = sensitivity(spaces.THRESHOLDS, spaces.BREADTHS, spaces.DEPTHS)
+GRID = fixed_grid(spaces.FIXED_DEPTHS, spaces.BRANCHINGS, spaces.TAUS)
+LANES = [*ROWS.values(), *VARIED, *GRID]
 
 
 def planned(extent: Extent = Extent(), **changes: Any) -> Plan:  # noqa: B008 - frozen
@@ -25,32 +50,29 @@ def named(found: Plan, name: str) -> list[PaperExperiment]:
 
 
 def test_the_usual_extent_is_the_paper_s() -> None:
-    books, texts = named(planned(), "main")
+    usual = planned()
+    books, texts = named(usual, "main")
     assert (texts.prompts, texts.most, texts.unit, books.most) == (10, 800, "characters", 1000)
     assert texts.lengths == (100, 200, 300, 500, 750, 1000, 1200, 1500)
-    assert [each.most for each in named(planned(), "prompt_length")] == [100, 200, 300, 500, 750, 1000]
-    assert {each.lengths for each in named(planned(), "prompt_length")} == {texts.lengths}
-    (grid,) = named(planned(), "fixed_trees")
+    assert [each.most for each in named(usual, "prompt_length")] == [100, 200, 300, 500, 750, 1000]
+    assert {each.lengths for each in named(usual, "prompt_length")} == {texts.lengths}
+    (grid,), (varied,) = named(usual, "fixed_trees"), named(usual, "sensitivity")
     assert (len(grid.lanes), grid.prompts, grid.lengths) == (91, 2, texts.lengths)
-    (varied,) = named(planned(), "sensitivity")
     assert (varied.lanes[:2], len(varied.lanes)) == (("ar", "fixed D5 B2"), 2 + 13 + 8 + 7)
+    assert {name for each in usual.experiments for name in each.lanes} == {lane.name for lane in usual.lanes}
 
 
-def test_plain_decoding_is_the_first_lane_of_every_experiment() -> None:
-    found = planned(lanes=("phase 1", "linear K=6"))
-    assert {each.lanes[0] for each in found.experiments} == {"ar"}
-    assert all(len(set(each.lanes)) == len(each.lanes) for each in found.experiments)
-
-
-def test_every_lane_of_an_experiment_is_among_the_lanes() -> None:
-    found = planned()
-    assert {name for each in found.experiments for name in each.lanes} == {lane.name for lane in found.lanes}
+def test_lanes_that_were_asked_for_are_those_of_main_and_prompt_length_behind_plain_decoding() -> None:
+    found = planned(lanes=("linear K=6",), experiments=("prompt_length", "main"))
+    assert {each.lanes for each in found.experiments} == {("ar", "linear K=6")}
+    assert [each.name for each in found.experiments] == ["main"] * 2 + ["prompt_length"] * 6
+    whole = planned(lanes=("phase 1", "linear K=6"))
+    assert all(each.lanes[0] == "ar" and len(set(each.lanes)) == len(each.lanes) for each in whole.experiments)
 
 
 def test_all_but_main_are_on_wikitext() -> None:
     assert {each.data_set for each in planned().experiments if each.name != "main"} == {"wikitext"}
-    alone = plan(Extent(), (BOOKS,), sampled=False)
-    assert {each.data_set for each in alone.experiments} == {"books"}
+    assert {each.data_set for each in plan(Extent(), (BOOKS,), sampled=False).experiments} == {"books"}
 
 
 def test_on_pg19_trees_may_grow_deeper_besides() -> None:
@@ -58,26 +80,16 @@ def test_on_pg19_trees_may_grow_deeper_besides() -> None:
     assert (texts.lanes, books.lanes) == (("ar", "phase 3"), ("ar", "phase 3", "phase 3 D_max=9"))
 
 
-def test_lanes_that_were_asked_for_are_those_of_main_and_prompt_length() -> None:
-    found = planned(lanes=("linear K=6",), experiments=("prompt_length", "main"))
-    assert {each.lanes for each in found.experiments} == {("ar", "linear K=6")}
-    assert [each.name for each in found.experiments] == ["main"] * 2 + ["prompt_length"] * 6
-
-
-def test_no_length_is_beyond_the_last() -> None:
-    (_, texts) = named(planned(length=300), "main")
-    assert texts.lengths == (100, 200, 300)
+def test_no_length_is_beyond_the_last_and_no_more_prompts_are_asked_for_than_there_are() -> None:
+    assert named(planned(length=300), "main")[1].lengths == (100, 200, 300)
+    assert {each.prompts for each in named(planned(prompts=50), "main")} == {12}
+    assert named(planned(prompts=1), "fixed_trees")[0].prompts == 1
 
 
 def test_a_limit_in_tokens_leaves_prompt_lengths_in_characters() -> None:
     found = planned(most=64, unit="tokens")
     assert {(each.most, each.unit) for each in named(found, "main")} == {(64, "tokens")}
     assert {each.unit for each in named(found, "prompt_length")} == {"characters"}
-
-
-def test_no_more_prompts_are_asked_for_than_there_are() -> None:
-    assert {each.prompts for each in named(planned(prompts=50), "main")} == {12}
-    assert named(planned(prompts=1), "fixed_trees")[0].prompts == 1
 
 
 def test_the_quick_extent_has_every_experiment_and_far_less_to_decode() -> None:
@@ -89,8 +101,8 @@ def test_the_quick_extent_has_every_experiment_and_far_less_to_decode() -> None:
 
 
 def test_methods_that_are_there_are_measured_and_others_are_not_missed() -> None:
-    lanes = {lane.name for lane in planned().lanes}
-    assert lanes & {"bestfirst", "streaming", "auto"} == METHODS.keys() & {"bestfirst", "streaming", "auto"}
+    further = {"bestfirst", "streaming", "auto"}
+    assert {lane.name for lane in planned().lanes} & further == METHODS.keys() & further
 
 
 @pytest.mark.parametrize(
@@ -112,3 +124,83 @@ def test_names_are_checked_without_any_text() -> None:
     require_names(Extent(lanes=("linear K=6",)))
     with pytest.raises(ConfigError, match="--lanes names 'best'"):
         require_names(Extent(experiments=("sensitivity",), lanes=("best",)))
+
+
+def test_no_two_lanes_have_one_name_and_one_that_was_kept_is_the_same() -> None:
+    assert len({lane.name for lane in LANES}) == len(LANES)
+    assert msgspec.json.decode(msgspec.json.encode(LANES), type=list[Lane]) == LANES
+
+
+def test_a_lane_s_parameters_are_all_that_its_method_obeys() -> None:
+    for lane in (lane for lane in LANES if lane.method in METHODS):
+        found = rules(lane)
+        config = RunConfig().with_rules(*found) if found else RunConfig()
+        kept = msgspec.json.encode(METHODS[lane.method].parameters(config))
+        assert msgspec.json.decode(kept) == lane.parameters, lane.name
+
+
+# Phase 1 adapts breadth alone: without adaptive depth, the base depth has no effect.
+BREADTH_ALONE = DynaTree(
+    d0=4.0,
+    d_max=5,
+    branching=(1, 2, 3),
+    tau_h=0.9,
+    tau_l=0.4,
+    tau=0.05,
+    rho_stop=0.0,
+    rho_deep=0.0,
+    history=False,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "depth"),
+    [
+        ("ar", None, None),
+        ("linear K=5", Linear(5), 5),
+        ("linear K=7", Linear(7), 7),
+        ("fixed D5 B2", Fixed(5, 2, 0.05, 256), 7),
+        ("fixed D8 B3", Fixed(8, 3, 0.1, 256), 10),
+        ("no pruning", Fixed(5, 2, 0.0, 512), 7),
+        ("phase 1", BREADTH_ALONE, 7),
+        ("phase 2", DynaTree(history=False), 7),
+        ("phase 3", DynaTree(), 7),
+        (DEEPER, DynaTree(d_max=9), 7),
+        ("alg1", DynaTree(), 7),
+    ],
+)
+def test_a_lane_has_the_paper_s_parameters_and_the_depth_by_which_its_acceptance_divides(
+    name: str, parameters: object, depth: int | None
+) -> None:
+    found = rules(ROWS[name])
+    assert (found and found[1], paper_depth(ROWS[name])) == (parameters, depth)
+
+
+def test_further_lanes_divide_by_their_depth_or_by_none() -> None:
+    assert (paper_depth(ROWS["dynatree tuned"]), paper_depth(ROWS["auto"])) == (7, None)
+
+
+def test_the_grid_has_every_depth_branching_and_threshold_once() -> None:
+    shapes = {(lane.parameters["depth"], lane.parameters["branching"], lane.parameters["tau"]) for lane in GRID}
+    assert len(shapes) == len(GRID) == 90
+    assert {lane.parameters["n_max"] for lane in GRID} == {128}
+
+
+def test_sensitivity_varies_one_of_three_at_a_time() -> None:
+    by_name = {lane.name: lane.parameters for lane in VARIED}
+    assert len(by_name) == 13 + 8 + 7
+    assert by_name["branching 3,3,5"]["branching"] == [3, 3, 5]
+    deep = by_name["d0=8 d_max=12"]
+    assert (deep["d0"], deep["d_max"], deep["tau_h"], deep["tau_l"]) == (8, 12, 0.8, 0.4)
+    assert by_name["tau_h=0.95 tau_l=0.3"]["d_max"] == 8
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_transformers_own_generation_is_measured_in_all_settings_and_has_its_own_text_where_it_samples(
+    sampled: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    rows = catalogue(sampled=sampled)
+    found = {name: lane for name, lane in rows.items() if lane.family == "hf"}
+    assert found.keys() == {f"generate {name}" for name in CACHES} | {f"assisted {name}" for name in ASSISTED}
+    assert {lane.own_text for lane in found.values()} == {sampled}
+    assert (rows[ASSISTANT].paper_name, rows["phase 3"].own_text) == ("HF assisted", False)

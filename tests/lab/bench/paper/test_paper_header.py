@@ -14,9 +14,9 @@ from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.records import FORMAT, Header, Resumed, blocks_of
 from dynatui.lab.bench.record_log import RecordLog
-from tests.lab.bench.machines import MACHINE
-from tests.lab.bench.paper.headers import block
-from tests.lab.bench.paper.headers import header as first_line
+from tests.lab.bench.makers import MACHINE
+from tests.lab.bench.paper.reports import block
+from tests.lab.bench.paper.reports import header as first_line
 
 PAIR: Any = SimpleNamespace(target=SimpleNamespace(device=torch.device("cpu")), context=64)
 

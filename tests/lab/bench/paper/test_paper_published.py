@@ -2,6 +2,7 @@
 
 import csv
 from importlib.resources import files
+from typing import Any
 
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.experiments import fixed_grid, sensitivity
@@ -10,22 +11,18 @@ from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES
 
 
 def test_the_main_results_are_those_of_the_latest_version() -> None:
-    found = published.at("DynaTree", "WikiText-2", "tokens_per_second", 1500, 800)
-    assert found is not None
+    found: Any = published.at("DynaTree", "WikiText-2", "tokens_per_second", 1500, 800)
     assert (found.value, found.std, found.again, found.source, found.doubt) == (219.5, 22.2, 220.1, "v4 table 1", None)
 
 
 def test_a_speed_up_over_a_disturbed_baseline_says_so() -> None:
-    found = published.usual("DynaTree", "PG-19", "speedup")
-    assert found is not None
+    found: Any = published.usual("DynaTree", "PG-19", "speedup")
     assert (found.value, found.again) == (1.70, 1.44)
-    assert found.doubt is not None
     assert "others used the GPU" in found.doubt
 
 
 def test_a_row_that_only_the_first_version_has_is_found_at_its_length() -> None:
-    found = published.usual("HF assisted", "WikiText-2", "tokens_per_second")
-    assert found is not None
+    found: Any = published.usual("HF assisted", "WikiText-2", "tokens_per_second")
     assert (found.value, found.again, found.length) == (161.9, 209.8, 500)
 
 
@@ -50,8 +47,7 @@ def test_every_line_has_a_known_figure_and_doubt_and_a_key_of_its_own() -> None:
 
 
 def test_a_number_can_be_doubtful_for_several_reasons() -> None:
-    found = published.usual("DynaTree", "PG-19", "speedup")
-    assert found is not None
+    found: Any = published.usual("DynaTree", "PG-19", "speedup")
     assert found.doubt == f"{published.DOUBTS['shared-base']}; {published.DOUBTS['deeper-on-pg19']}"
 
 

@@ -1,5 +1,7 @@
 """The tables: our numbers beside the paper's, no speed for a different text, noise and hardware."""
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -19,7 +21,7 @@ def usual() -> dict[str, Table]:
     return by_name(paper_report())
 
 
-def row(table: Table, first: str) -> dict[str, Cell]:
+def row(table: Table, first: str) -> dict[str, Any]:
     """Cells by column title; a column of the paper is named after the column to its left."""
     cells = next(cells for cells in table.rows if cells[0] == first)
     titles: list[str] = []
@@ -28,31 +30,23 @@ def row(table: Table, first: str) -> dict[str, Cell]:
     return dict(zip(titles, cells, strict=True))
 
 
-def test_there_is_a_table_for_each_of_the_paper_s(usual: dict[str, Table]) -> None:
+def test_there_is_a_table_for_each_of_the_paper_s_that_names_both_machines_and_the_noise(
+    usual: dict[str, Table],
+) -> None:
     of_sets = ("main", "latency", "verification", "ablation", "length", "memory")
     both = {f"{name}_{data_set}" for name in of_sets for data_set in ("wikitext", "books")}
     assert usual.keys() == both | {"data_sets", "prompt_length", "fixed_trees", "sensitivity"}
-
-
-def test_every_table_names_both_machines_and_the_noise(usual: dict[str, Table]) -> None:
     for table in usual.values():
         assert any("a processor" in note and "A100" in note for note in table.notes)
         assert any("turns were disturbed; system load 0.5 before the run, 0.7 after it" in note for note in table.notes)
 
 
 def test_a_row_has_our_figure_beside_the_paper_s(usual: dict[str, Table]) -> None:
-    found = row(usual["main_wikitext"], "phase 3")
+    found, own = row(usual["main_wikitext"], "phase 3"), row(usual["main_wikitext"], "streaming")
     assert isinstance(found["tokens/s"], Interval)
     assert found["tokens/s, paper"] == Printed(value=219.5, std=22.2, again=220.1, source="v4 table 1")
-    assert found["text"] == "ar's"
-
-
-def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note(usual: dict[str, Table]) -> None:
-    table = usual["main_books"]
-    found = row(table, "phase 3")["x ar, paper"]
-    assert isinstance(found, Printed)
-    (note,) = [note for note in table.notes if note.startswith(f"[{found.mark}]")]
-    assert "others used the GPU" in note
+    assert isinstance(own["tokens/s"], Interval)
+    assert (found["text"], own["text"]) == ("ar's", "may differ by design")
 
 
 def test_a_lane_without_any_text_like_ar_s_has_no_speed() -> None:
@@ -61,16 +55,15 @@ def test_a_lane_without_any_text_like_ar_s_has_no_speed() -> None:
     assert (found["tokens/s"], found["x ar"], found["text"]) == (None, None, "differs on 5 of 5")
 
 
-def test_a_lane_with_a_text_of_its_own_says_so(usual: dict[str, Table]) -> None:
-    found = row(usual["main_wikitext"], "streaming")
-    assert isinstance(found["tokens/s"], Interval)
-    assert found["text"] == "may differ by design"
+def test_a_doubtful_number_of_the_paper_has_a_mark_and_its_note(usual: dict[str, Table]) -> None:
+    table = usual["main_books"]
+    found = row(table, "phase 3")["x ar, paper"]
+    (note,) = [note for note in table.notes if note.startswith(f"[{found.mark}]")]
+    assert "others used the GPU" in note
 
 
 def test_acceptance_stands_beside_the_paper_s_by_its_own_definition(usual: dict[str, Table]) -> None:
-    found = row(usual["verification_wikitext"], "phase 3")
-    printed = found["paper's acc. %, paper"]
-    assert isinstance(printed, Printed)
+    printed = row(usual["verification_wikitext"], "phase 3")["paper's acc. %, paper"]
     assert printed.value == pytest.approx(102.2)
     assert printed.mark
 
@@ -78,26 +71,18 @@ def test_acceptance_stands_beside_the_paper_s_by_its_own_definition(usual: dict[
 def test_the_ablation_has_gains_over_the_fixed_tree_and_over_each_step(usual: dict[str, Table]) -> None:
     table = usual["ablation_wikitext"]
     assert [cells[0] for cells in table.rows] == ["fixed D5 B2", "phase 1", "phase 2", "phase 3"]
-    over_fixed, over_above = row(table, "phase 2")["over fixed %"], row(table, "phase 2")["over row above %"]
-    assert isinstance(over_fixed, Interval)
-    assert isinstance(over_above, Interval)
+    over_fixed, over_above = (row(table, "phase 2")[title] for title in ("over fixed %", "over row above %"))
     assert over_fixed.value == pytest.approx(15.1, abs=0.2)
-    assert over_fixed.low is not None
-    assert 10 < over_fixed.low < over_fixed.value
-    assert over_above.value > over_fixed.value
+    assert 10 < over_fixed.low < over_fixed.value < over_above.value
     assert row(table, "fixed D5 B2")["over fixed %"] is None
     assert isinstance(row(table, "phase 1")["over fixed %, paper"], Printed)
-
-
-def test_without_the_fixed_tree_there_is_no_ablation() -> None:
-    found = by_name(paper_report(request(lanes=("ar", "phase 1", "phase 2", "phase 3"))))
-    assert "main_wikitext" in found
-    assert "ablation_wikitext" not in found
+    without = by_name(paper_report(request(lanes=("ar", "phase 1", "phase 2", "phase 3"))))
+    assert "main_wikitext" in without
+    assert "ablation_wikitext" not in without
 
 
 def test_lengths_stand_beside_the_paper_s_at_the_same_length_alone(usual: dict[str, Table]) -> None:
-    table = usual["length_wikitext"]
-    at_500 = next(cells for cells in table.rows if cells[:2] == (500, "phase 3"))
+    at_500 = next(cells for cells in usual["length_wikitext"].rows if cells[:2] == (500, "phase 3"))
     assert at_500[3] == Printed(value=185.8, again=190.9, source="v4 figure 5")
     others = by_name(paper_report(request(lengths=(64, 128))))["length_wikitext"]
     assert not any(isinstance(cell, Printed) for cells in others.rows for cell in cells)
@@ -123,11 +108,8 @@ def test_prompts_that_are_cut_by_tokens_have_no_numbers_of_the_paper_beside_them
 def test_settings_of_sweeps_are_found_by_their_parameters(usual: dict[str, Table]) -> None:
     trees = {cells[:3]: cells[4] for cells in usual["fixed_trees"].rows}
     assert trees[8, 3, 0.1] == Printed(value=228, source="v4 figure 7", mark="a")
-    sensitivity = {cells[:6]: cells[7] for cells in usual["sensitivity"].rows}
-    assert isinstance(found := sensitivity[0.9, 0.4, 1, 3, 8, 12], Printed)
-    assert found.value == 256
-    assert isinstance(found := sensitivity[0.9, 0.4, 2, 3, 5, 8], Printed)
-    assert found.value == 204.7
+    varied: dict[Any, Any] = {cells[:6]: cells[7] for cells in usual["sensitivity"].rows}
+    assert (varied[0.9, 0.4, 1, 3, 8, 12].value, varied[0.9, 0.4, 2, 3, 5, 8].value) == (256, 204.7)
 
 
 def test_memory_stands_beside_that_of_ar(usual: dict[str, Table]) -> None:
@@ -143,12 +125,9 @@ def test_data_sets_stand_side_by_side_where_there_are_two(usual: dict[str, Table
     assert "data_sets" not in by_name(paper_report(request(sets=("wikitext",))))
 
 
-def test_an_interrupted_measurement_says_so() -> None:
+def test_an_interrupted_measurement_says_so_and_nothing_measured_is_no_table() -> None:
     for table in tables(paper_report(request(prompts=2), complete=False)):
         assert any(note.startswith("INTERRUPTED") for note in table.notes)
-
-
-def test_nothing_measured_is_no_table() -> None:
     assert tables(paper_report(blocks=[], cells=[])) == []
 
 
@@ -169,10 +148,14 @@ def test_a_cell_is_written_with_what_is_known_of_it(cell: Cell, text: tuple[str,
     assert lines(cell, 2) == text
 
 
-def test_what_is_defined_otherwise_than_in_the_paper_is_said_below(usual: dict[str, Table]) -> None:
-    for name in ("main_wikitext", "length_books"):
-        assert any("of the prompt; the paper's tokens/s include it" in note for note in usual[name].notes)
-    for name in ("verification_books", "ablation_wikitext"):
-        assert any(
-            "Here they have D drafted levels, and a round commits at most D + 1" in note for note in usual[name].notes
-        )
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("main_wikitext", "length_books"), "of the prompt; the paper's tokens/s include it"),
+        (("verification_books", "ablation_wikitext"), "Here they have D drafted levels, and a round commits at most D"),
+    ],
+)
+def test_what_is_defined_otherwise_than_in_the_paper_is_said_below(
+    names: tuple[str, ...], said: str, usual: dict[str, Table]
+) -> None:
+    assert all(any(said in note for note in usual[name].notes) for name in names)

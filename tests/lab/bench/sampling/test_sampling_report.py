@@ -1,4 +1,7 @@
-"""From records to best shapes, means, claims and tables, with numbers whose true results are known."""
+"""What is compared, and from records to best shapes, means, claims and tables, with known true results."""
+
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -6,8 +9,11 @@ from msgspec import structs
 
 from decoder.analysis.interval import Interval
 from decoder.draft.delayed_shape import DelayedTree
+from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
+from decoder.errors import ConfigError, DecoderError, PromptError
 from decoder.sampling.settings import Sampling
 from decoder.verify.names import VERIFIER_NAMES, Drafting
+from dynatui.lab.bench.data_sets.sources import FILE
 from dynatui.lab.bench.record_log import RecordLog
 from dynatui.lab.bench.sampling import paper
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency
@@ -22,11 +28,11 @@ from dynatui.lab.bench.sampling.claims import (
     ranking,
     ratio,
 )
-from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised
+from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised, RoundCosts, round_costs
 from dynatui.lab.bench.sampling.report import SamplingReport, report
-from dynatui.lab.bench.sampling.request import Contest, Place
+from dynatui.lab.bench.sampling.request import Contest, Place, given, label, samplings, spec_bench
 from dynatui.lab.bench.sampling.table import on_samplings
-from tests.lab.bench.sampling.records import expected, header, request
+from tests.lab.bench.sampling.records import COSTS, expected, header, request
 
 IID, DELAYED = (Contest("specinfer", drafting) for drafting in (Drafting.IID, Drafting.DELAYED))
 
@@ -39,16 +45,11 @@ def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
     return {Place(sampling, task, prompt): value for prompt, value in enumerate(values)}
 
 
-def test_the_best_shape_is_one_that_is_open_to_the_contest() -> None:
+def test_the_best_shape_is_one_that_is_open_to_the_contest_and_the_best_for_the_aim() -> None:
     those = request()
-    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
+    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
     assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
     assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
-
-
-def test_the_best_shape_is_the_best_for_the_aim() -> None:
-    those = request()
-    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0}})]
     shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
     assert shape == DelayedTree(2, 0, 1)
 
@@ -87,13 +88,7 @@ def test_a_quotient_of_values_that_vary_together_is_certain() -> None:
     found = ratio({place: 2 * value for place, value in values.items()}, values, 0)
     assert found.value == pytest.approx(2)
     assert found.low is None or found.low == pytest.approx(2)
-
-
-def test_a_quotient_rests_on_the_texts_that_both_know() -> None:
-    assert ratio(per_prompt(4.0, 100.0), per_prompt(2.0), 0).value == 2.0
-
-
-def test_one_prompt_tells_nothing_of_uncertainty() -> None:
+    assert ratio(per_prompt(4.0, 100.0), per_prompt(2.0), 0).value == 2.0, "of the texts that both know"
     assert estimate(per_prompt(3.0), 0) == Interval(value=3.0, low=None, high=None)
 
 
@@ -164,19 +159,16 @@ def test_a_report_has_a_row_for_every_contest_and_for_coupled_trees(whole: Sampl
     assert drawn["naive", "iid", None].by_sampling == {"T 0.6": 1.0, "p 0.9": 1.0}
     speeds = {(row.verifier, row.drafting): row for row in whole.tokens_per_second}
     assert speeds["traversal", "delayed"].by_task == pytest.approx({"math": 40.0, "other": 40.0})
-    over_ar = speeds["traversal", "delayed"].over_ar
-    assert over_ar is not None
+    over_ar: Any = speeds["traversal", "delayed"].over_ar
     assert over_ar.value == pytest.approx(4.0)
 
 
-def test_tokens_a_second_leave_out_what_threads_waited(whole: SamplingReport) -> None:
-    speeds = {row.drafting: row.mean.value for row in whole.tokens_per_second if row.verifier == "coupled"}
-    assert speeds == pytest.approx({"dynatree": 20.0, "ar": 10.0})
-
-
-def test_two_contests_with_one_shape_share_what_was_decoded(whole: SamplingReport) -> None:
-    found = {row.drafting: row.mean.value for row in whole.tokens_per_second if row.verifier == "specinfer"}
-    assert found == {"iid": 16.0, "delayed": 16.0}
+def test_tokens_a_second_leave_out_what_threads_waited_and_contests_of_one_shape_share_them(
+    whole: SamplingReport,
+) -> None:
+    found = {(row.verifier, row.drafting): row.mean.value for row in whole.tokens_per_second}
+    assert (found["coupled", "dynatree"], found["coupled", "ar"]) == pytest.approx((20.0, 10.0))
+    assert (found["specinfer", "iid"], found["specinfer", "delayed"]) == (16.0, 16.0)
 
 
 def test_what_was_decoded_stands_beside_what_was_expected_of_the_same_shape(whole: SamplingReport) -> None:
@@ -238,3 +230,108 @@ def test_a_selector_has_rows_of_its_own_beside_the_best_delayed_shapes() -> None
 def test_a_selector_takes_no_part_where_its_shapes_are_not_all_compared(smaller: dict[str, int]) -> None:
     those = request(**{"selectors": ("specinfer abc",), "k": 4, "length": 8, **smaller})
     assert those.selecting() == []
+
+
+QUESTIONS = """\
+{"question_id": 1, "category": "math", "turns": ["What is 1 + 1?", "And 2 + 2?"]}
+{"question_id": 2, "category": "coding", "turns": ["Write a loop."]}
+{"question_id": 3, "category": "math", "turns": ["What is 3 + 3?"]}
+"""
+
+
+def data(folder: Path, questions: str = QUESTIONS) -> Path:
+    (folder / FILE).parent.mkdir()
+    (folder / FILE).write_text(questions, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("questions", "name", "fault", "why"),
+    [
+        (QUESTIONS, "law", ConfigError, "--tasks names 'law', which is unknown; choose from math, coding"),
+        ("no json", "math", PromptError, "is not a question of Spec-Bench"),
+    ],
+)
+def test_a_task_has_the_first_turns_of_its_category_and_one_that_is_not_there_is_refused(
+    questions: str, name: str, fault: type[DecoderError], why: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PromptError, match=r"question.jsonl: No such file or directory; set --data to"):
+        spec_bench(tmp_path, ["math"], 1)
+    with pytest.raises(fault, match=why):
+        spec_bench(data(tmp_path, questions), [name], 1)
+    (tmp_path / FILE).write_text(QUESTIONS, encoding="utf-8")
+    tasks = spec_bench(tmp_path, ["math", "coding"], 5)
+    assert tasks == {"math": ("What is 1 + 1?", "What is 3 + 3?"), "coding": ("Write a loop.",)}
+    assert spec_bench(tmp_path, ["math"], 1) == {"math": ("What is 1 + 1?",)}
+
+
+def test_prompts_of_no_task_are_one_task() -> None:
+    assert given(["a", "b"]) == {"prompts": ("a", "b")}
+    with pytest.raises(ConfigError, match="there is no prompt"):
+        given([])
+
+
+def test_settings_are_those_of_the_paper() -> None:
+    found = samplings((0.2, 1.0), (0.9, 1.0))
+    assert [(one.temperature, one.top_p) for one in found] == [(0.2, 1.0), (1.0, 1.0), (1.0, 0.9)]
+    assert [label(one) for one in found] == ["T 0.2", "T 1", "p 0.9"]
+
+
+def test_the_paper_s_actions_are_all_there_and_chains_for_what_reads_one_path() -> None:
+    those = request(verifiers=VERIFIER_NAMES, k=4, length=8)
+    assert len(those.shapes("khisti")) == 233
+    assert those.shapes("block") == [DelayedTree(1, 0, depth) for depth in range(17)]
+
+
+def test_iid_trees_have_no_path_and_no_more_levels_than_asked_for() -> None:
+    those = request()
+    iid = [shape for shape in those.shapes("specinfer") if those.belongs(shape, Contest("specinfer", Drafting.IID))]
+    assert sorted((shape.k, shape.l1, shape.l2) for shape in iid) == [
+        (1, 0, 0),
+        (1, 0, 1),
+        (1, 0, 2),
+        (2, 0, 1),
+        (2, 0, 2),
+    ]
+    assert all(those.belongs(shape, DELAYED) for shape in those.shapes("specinfer"))
+
+
+def test_a_contest_of_so_many_rollouts_takes_no_others_and_what_reads_one_path_has_no_delayed_trees() -> None:
+    those, contest = request(), Contest("traversal", Drafting.IID, 2)
+    contests = those.contests()
+    assert contest in contests
+    assert those.belongs(DelayedTree(2, 0, 2), contest)
+    assert not those.belongs(DelayedTree(1, 0, 2), contest)
+    assert {one.verifier for one in contests if one.drafting == Drafting.DELAYED} == {"specinfer", "traversal"}
+
+
+@pytest.mark.parametrize(
+    ("shape", "seconds"),
+    [
+        (DelayedTree(1, 0, 0), 4.0),
+        (DelayedTree(1, 0, 1), 1.0 + 4.0),
+        (DelayedTree(1, 2, 0), 1.0 + 1.0 + 5.0),
+        (DelayedTree(2, 0, 2), 1.0 + 1.5 + 6.0),
+        (DelayedTree(2, 1, 1), 1.0 + 1.0 + 5.0),
+        (DelayedTree(2, 1, 2), 1.0 + 1.0 + 1.5 + 6.5),
+    ],
+)
+def test_a_round_takes_the_passes_of_its_levels_and_one_over_all_rows(shape: DelayedTree, seconds: float) -> None:
+    assert COSTS.seconds(shape) == pytest.approx(seconds)
+
+
+def test_costs_are_the_least_of_several_series_and_never_fall_with_rows() -> None:
+    quiet, busy = (
+        Costs(
+            plain=RowCostCurve({1: 4.0 * by}),
+            catch_up=RowCostCurve({1: 1.0 * by}),
+            draft=RowCostCurve({1: 2.0 * by, 2: 1.0 * by, 3: 3.0 * by}),
+            verify=RowCostCurve({1: 5.0 * by, 8: 9.0 * by}),
+            host=RowCostCurve({1: 0.1}),
+        )
+        for by in (1, 7)
+    )
+    found: RoundCosts = round_costs([busy, quiet])
+    assert found.first_s == 1.0
+    assert found.level_s[:4] == (0.0, 1.0, 1.0, 3.0)
+    assert found.verify_s[1] == 4.0

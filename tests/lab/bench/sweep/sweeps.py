@@ -8,7 +8,7 @@ from dynatui.lab.bench.record_log import LogHeader, opened
 from dynatui.lab.bench.sweep.report import FORMAT, LOG_SCHEMA, Kept, Outcome, SweepReport, Trial
 from dynatui.lab.bench.sweep.spaces import Shard, SweepRequest
 from dynatui.lab.frame import Median
-from tests.lab.bench.machines import MACHINE
+from tests.lab.bench.makers import MACHINE
 
 AXES = {"D": (3, 4), "B": (2, 3), "tau": (0.01, 0.05), "T": (100, 200)}
 

@@ -16,7 +16,7 @@ from dynatui.lab.bench.sweep.measuring import measure_sweep, ready
 from dynatui.lab.bench.sweep.report import Kept
 from dynatui.lab.bench.sweep.spaces import SPACES, OnSettings, Shard
 from tests.decoder.makers import TinyModels
-from tests.lab.bench.interrupts import interrupted_after
+from tests.lab.bench.makers import interrupted_after
 
 AXES = {"tau_h": (0.7, 0.9), "tau_l": (0.2,), "T": (8, 12)}
 KEY = "tau_h=0.7 tau_l=0.2 T=8"
@@ -36,27 +36,20 @@ def job(models: TinyModels, **changes: Any) -> OnSettings:
     return OnSettings(**given | changes)
 
 
-def nothing_said(_line: str) -> None:
-    pass
-
-
 def first(models: TinyModels) -> Kept:
     """Result of the first setting."""
-    asked, _, measure = ready(job(models), nothing_said)
+    asked, _, measure = ready(job(models), lambda _: None)
     return measure(asked.settings[0])
 
 
 def test_a_setting_is_measured_beside_ar_and_the_reference(tiny_models: TinyModels) -> None:
-    asked, _, measure = ready(job(tiny_models), nothing_said)
+    asked, _, measure = ready(job(tiny_models), lambda _: None)
     assert asked.dtype == "float32"
     assert asked.reference["d_max"] == 8
     kept = measure(asked.settings[0])
-    found = kept.outcome
-    assert found is not None
+    found: Any = kept.outcome
     assert (kept.key, kept.reason) == (KEY, None)
     assert found.speed.value > 0
-    assert found.speed.low is not None
-    assert found.over_reference is not None
     assert 1 <= found.tokens_per_round <= 9
     assert 1 <= found.rounds <= 8
     assert found.nodes_per_round > 0
@@ -86,9 +79,9 @@ def test_a_stopped_sweep_goes_on_where_it_was_stopped(tiny_models: TinyModels, t
 
 
 def test_another_sweep_is_not_mixed_into_a_log(tiny_models: TinyModels, tmp_path: Path) -> None:
-    measure_sweep(job(tiny_models), tmp_path, Shard(), nothing_said, interrupted_after(0))
+    measure_sweep(job(tiny_models), tmp_path, Shard(), lambda _: None, interrupted_after(0))
     with pytest.raises(ConfigError, match=r"was started with other values of seed; give the same values, or set"):
-        measure_sweep(job(tiny_models, seed=1), tmp_path, Shard(), nothing_said)
+        measure_sweep(job(tiny_models, seed=1), tmp_path, Shard(), lambda _: None)
 
 
 def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +92,7 @@ def test_texts_are_as_long_as_a_setting_says(tiny_models: TinyModels, monkeypatc
         return own(name, group, method, config)
 
     monkeypatch.setattr(measuring, "own", noted)
-    asked, _, measure = ready(job(tiny_models), nothing_said)
+    asked, _, measure = ready(job(tiny_models), lambda _: None)
     for setting in asked.settings[:2]:
         measure(setting)
     assert lengths == [(name, length) for length in (8, 12) for name in ("ar", "reference", "setting")]
@@ -150,7 +143,7 @@ def test_a_setting_without_room_is_refused_and_the_others_go_on(
     def full(*_given: object) -> Any:
         raise DeviceError("the memory of cpu is full")
 
-    asked, _, measure = ready(job(tiny_models), nothing_said)
+    asked, _, measure = ready(job(tiny_models), lambda _: None)
     with monkeypatch.context() as patch:
         patch.setattr(measuring, "warmed_up", full)
         assert measure(asked.settings[0]).reason == "the memory of cpu is full"
@@ -159,7 +152,7 @@ def test_a_setting_without_room_is_refused_and_the_others_go_on(
 
 def test_a_prompt_that_does_not_fit_beside_the_longest_text_is_refused(tiny_models: TinyModels) -> None:
     with pytest.raises(PromptError, match="prompt 1 of 2: "):
-        ready(job(tiny_models, axes={**AXES, "T": (8, 10_000)}), nothing_said)
+        ready(job(tiny_models, axes={**AXES, "T": (8, 10_000)}), lambda _: None)
 
 
 def test_a_value_out_of_bounds_is_refused_before_models_are_loaded() -> None:

@@ -12,11 +12,7 @@ from dynatui.lab.bench.paper.report import PaperReport
 
 
 def draw(report: PaperReport, folder: Path) -> list[Path]:
-    """Draws every figure for which the report has cells, as PNG and SVG; returns the files' paths.
-
-    Raises:
-        ConfigError: matplotlib cannot be imported, or a file cannot be written.
-    """
+    """Draws every figure for which the report has cells, as PNG and SVG; returns the files' paths."""
     try:
         from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
     except ImportError as error:

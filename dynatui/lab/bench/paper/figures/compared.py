@@ -233,7 +233,6 @@ def _points(axes: Axes, these: Sequence[Row]) -> None:
 
 
 def _costs(axes: Axes, costs: CostCurve) -> None:
-    """Draws the curve of milliseconds per target pass over rows."""
     other = right_axis(axes, "time of one target pass over this many rows (ms)")
     seconds = zip(costs.rows, costs.verify_s, strict=True)
     points = [(rows, Interval(value=duration_s * 1000, std=0.0, low=None, high=None)) for rows, duration_s in seconds]

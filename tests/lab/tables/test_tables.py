@@ -1,9 +1,9 @@
-"""Tables as text lines with fixed columns."""
+"""Tables as text lines with fixed columns, and in Markdown, where foreign text is escaped."""
 
 import msgspec
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.tables.data import Column, Table, cut, interval, of_rows, short, text, wrapped
+from dynatui.lab.tables.data import Column, Table, cut, escaped, interval, of_rows, section, short, text, wrapped
 
 COLUMNS = (Column("name", width=6), Column("rate", "number", 1, 7), Column("x", width=12))
 
@@ -41,3 +41,12 @@ def test_an_interval_shows_its_ends_where_it_has_them() -> None:
 def test_a_sentence_is_wrapped_and_a_line_is_cut() -> None:
     assert list(wrapped("  one two three", 9)) == ["one two", "three"]
     assert (cut("a" * 9, 9), cut("a" * 10, 9)) == ("a" * 9, "aaaaaa...")
+
+
+def test_text_is_escaped_for_tables() -> None:
+    assert escaped("a|b\n<i>_c_") == r"a\|b \<i\>\_c\_"
+
+
+def test_a_section_has_a_heading_a_sentence_a_table_and_notes() -> None:
+    found = Table(title="T", what="W", columns=(Column("a"), Column("b", "number", 1)), rows=(("x", 1),), notes=("n",))
+    assert list(section(found)) == ["## T", "W", "| a | b |\n| --- | ---: |\n| x | 1.0 |", "- n"]
