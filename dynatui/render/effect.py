@@ -49,9 +49,8 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     parts: list[Row] = [((head, "title"),)]
     if (nodes := effect.nodes) and any(nodes):
-        parts.append(
-            ((": ", "title"), (f"nodes {' → '.join(short(mean, 1).removesuffix('.0') for mean in nodes)}", "plain"))
-        )
+        means = " → ".join(short(mean, 1).removesuffix(".0") for mean in nodes)
+        parts.append(((": ", "title"), (f"nodes {means}", "plain")))
     if hiding := hidden_by(scene.state, effect):
         rule, key = hiding
         parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
@@ -66,9 +65,8 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
     """A difference as text: L-bar +0.40 (+0.05 to +0.75), or tokens/s -20 % (-31 to -9 %)."""
     share = difference.figure == "tokens_per_second" and difference.a > 0
     factor, digits, unit = (100 / difference.a, 0, " %") if share else (1.0, 2, "")
-    value, low, high = (
-        signed(factor * bound, digits) for bound in (difference.difference, difference.low, difference.high)
-    )
+    bounds = difference.difference, difference.low, difference.high
+    value, low, high = (signed(factor * bound, digits) for bound in bounds)
     ink: Ink = "strong" if difference.clear else "plain"
     reach: Row = ((f" ({low} to {high}{unit})", "dim"),) if interval else ()
     return ((", ", "plain"), (f"{LABELS[difference.figure]} {value}{unit}", ink), *reach)
@@ -118,8 +116,7 @@ def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Itera
 
 def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
     turned = next(mark.new for mark in effect.marks if mark.name == name)
-    last = effect.rounds[-1].knobs if effect.rounds else None
-    now = getattr(last, name, None)
+    now = getattr(effect.rounds[-1].knobs, name, None) if effect.rounds else None
     return bool(lane.history) and now is not None and len({*_ends(name, turned, now)}) > 1
 
 

@@ -6,7 +6,7 @@ from decoder.analysis.bottleneck import headline, of_method
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
-from dynatui.number_format import percent, short
+from dynatui.number_format import ms, percent, short
 from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
@@ -61,10 +61,6 @@ def _count(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else short(1000 * seconds, 1)
-
-
 def _recent(lane: _Lane) -> str:
     """Tokens of the last rounds as a sparkline, with the same scale for all methods."""
     points = lane.scene.state.lanes[lane.name].curves.tokens.points
@@ -84,8 +80,8 @@ _COLUMNS: tuple[Column[_Lane], ...] = (
     Column("drafted", _CELLS, lambda lane: _count(lane.figures.drafted)),
     Column("text of ar", _CELLS, lambda lane: same_as_ar(lane.name, lane.figures, "differs")),
     Column("depth acc.", _CELLS, lambda lane: short(lane.figures.depth_acceptance)),
-    Column("ms/token", _CELLS, lambda lane: _ms(lane.figures.tpot_s)),
-    Column("TTFT ms", _CELLS, lambda lane: _ms(lane.figures.ttft_s)),
+    Column("ms/token", _CELLS, lambda lane: ms(lane.figures.tpot_s, 1)),
+    Column("TTFT ms", _CELLS, lambda lane: ms(lane.figures.ttft_s, 1)),
     Column("draft s", _CELLS, lambda lane: short(lane.figures.draft_s)),
     Column("verify s", _CELLS, lambda lane: short(lane.figures.verify_s)),
     Column(

@@ -230,13 +230,12 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Limits between the five inks for token times, in ms, rounded as in the legend."""
-    median_ms = _median_ms(tokens)
-    return [_rounded(median_ms * part) for part in _TIMES]
-
-
-def legend(scene: Scene, room: int) -> Row:
-    return best_row(room, *_LEGENDS[scene.heat](scene.state))
+    """Limits between the five inks for token times, in ms, of two digits as in the legend, so that small changes of the
+    median do not change colours.
+    """
+    median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
+    edges = [median_ms * part for part in _TIMES]
+    return [float(f"{edge:.2g}") if math.isfinite(edge) else edge for edge in edges]
 
 
 def _by_probability(token: Token) -> Ink:
@@ -245,58 +244,34 @@ def _by_probability(token: Token) -> Ink:
     return HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
 
 
-def _median_ms(tokens: Sequence[Token]) -> float:
-    return 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
-
-
-def _rounded(value: float) -> float:
-    """The value rounded to two digits, so that small changes of the median do not change colours."""
-    return float(f"{value:.2g}") if math.isfinite(value) else value
+def legend(scene: Scene, room: int) -> Row:
+    """The long wording if there is room, else the short one."""
+    state = scene.state
+    target: Span = ("target", "bonus")
+    prompt: Span = ("prompt", "prompt")
+    blank: Row = ((" ", "dim"),)
+    match scene.heat:
+        case "origin":
+            by = f" by {state.watched}"
+            long = _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), prompt, by=by)
+            brief = _heading("", ("draft", "accepted"), target, prompt)
+        case "probability":
+            shares, lows = ("80-100%", "60-80", "40-60", "20-40", "0-20"), ("80-100%", "60", "40", "20", "0")
+            long = _heading("draft gave it ", *zip(shares, HOT, strict=True), target)
+            brief = _heading("", *zip(lows, HOT, strict=True), target, separator=blank)
+        case "round":
+            sizes = [len(event.committed) for event in state.lane.past]
+            mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
+            bands: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
+            long = _heading("", *bands, (f"{short(mean, 1)} tokens each, maximum {highest}", "dim"))
+            brief = _heading("", *bands)
+        case "time":
+            edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
+            upper = [f"to {edge}" for edge in edges]
+            long = _heading("ms per token: ", *zip(upper, HOT, strict=False), ("slower", HOT[-1]))
+            brief = _heading("ms ", *zip(edges, HOT, strict=False), ("more", HOT[-1]), separator=blank)
+    return best_row(room, long, brief)
 
 
 def _heading(start: str, *parts: Span, by: str = "", separator: Row = DOT) -> Row:
     return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
-
-
-def _origin(state: RunState) -> list[Row]:
-    by = f" by {state.watched}"
-    return [
-        _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
-        _heading("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
-    ]
-
-
-def _probability(_state: RunState) -> list[Row]:
-    shares = ("80-100%", "60-80", "40-60", "20-40", "0-20")
-    long: list[Span] = list(zip(shares, HOT, strict=True))
-    brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
-    return [
-        _heading("draft gave it ", *long, ("target", "bonus")),
-        _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
-    ]
-
-
-def _round(state: RunState) -> list[Row]:
-    sizes = [len(event.committed) for event in state.lane.past]
-    mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
-    parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
-    counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
-    return [_heading("", *parts, counts), _heading("", *parts)]
-
-
-def _time(state: RunState) -> list[Row]:
-    edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
-    long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
-    brief: list[Span] = list(zip(edges, HOT, strict=False))
-    return [
-        _heading("ms per token: ", *long, ("slower", HOT[-1])),
-        _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
-    ]
-
-
-_LEGENDS: dict[Heat, Callable[[RunState], list[Row]]] = {
-    "origin": _origin,
-    "probability": _probability,
-    "round": _round,
-    "time": _time,
-}

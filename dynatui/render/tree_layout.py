@@ -150,11 +150,10 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    widest = [0] * max(depth.values())
+    widest = [0] * (max(depth.values()) + 1)
     for node, level in depth.items():
-        if level > 0 and labels[node] > widest[level - 1]:
-            widest[level - 1] = labels[node]
-    return widest
+        widest[level] = max(widest[level], labels[node])
+    return widest[1:]
 
 
 def _fitting_nodes(

@@ -18,7 +18,7 @@ from decoder.methods import draws_alone
 from decoder.methods.delayed import Delayed
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.knobs import info, limit_name, rules_in_force
-from dynatui.number_format import percent, short
+from dynatui.number_format import counted, percent, short
 from dynatui.render.ink import Row, best, column, width_of
 from dynatui.render.scene import Scene
 from dynatui.state.lane import Change, LaneState
@@ -237,9 +237,9 @@ def shape_written(shape: tuple[int, int, int]) -> str:
 def shape_words(shape: tuple[int, int, int]) -> str:
     k, l1, l2 = shape
     if k <= 1 or l2 == 0:
-        return f"one path of {_draws(l1 + l2)}"
-    rollouts = f"{k} paths of {_draws(l2)}"
-    return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
+        return f"one path of {counted(l1 + l2, 'draw')}"
+    rollouts = f"{k} paths of {counted(l2, 'draw')}"
+    return f"{rollouts} from the root" if l1 == 0 else f"a path of {counted(l1, 'draw')}, then {rollouts} from its end"
 
 
 def shape_sentence(state: RunState, event: Round) -> str:
@@ -271,14 +271,9 @@ def drawing_line(scene: Scene, width: int) -> Row:
         named = _turning(name, scene.state, scene.pending)
         row = (*row, (f"{name} ", "plain"), (f"{scene.keys.cap(f'cycle({name!r})')} ", "key"))
         row = (*row, (named, "warn" if name in scene.pending else "strong"), ("  ", "plain"))
-    meaning = [shape_words(shape)] if shape else []
-    return (*row, (best(max(0, width - width_of(row)), *meaning, ""), "dim"))
+    return (*row, (best(max(0, width - width_of(row)), shape_words(shape) if shape else "", ""), "dim"))
 
 
 def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float]) -> str:
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, pending[name])}' if name in pending else ''}"
-
-
-def _draws(count: int) -> str:
-    return f"{count} draw{'s' * (count != 1)}"
