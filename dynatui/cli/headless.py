@@ -54,10 +54,12 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
                 if skipped == count:
                     raise
                 transcript.note(f"prompt {number} of {count} is skipped: {error}")
-    if not steering.stopped:
-        return _exit_code(transcript, skipped, count)
-    transcript.note("interrupted")
-    return INTERRUPTED
+    if steering.stopped:
+        transcript.note("interrupted")
+        return INTERRUPTED
+    if skipped:
+        transcript.note(f"{skipped} of {count} prompts skipped")
+    return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
 def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, transcript: Transcript) -> None:
@@ -66,12 +68,6 @@ def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, tr
     if exporter:
         exporter.take(event)
     transcript.feed(event)
-
-
-def _exit_code(transcript: Transcript, skipped: int, count: int) -> int:
-    if skipped:
-        transcript.note(f"{skipped} of {count} prompts skipped")
-    return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
 def replay_events(events: Iterable[Event], transcript: Transcript) -> int:
@@ -84,9 +80,7 @@ def replay_events(events: Iterable[Event], transcript: Transcript) -> int:
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
     steering = Steering()
     with _interruptible(steering, transcript):
-        for event in events:
-            transcript.feed(event)
-        transcript.finish()
+        replay_events(events, transcript)
     if not steering.stopped:
         return 0
     transcript.note("interrupted")

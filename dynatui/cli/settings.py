@@ -159,8 +159,7 @@ def read_settings(live: Any) -> dict[str, Setting]:
 
 
 def keymap() -> Keymap:
-    path = file_path()
-    return _keymap(path, *_table(path), ())
+    return _keymap(file_path(), *_table(file_path()), ())
 
 
 def strange_variables(live: Any) -> list[str]:
@@ -238,29 +237,24 @@ def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
     text, values = _table(path)
     _keymap(path, text, values, known)
     values.pop(KEYS, None)
-    return checked(
-        path, text, values, known, "there is no setting {}; {}dynatui config --print-default lists all settings"
-    )
+    unknown = "there is no setting {}; {}dynatui config --print-default lists all settings"
+    return checked(path, text, values, known, unknown)
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
     bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
     if not isinstance(bindings, dict):
-        raise ConfigError(
-            f"{shortened(path)}: line {begin}: keys is {quoted(bindings)}; "
-            'write a table: [keys], and below it pause = "f5"'
-        )
+        remedy = 'write a table: [keys], and below it pause = "f5"'
+        raise ConfigError(f"{shortened(path)}: line {begin}: keys is {quoted(bindings)}; {remedy}")
     for name, caps in bindings.items():
         place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
-            raise ConfigError(
-                f"{place}: {name} is below [keys], but is not an action with keys; write {name} above [keys]"
-            )
+            remedy = f"write {name} above [keys]"
+            raise ConfigError(f"{place}: {name} is below [keys], but is not an action with keys; {remedy}")
         if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
-            raise ConfigError(
-                f"{place}: {shortened(name)} is {quoted(caps)}; give a key in quotes, or a list of such keys"
-            )
+            remedy = "give a key in quotes, or a list of such keys"
+            raise ConfigError(f"{place}: {shortened(name)} is {quoted(caps)}; {remedy}")
     try:
         return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in bindings.items()})
     except ConfigError as error:
