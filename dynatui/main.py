@@ -28,20 +28,8 @@ from decoder.errors import (
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
-from dynatui.cli import (
-    attach,
-    config,
-    doctor,
-    headless,
-    options,
-    parameters,
-    presets,
-    ranks,
-    report,
-    request,
-    settings,
-    why,
-)
+from dynatui.cli import attach, config, doctor, headless, options, parameters, presets, ranks, report, request, settings
+from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
@@ -81,29 +69,17 @@ def command() -> TyperGroup:
         parameters.command("replay", replay, REPLAY, configured),
         parameters.command("config", config.config, config.PARAMETERS),
         parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
-        parameters.command("why", why.why, why.PARAMETERS),
+        parameters.command("why", reasons.why, reasons.PARAMETERS),
         parameters.command("report", report.report, report.PARAMETERS),
         parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
-        *_lab_commands(),
     ]
-    live = parameters.group(
-        "",
-        watch,
-        live_parameters(),
-        commands,
-        configured,
-        invoke_without_command=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    if find_spec("dynatui.lab") is not None:
+        from dynatui.lab.commands import bench, selector, tune  # noqa: PLC0415 - the laboratory may be missing
+
+        commands += tune.command(), bench.command(), selector.command()
+    further = {"invoke_without_command": True, "context_settings": {"help_option_names": ["-h", "--help"]}}
+    live = parameters.group("", watch, live_parameters(), commands, configured, **further)
     return parameters.with_completion(live)
-
-
-def _lab_commands() -> list[TyperCommand | TyperGroup]:
-    if find_spec("dynatui.lab") is None:
-        return []
-    from dynatui.lab.commands import bench, selector, tune  # noqa: PLC0415 - the laboratory may be missing
-
-    return [tune.command(), bench.command(), selector.command()]
 
 
 def _invoked(arguments: Sequence[str] | None) -> int:

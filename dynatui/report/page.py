@@ -74,7 +74,8 @@ class HtmlPage:
 
 
 def written(page: HtmlPage) -> str:
-    style, script = asset("page.css"), _as_one(page.scripts)
+    style, inside = asset("page.css"), "\n".join(map(asset, page.scripts))
+    script = f'"use strict";\n{{\n{inside}}}\n' if page.scripts else ""
     return Template(asset("page.html")).substitute(
         title=element("title", page.title),
         policy=element("meta", http_equiv="Content-Security-Policy", content=policy(style, script)),
@@ -108,11 +109,6 @@ def policy(style: str, script: str) -> str:
         "require-trusted-types-for": "'script'",
     }
     return "; ".join(f"{name} {value}" for name, value in allowed.items())
-
-
-def _as_one(names: Sequence[str]) -> str:
-    inside = "\n".join(asset(name) for name in names)
-    return f'"use strict";\n{{\n{inside}}}\n' if names else ""
 
 
 def _hash(text: str) -> str:

@@ -52,11 +52,9 @@ def _note_whose_round(screen: Screen) -> None:
     state = screen.viewpoint.newest
     if state.watched in state.ends:
         left = [name for name in state.lanes if name not in state.ends]
-        remainder = (
-            f"a step is now a round of {' or '.join(left)}; {screen.scene.keys.cap('watch(1)')} watches another method"
-            if left
-            else "all other methods have finished too"
-        )
+        key = screen.scene.keys.cap("watch(1)")
+        remainder = f"a step is now a round of {' or '.join(left)}; {key} watches another method"
+        remainder = remainder if left else "all other methods have finished too"
         screen.show_note(f"{state.watched} has finished its text; {remainder}")
 
 

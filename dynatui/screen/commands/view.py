@@ -71,10 +71,8 @@ def difference(screen: Screen) -> None:
     place = figures.first_difference if figures else None
     entry = None if place is None else entry_of(place, state.lane.tokens, state.lane.past)
     if entry is None:
-        alone = is_alone(state, state.watched)
-        none = (
-            f"{state.watched}: {WHY_ALONE}" if alone else "method ar does not race, so there is no text to compare with"
-        )
+        none = "method ar does not race, so there is no text to compare with"
+        none = f"{state.watched}: {WHY_ALONE}" if is_alone(state, state.watched) else none
         same = figures is not None and figures.identical_to_ar
         screen.show_note("the text so far equals that of ar" if same else none)
         return
@@ -93,9 +91,8 @@ def filter_prompts(screen: Screen) -> None:
         if typed is not None:
             screen.change_view(prompt_filter=typed.strip())
 
-    screen.push_screen(
-        SearchScreen(screen.scene.prompt_filter, "words of a prompt; enter lists the prompts with these words"), run
-    )
+    how = "words of a prompt; enter lists the prompts with these words"
+    screen.push_screen(SearchScreen(screen.scene.prompt_filter, how), run)
 
 
 def heat(screen: Screen) -> None:
