@@ -30,11 +30,8 @@ def address(text: str) -> Address:
     root = (path.removesuffix(page) if page else path).removesuffix(_API)
     pages = (path,) if page else tuple(root + suffix for suffix in PAGES)
     base = urlunsplit((parts.scheme, parts.netloc, root, "", ""))
-    return Address(
-        tuple(urlunsplit((parts.scheme, parts.netloc, path_of_page, parts.query, "")) for path_of_page in pages),
-        base,
-        base,
-    )
+    urls = tuple(urlunsplit((parts.scheme, parts.netloc, page_path, parts.query, "")) for page_path in pages)
+    return Address(urls, base, base)
 
 
 def without_query(url: str) -> str:

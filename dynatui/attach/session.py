@@ -80,12 +80,7 @@ class History:
         names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
         models = sorted(names - {""})[:MOST_MODELS]
         server = Server(t=t, kind=kind.name, url=without_query(url)[:LONGEST_NAME], models=models)
-        previous = self._server
-        if previous is None or (previous.kind, previous.url, previous.models) != (
-            server.kind,
-            server.url,
-            server.models,
-        ):
+        if self._server is None or structs.replace(self._server, t=t) != server:
             self._server = server
             yield server
 
@@ -139,23 +134,20 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
     Raises PageError if the server cannot be reached, NotMetricsError about the first page if none has such metrics.
     """
     faults = list[PageError]()
+    titles = ", ".join(kind.title for kind in KINDS.values())
     for url in urls:
         try:
-            return url, *_recognised(url, lines_of(page(url)))
+            lines = lines_of(page(url))
+            if found := recognised(lines):
+                return url, *found
+            require_metrics(lines)
+            where = without_query(url)
+            faults.append(
+                NotMetricsError(f"the metrics at {where} do not belong to a supported server; supported: {titles}")
+            )
         except NotMetricsError as error:
             faults.append(error)
     raise faults[0]
-
-
-def _recognised(url: str, lines: Sequence[str]) -> tuple[Kind, Sequence[str]]:
-    found = recognised(lines)
-    if found is None:
-        require_metrics(lines)
-        titles = ", ".join(known_kind.title for known_kind in KINDS.values())
-        raise NotMetricsError(
-            f"the metrics at {without_query(url)} do not belong to a supported server; supported: {titles}"
-        )
-    return found
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:

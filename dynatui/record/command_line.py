@@ -71,12 +71,11 @@ def _escaped(character: str) -> str:
 
 
 def _models(models: Models, always: Collection[str]) -> Iterator[str]:
-    values, usual = asdict(models), asdict(Models())
-    for field, value in values.items():
+    usual = asdict(Models())
+    for field, value in asdict(models).items():
         name = _NAMES.get(field, field)
-        if value is None or (value == usual[field] and name not in always):
-            continue
-        yield from option_words(name, value)
+        if value is not None and (value != usual[field] or name in always):
+            yield from option_words(name, value)
 
 
 def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyPrompt]]) -> tuple[list[str], int]:
@@ -110,7 +109,11 @@ def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
     """In the order of the help."""
-    for name in sorted(config.parameters, key=_rank):
+
+    def rank(name: RulesName) -> int:
+        return max((option.rank for option in options_of(name)), default=0)
+
+    for name in sorted(config.parameters, key=rank):
         yield from options_of_set(config, name, always)
 
 
@@ -125,7 +128,3 @@ def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] =
             differs = not changed.isdisjoint(option.parameters)
         if differs or option.name in always:
             yield from option_words(option.name, option.value(rules))
-
-
-def _rank(name: RulesName) -> int:
-    return max((option.rank for option in options_of(name)), default=0)
