@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from decoder.errors import DecoderError, RecordingError, not_importable, of_system
-from decoder.events import Event, Expected, Round, Run
+from decoder.events import Event, Round, Run
 from decoder.knobs import KnobName, RulesName
 from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
@@ -79,8 +79,13 @@ def load_with_times(session: Session) -> Load:
         expected = expectation(ready.pair, memory_bytes_per_s(ready.pair.device))
         if expected is None:
             return Loaded(decode, ready.prepare)
-        tell = partial(_with_times, expected)
-        return Loaded(lambda *given: map(tell, decode(*given)), ready.prepare)
+
+        def with_times(event: Event) -> Event:
+            if not isinstance(event, Run):
+                return event
+            return structs.replace(event, expected=expected(len(event.prompt_tokens)))
+
+        return Loaded(lambda *given: map(with_times, decode(*given)), ready.prepare)
 
     return load
 
@@ -93,13 +98,8 @@ def _loaded(
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
 
-    ready = load_pair(
-        **asdict(session.models),
-        kernels_later=kernels_later,
-        run=session.config,
-        report=report,
-        progress=progress,
-    )
+    told = {"report": report, "progress": progress}
+    ready = load_pair(**asdict(session.models), kernels_later=kernels_later, run=session.config, **told)
     return ready, partial(decode, ready)
 
 
@@ -115,12 +115,6 @@ def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
         report(f"prompt {number} of {count} will be skipped: {error}")
     if len(faults) > _MOST_UNFIT:
         report(f"{len(faults) - _MOST_UNFIT} further prompts will be skipped")
-
-
-def _with_times(expected: Callable[[int], Expected], event: Event) -> Event:
-    if not isinstance(event, Run):
-        return event
-    return structs.replace(event, expected=expected(len(event.prompt_tokens)))
 
 
 class EngineSource:
@@ -294,9 +288,8 @@ class EngineSource:
                     self._fail(str(limit), limit.exit_code)
                 else:
                     logger.exception("the engine failed")
-                    self._fail(
-                        f"{type(error).__name__}: {error}\nThis is a bug of dynatui; the log has the details.", 3
-                    )
+                    bug = "This is a bug of dynatui; the log has the details."
+                    self._fail(f"{type(error).__name__}: {error}\n{bug}", 3)
             self._go_on()
 
     def _report(self, step: str) -> None:

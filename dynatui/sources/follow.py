@@ -16,6 +16,7 @@ from dynatui.record.recording import LONGEST_LINE
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
+_REMEDY = "give a file that --record writes"
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
@@ -190,10 +191,8 @@ def _opened(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise RecordingError(
-            f"cannot follow {shortened(path)}: {error.strerror}; give a file that --record writes"
-        ) from None
+        raise RecordingError(f"cannot follow {shortened(path)}: {error.strerror}; {_REMEDY}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordingError(f"cannot follow {shortened(path)}: it is not a file; give a file that --record writes")
+        raise RecordingError(f"cannot follow {shortened(path)}: it is not a file; {_REMEDY}")
     return os.fdopen(descriptor, "rb", _CHUNK)

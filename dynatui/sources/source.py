@@ -71,11 +71,8 @@ def met(conditions: Conditions, before: RunState, after: RunState, event: Event)
 def _reason(name: Break, conditions: Conditions, before: RunState, after: RunState, event: Round) -> str | None:
     if name == "difference":
         index = _difference(after) if event.method in (after.watched, "ar") else None
-        return (
-            None
-            if index is None or _difference(before) is not None
-            else f"{after.watched} differs from ar at token {index}"
-        )
+        is_first = index is not None and _difference(before) is None
+        return f"{after.watched} differs from ar at token {index}" if is_first else None
     if event.method != after.watched:
         return None
     drafted = drafted_nodes(event)

@@ -241,20 +241,15 @@ def consequence(lane: LaneState) -> Consequence | None:
     turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
-    first = _first_in_a_row(turns)
+    first = len(turns) - 1
+    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
+        first -= 1
     marks, began, last = _joined(turns[first:]), turns[first].round, turns[-1].round
     before = samples_of(lane, since=max(0, began - ROUNDS), until=began)
     if not marks or not before:
         return None
     after = samples_of(lane, since=last, until=last + ROUNDS)
     return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
-
-
-def _first_in_a_row(turns: Sequence[Change]) -> int:
-    first = len(turns) - 1
-    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
-        first -= 1
-    return first
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:

@@ -61,13 +61,11 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
     """Index in `tokens` of the entry that contains generated token `position`; an entry is a token or a whole round."""
-    event = next(
-        (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
-    )
-    if event is None:
-        return None
-    entries = [index for index, token in enumerate(tokens) if token.round == event.round]
-    return entries[min(position - event.position, len(entries) - 1)] if entries else None
+    for event in rounds:
+        if event.position <= position < event.position + len(event.committed):
+            entries = [index for index, token in enumerate(tokens) if token.round == event.round]
+            return entries[min(position - event.position, len(entries) - 1)] if entries else None
+    return None
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
