@@ -111,7 +111,7 @@ CHECKS: dict[str, Check] = {
     "kernels": machine.kernels,
     "models": lambda case: _of_models().models(case),
     "rounds": lambda case: _of_models().rounds(case),
-    "times": lambda case: _of_models().times(case),
+    "times": lambda case: _of_models().theoretical_times(case),
     "settings": machine.settings,
     "log": machine.log,
     "recordings": machine.recordings,
