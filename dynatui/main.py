@@ -14,6 +14,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_install_completion_arguments
 
 import decoder
 from decoder.errors import (
@@ -79,7 +80,8 @@ def command() -> TyperGroup:
         commands += tune.command(), bench.command(), selector.command()
     further = {"invoke_without_command": True, "context_settings": {"help_option_names": ["-h", "--help"]}}
     live = parameters.group("", watch, live_parameters(), commands, configured, **further)
-    return parameters.with_completion(live)
+    live.params += get_install_completion_arguments()
+    return live
 
 
 def _invoked(arguments: Sequence[str] | None) -> int:

@@ -110,7 +110,7 @@ def watch(
     yield Opening(
         version=decoder.__version__,
         started_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        url=plan.address.shown[:LONGEST_NAME],
+        url=plan.address.base[:LONGEST_NAME],
         interval_s=plan.interval_s,
     )
     for number in count(1):

@@ -119,7 +119,7 @@ def _read(path: Path) -> dict[str, Setting]:
     try:
         with opened(path) as file:
             too_large = "too large for a preset; remove the file"
-            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
     except OSError as error:
         remedy = "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None

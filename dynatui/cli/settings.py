@@ -149,9 +149,13 @@ def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
 
 
 def read_settings(live: Any) -> dict[str, Setting]:
-    known = options_of(live)
-    values = _from_file(file_path(), kinds(live))
-    for key, option in known.items():
+    path, types = file_path(), kinds(live)
+    text, given = _table(path)
+    _keymap(path, text, given, types)
+    given.pop(KEYS, None)
+    unknown = "there is no setting {}; {}dynatui config --print-default lists all settings"
+    values = checked(path, text, given, types, unknown)
+    for key, option in options_of(live).items():
         name = PREFIX + key.upper()
         if text := os.environ.get(name):
             values[key] = Setting(key, [text] if option.multiple else text, name)
@@ -233,14 +237,6 @@ def _table(path: Path) -> tuple[str, dict[str, Any]]:
     return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
 
 
-def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
-    text, values = _table(path)
-    _keymap(path, text, values, known)
-    values.pop(KEYS, None)
-    unknown = "there is no setting {}; {}dynatui config --print-default lists all settings"
-    return checked(path, text, values, known, unknown)
-
-
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
     bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
@@ -266,7 +262,7 @@ def _text(path: Path) -> str:
     too_large = "which is too large for a settings file; name another file"
     try:
         with opened(path) as file:
-            return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
+            return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
     except OSError as error:
         if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
             return ""

@@ -39,11 +39,6 @@ def consequence_line(scene: Scene, width: int) -> Row:
     return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
 
 
-def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
-    """The rule that prevents the effect of a turned knob, in words, and the knob or limit that the user can change."""
-    return next((rule for mark in effect.marks for rule in _rules_hiding(state, mark.name, effect)), None)
-
-
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     knobs = [f"{info(mark.name).symbol} {' → '.join(_ends(mark.name, mark.old, mark.new))}" for mark in effect.marks]
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
@@ -51,8 +46,7 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     if (nodes := effect.nodes) and any(nodes):
         means = " → ".join(short(mean, 1).removesuffix(".0") for mean in nodes)
         parts.append(((": ", "title"), (f"nodes {means}", "plain")))
-    if hiding := hidden_by(scene.state, effect):
-        rule, key = hiding
+    for rule, key in [hiding for mark in effect.marks for hiding in _rules_hiding(scene.state, mark.name, effect)][:1]:
         parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
     return parts
 
@@ -100,6 +94,7 @@ def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
 
 
 def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Iterator[tuple[str, KnobName | Limit]]:
+    """The rules that prevent the effect of a turned knob, in words, and the knob or limit that the user can change."""
     symbol, rules = info(name).symbol, rules_in_force(state)
     if _moved(state.lane, name, effect):
         yield f"history moves {symbol}", "history"

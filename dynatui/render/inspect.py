@@ -18,7 +18,6 @@ from dynatui.render.rounds import (
     piece_text,
     probability,
     round_of,
-    times_drawn,
 )
 from dynatui.render.scene import Scene
 from dynatui.render.words import is_alone, shape_sentence, tie_words, written
@@ -81,7 +80,10 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     knobs = _knobs(scene.state, event, token)
     if apart:
         facts |= {"target": target, "lost": lost, "knobs": knobs, "round": cost, "tree": use}
-        return facts | (_noise(scene.state, event) if sampled else {})
+        if sampled and event.draft_logprobs and scene.state.run:
+            source = f"decided by seed {scene.state.run.seed} and the position in the text"
+            facts["noise"] = [_plain(source), _plain("chances are estimates by the draft, given this noise")]
+        return facts
     if lost:
         target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
     return facts | {"target": target, "knobs": knobs, "round": [*cost, *use]}
@@ -158,7 +160,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
         rival_count = draws.count if draws else len(rivals(event, token))
         others = f"this token is not among the {rival_count} tokens drawn here"
         return [_plain(others if rival_count else "drew nothing here: the tree ends before it")]
-    count = times_drawn(event, token_node) or 1
+    count = max(1, *event.drawn[token_node : token_node + 1])
     often = "once" if count == 1 else f"{count} times"
     if draws is not None:
         often = "in its only draw here" if draws.count == 1 else f"{often} in {draws.count} draws here"
@@ -212,13 +214,6 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
     if differs is not None and differs <= last:
         return [_plain(choice), ((f"ar has a different token here{tie_words(figures, ': ')}", ink),)]
     return [_plain(choice if last >= len(ar.tokens) else f"{choice}, as did ar")]
-
-
-def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    if not event.draft_logprobs or state.run is None:
-        return {}
-    noise_source = f"decided by seed {state.run.seed} and the position in the text"
-    return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given this noise")]}
 
 
 def _node_row(event: Round, node: int) -> Row:

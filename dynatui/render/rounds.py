@@ -109,11 +109,6 @@ def is_drawn(event: Round) -> bool:
     return event.shape is not None or bool(event.drawn)
 
 
-def times_drawn(event: Round, node: int) -> int | None:
-    """None if not recorded."""
-    return event.drawn[node] if node < len(event.drawn) else None
-
-
 def kept_chance(event: Round, node: int) -> float | None:
     """Probability that the verifier accepts a node of a sampled tree, given the tree; None if it was not recorded."""
     reach = event.verification.reach if event.verification else []

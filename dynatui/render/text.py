@@ -125,8 +125,10 @@ class TextPanel:
 
         rows = range(self._top, min(self._top + height, len(lines)))
         page = [inked(lines[y], ink_of) for y in rows]
-        if cursor is not None and home in rows and not _has_cells(lines, cursor):
-            page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
+        if cursor is not None and home in rows:
+            marked = [text for line in lines[home : home + 2] for text, tag in line if tag == cursor]
+            if not any(marked):  # a line end has no width
+                page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
         if state.watched not in state.ends and rows.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
         return [_reminder(state.prompt_text, width), *page] if self._head else page
@@ -167,12 +169,6 @@ def _tag_at(line: Line[int], column: int) -> int | None:
         if column < 0:
             return tag
     return None
-
-
-def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
-    """Whether the token has a width on the screen; a line end has no width."""
-    home = _line_of(lines, token)
-    return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
 
 
 def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, int], Ink], width: int) -> Row:

@@ -347,11 +347,8 @@ class EngineSource:
                     self._steering.paused = True
         if self._exporter is not None:
             self._exporter.take(event)
-        if recorder is not None:
-            self._write(recorder, event)
-
-    def _write(self, recorder: Recorder, event: Event) -> None:
-        """On an error, closes the recording and raises the RecordingError."""
+        if recorder is None:
+            return
         try:
             recorder.write(event)
         except RecordingError as error:

@@ -110,8 +110,8 @@ class Tail:
             self._lines += 1
             return line
         if len(line) > LONGEST_LINE:
-            where = f"line {self._lines + 1}"
-            raise RecordingError(f"{where} is longer than any event; follow a file that --record writes")
+            fault = f"line {self._lines + 1} is longer than any event"
+            raise RecordingError(f"{fault}; follow a file that --record writes")
         self._file.seek(0, os.SEEK_END)  # empties the buffer, since the writer may still cut off this incomplete line
         self._file.seek(self._offset)
         return b""

@@ -185,17 +185,14 @@ class LaneState(msgspec.Struct, frozen=True):
 def begun(method: str, run: Run) -> LaneState:
     """The state of a method at the start of a run."""
     parameters = run.methods.get(method, {})
-    history, settings = parameters.get("history"), _knobs_of(method, parameters) | sampling_of(run)
+    sampling: dict[KnobName, float] = {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
+    history, settings = parameters.get("history"), _knobs_of(method, parameters) | sampling
     return LaneState(
         parameters=parameters,
         settings=settings,
         user_settings=settings,
         history=history if isinstance(history, bool) else None,
     )
-
-
-def sampling_of(run: Run) -> dict[KnobName, float]:
-    return {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:

@@ -98,16 +98,14 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
         ("This run", _run_facts(run) if run else [], _TERMS),
     ]
-    matching = [
-        (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
-        for title, lines, width in sections
-    ]
-    parts: list[Text | Table] = [_head(keys, words, sum(len(lines) for _, lines, _ in matching))]
-    for title, lines, width in matching:
-        if lines:
-            table = hanging(lines, width, "right" if width == _KEYS else "left")
+    count, parts = 0, list[Text | Table]()
+    for title, lines, width in sections:
+        matching = [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)]
+        if matching:
+            count += len(matching)
+            table = hanging(matching, width, "right" if width == _KEYS else "left")
             parts += [Text.assemble("\n", (title, _HEADING)), table]
-    return Lines(*parts)
+    return Lines(_head(keys, words, count), *parts)
 
 
 def _run_facts(run: Run) -> list[tuple[Text, Text]]:

@@ -90,7 +90,7 @@ def test_this_machine_is_known(url: str, here: bool) -> None:  # noqa: FBT001 - 
 
 
 def test_a_query_is_not_told() -> None:
-    assert address("host:8080/metrics?key=secret").shown == "http://host:8080"
+    assert address("host:8080/metrics?key=secret").base == "http://host:8080"
     assert without_query("http://host:8080/metrics?key=secret#there") == "http://host:8080/metrics"
     assert without_query("http://me:secret@host:8080/metrics") == "http://host:8080/metrics"
 
