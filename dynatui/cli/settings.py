@@ -233,7 +233,16 @@ def with_places(error: DecoderError) -> str:
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    text = _text(path)
+    """The text of the settings file and what it sets; both are empty if there is no file and the user names none."""
+    named, text = os.environ.get(FILE_VARIABLE), ""
+    too_large = "which is too large for a settings file; name another file"
+    try:
+        with opened(path) as file:
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
+    except OSError as error:
+        if named or not isinstance(error, FileNotFoundError | NotADirectoryError):
+            remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
+            raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
     return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
 
 
@@ -255,19 +264,6 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
         return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in bindings.items()})
     except ConfigError as error:
         raise ConfigError(f"{shortened(path)}: line {begin}: {error}") from None
-
-
-def _text(path: Path) -> str:
-    named = os.environ.get(FILE_VARIABLE)
-    too_large = "which is too large for a settings file; name another file"
-    try:
-        with opened(path) as file:
-            return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
-            return ""
-        remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
-        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
 
 
 def kinds(live: Any) -> dict[str, Any]:

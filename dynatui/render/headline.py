@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.roofline import SIZES, round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
-from decoder.events import Expected, Figures
+from decoder.events import Figures
 from dynatui.gpu import GpuLoad
 from dynatui.number_format import counted, ms, percent, short
 from dynatui.render.ink import DOT, Ink, Row, joined
@@ -122,22 +122,16 @@ def expected_words(state: RunState) -> tuple[str, ...]:
 def overhead_words(state: RunState) -> tuple[str, ...]:
     """A sentence; empty if unknown."""
     run, entry = state.run, state.figures().get(state.watched)
-    times = _round_times(run.expected, entry) if run and run.expected and entry else None
-    if times is None or not is_warm(state, state.watched):
+    if not (run and run.expected and entry and is_warm(state, state.watched)):
         return ()
-    measured, least = times
+    rounds = entry.rounds - entry.left_out_rounds
+    if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
+        return ()  # the method does not report its work
+    measured = (entry.decode_s - entry.left_out_s) / rounds
+    least = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
     near = f"near the least time on this machine, {ms(least)} ms: only smaller trees or smaller weights shorten it."
     far = (
         f"of which memory and arithmetic of this machine need {ms(least)}; the rest is overhead, which is a smaller "
         "share with larger models."
     )
     return (f"A round takes {ms(measured)} ms, {far if least < _FAST * measured else near}",)
-
-
-def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | None:
-    """Mean seconds of a round, measured and least; None if the method does not report its work."""
-    rounds = entry.rounds - entry.left_out_rounds
-    if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
-        return None
-    measured = (entry.decode_s - entry.left_out_s) / rounds
-    return measured, round_s(expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)

@@ -160,7 +160,7 @@ def _drew(event: Round, token: Token) -> list[Row]:
         rival_count = draws.count if draws else len(rivals(event, token))
         others = f"this token is not among the {rival_count} tokens drawn here"
         return [_plain(others if rival_count else "drew nothing here: the tree ends before it")]
-    count = max(1, *event.drawn[token_node : token_node + 1])
+    count = max([1, *event.drawn[token_node : token_node + 1]])
     often = "once" if count == 1 else f"{count} times"
     if draws is not None:
         often = "in its only draw here" if draws.count == 1 else f"{often} in {draws.count} draws here"

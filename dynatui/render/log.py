@@ -5,7 +5,7 @@ omitted.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import differs_by_design
@@ -15,7 +15,7 @@ from dynatui.knobs import info
 from dynatui.number_format import counted, nth, short
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
+from dynatui.render.words import moved_back, reasons, tie_words, turned, written
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import ChangeEffect, RunState, outcomes
@@ -82,17 +82,23 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
-    """Successive changes of a knob in the same direction share one line."""
+    """Successive changes of a knob in the same direction share one line, with the reason of the last change."""
     merged = list[tuple[int, Change]]()
     for change in lane.changes:
-        if merged and continues(change, merged[-1][1]):
+        if merged and _continues(change, merged[-1][1]):
             first, before = merged.pop()
-            merged.append((first, joint(change, before)))
+            merged.append((first, replace(change, old=before.old)))
         else:
             merged.append((change.round, change))
     for first, change in merged:
         if not change.by_user:
             yield Entry((first, change.round), "history", turned(change), reasons(change, lane))
+
+
+def _continues(change: Change, before: Change) -> bool:
+    if change.by_user or before.by_user or change.name != before.name:
+        return False
+    return (change.new > change.old) == (before.new > before.old)
 
 
 def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:

@@ -50,18 +50,6 @@ def turned(change: Change) -> str:
     return f"{knob.symbol} {written(knob, change.old)} → {written(knob, change.new)}"
 
 
-def continues(change: Change, before: Change) -> bool:
-    """Whether the history rule made both changes, to the same knob and in the same direction."""
-    if change.by_user or before.by_user or change.name != before.name:
-        return False
-    return (change.new > change.old) == (before.new > before.old)
-
-
-def joint(change: Change, before: Change) -> Change:
-    """Two changes joined into one, which has the reason of the second change."""
-    return replace(change, old=before.old)
-
-
 def written(knob: KnobInfo, value: float) -> str:
     """Whatever number a recording contains."""
     return knob.written(value) if abs(value) < _LARGEST else short(value)
