@@ -26,10 +26,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str) -> str:
-    """Text without a byte order mark; `too_large` is the remedy for a file of more than `most` bytes.
-
-    Raises ConfigError for such a file and for one that is not UTF-8, and OSError if it cannot be read.
-    """
+    """Without a byte order mark; raises ConfigError, with the remedy `too_large` if larger than `most`, and OSError."""
     content = file.read(most + 1)
     if len(content) > most:
         raise ConfigError(f"{name} is larger than {most >> 20} MiB, {too_large}")

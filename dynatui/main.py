@@ -1,7 +1,4 @@
-"""The command line: makes a session from the arguments, and prints any DecoderError in one line.
-
-Help, version and replay never import torch.
-"""
+"""The command line; prints any DecoderError in one line. Help, version and replay never import torch."""
 
 import sys
 from collections.abc import Sequence

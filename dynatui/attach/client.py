@@ -1,6 +1,4 @@
-"""HTTP client for a watched server, limited in time and size, with each failure in one line; sends the user's token
-to this server only, and knows neither metrics nor events.
-"""
+"""HTTP client for a watched server, limited in time and size; each failure is a line, the token goes to it alone."""
 
 import asyncio
 import os
@@ -165,10 +163,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Client:
-    """HTTP connections kept open between requests; for one thread that has no event loop.
-
-    Raises ConfigError for unusable variables of certificates or proxies.
-    """
+    """For one thread without an event loop; raises ConfigError for unusable variables of certificates or proxies."""
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
         headers = {"User-Agent": f"dynatui/{decoder.__version__}", "Accept-Encoding": "identity"}

@@ -1,6 +1,4 @@
-"""Figures of a server from the increase of its counters or from its gauges, and whether its drafts are wasted; knows
-neither network nor clock.
-"""
+"""Figures of a server from the increase of its counters or from its gauges, and whether its drafts are wasted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace

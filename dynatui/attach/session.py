@@ -1,6 +1,4 @@
-"""A session of watching a server: polls its metrics page and makes events of every poll, also of failed ones; what
-sends requests, waits and reads the clock are parameters.
-"""
+"""Watches a server: makes events of every poll of its page, also of failed ones; network and clock are parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -51,9 +51,9 @@ _OF_THE_SCREEN = ("seed",)
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source; raises ConfigError if a setting is invalid.
+    """Every setting with value and source, as a settings file; a default that depends on the temperature is a comment.
 
-    A default that depends on the temperature is a comment, so that a settings file made of this text keeps it so.
+    Raises ConfigError if a setting is invalid.
     """
     set_values = settings.applied(live)
     with settings.named(set_values):

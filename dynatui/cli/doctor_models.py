@@ -278,10 +278,7 @@ def _size_in_index(folder: str) -> int:
 
 
 def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Iterator[CheckResult]:
-    """Memory in the dtype in which a model would run, and whether that much is free.
-
-    Packed quantised weights take the `stored_bytes` of their files, if these are known (not 0).
-    """
+    """Memory in the dtype in which a model would run, or for packed weights `stored_bytes` (if not 0); is it free?"""
     device = devices.choose_device(case.models.device)
     dtype, quantised = _loaded_form(case, role, config)
     free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)

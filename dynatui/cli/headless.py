@@ -24,10 +24,7 @@ _PATIENCE_S = 2.0
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once; skips a prompt that cannot be decoded, unless there is no other.
-
-    Any other DecoderError is raised after the text so far was printed.
-    """
+    """Decodes every prompt once; skips what cannot be decoded, but not all; raises other faults after the text."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,

@@ -143,9 +143,7 @@ def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dic
 
 
 def _arguments(context: typer.Context, declared: Declared) -> dict[str, Any]:
-    """A command's arguments, with the home folder for a first ~ of each path: a shell replaces it neither after = nor
-    in settings.
-    """
+    """With the home folder for a first ~ of each path, which a shell replaces neither after = nor in settings."""
     paths = {each.name for each in context.command.params if set(_WORD.findall(each.metavar or "")) & {"FILE", "DIR"}}
     left = {name: _expanded(value) if name in paths else value for name, value in context.params.items()}
     for each in declared:

@@ -1,7 +1,4 @@
-"""The user's presets: TOML files with option values, above which stand the options that are given.
-
-The engine and recordings see only the parameters, not a preset's name.
-"""
+"""The user's presets: TOML files with values of options, which given options override; the engine knows no names."""
 
 import os
 import re
@@ -80,10 +77,7 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes the parameters of a run as a preset, completely or not at all; returns the path.
-
-    Raises ConfigError if the preset exists and `force` is False, or the file cannot be written.
-    """
+    """Completely or not at all; raises ConfigError if it cannot, or if the preset exists and `force` is False."""
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
     lines = [f"# {clean_line(comment)}" for comment in comments]

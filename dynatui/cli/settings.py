@@ -1,6 +1,4 @@
-"""The user's settings: a flag overrides a DYNATUI_* variable, which overrides the TOML file, which overrides the
-default; knows nothing of the meaning of a setting.
-"""
+"""The user's settings: a flag overrides a DYNATUI_* variable, that the TOML file, that the default."""
 
 import json
 import os
@@ -187,10 +185,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Uses settings as the defaults of a command's options; returns their values by parameter name.
-
-    Raises ConfigError, which says where an invalid value is set.
-    """
+    """Makes settings a command's defaults; returns their values by parameter; a ConfigError says where one is set."""
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
     for name, setting in settings.items():

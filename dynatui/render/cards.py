@@ -1,6 +1,4 @@
-"""Cards of the most important figures, side by side: a plain title, a value with its trend, and a note with the
-symbols.
-"""
+"""Cards of the most important figures: a plain title, a value with its trend, and a note with the symbols."""
 
 import math
 from collections.abc import Sequence
@@ -99,11 +97,8 @@ def _policy(scene: Scene) -> list[_Card]:
         depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points, 0.0, scale_end)
         return [depth, _verifier(scene) or _Card(12, ("sure/unsure",), "-", ("no such knob" if lane.past else "",))]
     base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), f"{math.floor(lane.knobs.d0 + 0.5)}"
-    sure, taus = (
-        ("sure from τh / unsure below τl", "sure/unsure"),
-        f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",
-    )
-    guesses = "fewest / most guesses", "τh / τl"
+    sure, guesses = ("sure from τh / unsure below τl", "sure/unsure"), ("fewest / most guesses", "τh / τl")
+    taus = f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}"
     return [
         _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end),
         _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points),

@@ -1,6 +1,4 @@
-"""Line charts of dots over the tokens of the text; scales come from the rules, so that they stay constant during a
-run.
-"""
+"""Line charts of dots over the tokens of the text; scales come from the rules, so a run does not change them."""
 
 import math
 from bisect import bisect_right

@@ -1,6 +1,4 @@
-"""Sentences on a run and its machine: speed, passes, least times, GPUs; the caller chooses a wording, so widths are
-not known here.
-"""
+"""Sentences on a run and its machine: speed, passes, least times, GPUs, in wordings of which the caller chooses."""
 
 from collections.abc import Mapping
 

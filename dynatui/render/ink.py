@@ -165,9 +165,7 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Only words longer than a line are split. A text of width 0 (empty, a line end, a blank without room) is an empty
-    span.
-    """
+    """Only words longer than a line are split; an empty text, a line end and a blank without room are empty spans."""
 
     def __init__(self, width: int) -> None:
         self.width = max(1, width)

@@ -79,9 +79,7 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """Each node after its parent: root and accepted path, then their other children, then the rest, the most probable
-    first.
-    """
+    """Each after its parent: root and accepted path, their other children, the rest; the most probable first."""
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
     return [*path, *sorted(rest, key=lambda node: (event.parents[node] not in path, -paths[node], node))]

@@ -1,6 +1,4 @@
-"""Panels of a watched server and its answer to our request. A figure that it does not report is a dash, a time
-without answers a gap in every curve; its text is cleaned here.
-"""
+"""Panels of a watched server, whose text is cleaned here: a dash is an unknown figure, a gap a time without answers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -204,10 +202,7 @@ def _curves(state: ServerState, look: ServerView, size: Size, lines: Mapping[str
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure over time: its mean over the intervals that ended in the same second, NaN if unknown.
-
-    A second without a poll has no point.
-    """
+    """The mean over the intervals that ended in the same second, NaN if unknown; none for a second without a poll."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)

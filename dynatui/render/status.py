@@ -99,9 +99,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """The parts that fit, in the order of the line: the first in rank as long as the needed parts permit, then as many
-    others as possible, then longer wordings.
-    """
+    """In the order of the line: the first in rank as the needed ones permit, then more parts, then longer wordings."""
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
     ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)

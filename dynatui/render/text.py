@@ -226,9 +226,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Limits between the five inks for token times, in ms, of two digits as in the legend, so that small changes of the
-    median do not change colours.
-    """
+    """Limits between the inks, in ms, of two digits, so that small changes of the median do not change colours."""
     median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
     edges = [median_ms * part for part in _TIMES]
     return [float(f"{edge:.2g}") if math.isfinite(edge) else edge for edge in edges]

@@ -1,7 +1,4 @@
-"""Labels of a tree's nodes: mark, token and probabilities.
-
-The last figure of a label is the basis of growth or verification.
-"""
+"""Labels of a tree's nodes: mark, token and probabilities, the last being the basis of growth or verification."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

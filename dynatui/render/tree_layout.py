@@ -1,6 +1,4 @@
-"""Places of a tree's nodes: levels as columns, bands or indents, and the lines between them; knows only numbers and
-widths.
-"""
+"""Places of a tree's nodes: levels as columns, bands or indents, and lines; knows only numbers and widths."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -46,9 +44,7 @@ class Level(NamedTuple):
 def levels(
     widest: Sequence[int], looks: Sequence[LabelStyle], width: int, arrow: int
 ) -> tuple[list[Level], LabelStyle]:
-    """The levels that fit, and the look: the richest whose columns fit in one band, else the last, with as few bands as
-    possible.
-    """
+    """The levels that fit, and the look: the richest in one band, else the last, with as few bands as possible."""
     close = looks[-1]
     if width < LEAST_COLUMNS:
         return _indents(len(widest), width, arrow), close

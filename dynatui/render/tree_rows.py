@@ -1,6 +1,4 @@
-"""The rows of drawn trees: the tree of a round with labels and probabilities, dimmed trees of earlier rounds, their
-titles.
-"""
+"""The rows of drawn trees: a round's with labels and probabilities, dimmed ones of earlier rounds, their titles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,4 @@
-"""Two recordings side by side: figures of the watched methods at equal decode time, and their ratios.
-
-Knows no files.
-"""
+"""Two recordings side by side: figures of the watched methods at equal decode time, and their ratios."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

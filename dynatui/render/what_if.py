@@ -1,6 +1,4 @@
-"""Tables of estimates for other values of the knobs, computed by `decoder.analysis.what_if`; bar characters repeat the
-figures, so that the tables can be read without colour.
-"""
+"""Tables of estimates for other values of the knobs; bars repeat the figures for screens without colours."""
 
 from itertools import zip_longest
 

@@ -1,6 +1,4 @@
-"""Wordings that several panels share: knobs, limits of trees, comparison with ar, sampling, sampled trees, the remedy
-for speed.
-"""
+"""Wordings that several panels share: knobs, limits, comparison with ar, sampling, sampled trees, the remedy."""
 
 import math
 from collections import Counter
@@ -97,10 +95,7 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """The change by which the history rule has moved a knob back after the user's turn; None if there is none.
-
-    The change leads from the value that the user set to the present value.
-    """
+    """From the user's value of a knob to the present one, to which the history rule has moved it back; None if none."""
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(changes) if change.by_user]

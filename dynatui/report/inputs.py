@@ -64,9 +64,7 @@ def require_other_file(source: Path, page: Path) -> None:
 
 
 def _require_recording(path: Path) -> None:
-    """Raises InputError for a file that is no recording by its first line; a pipe, which cannot be read twice, counts
-    as a recording.
-    """
+    """Raises InputError for a file that is none by its first line; a pipe, which cannot be read twice, passes."""
     if not path.is_file():
         return
     with opened(path) as file:
@@ -102,9 +100,7 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def write_report(text: str, path: Path, *, force: bool) -> None:
-    """Writes atomically, readable by everyone who could read the replaced file. Raises a ConfigError if nothing was
-    written.
-    """
+    """Atomically, readable by all who could read the replaced file; raises a ConfigError if nothing was written."""
     require_free(path, force=force)
     place = path.resolve()
     try:

@@ -19,9 +19,7 @@ class Markup(str):
 
 
 def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
-    """A child that is not markup is escaped. An attribute's final `_` is dropped, its other `_` become `-`; None omits
-    it.
-    """
+    """Escapes children that are no markup; an attribute's final `_` goes, others become `-`, and None omits it."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
         for key, value in attributes.items()

@@ -1,6 +1,4 @@
-"""A recording as a page, folded as on the screen: data for the replay script, and text and tables for browsers without
-scripts.
-"""
+"""A recording as a page, folded as on the screen: data for the script, text and tables for browsers without."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce

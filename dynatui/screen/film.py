@@ -1,6 +1,4 @@
-"""An asciicast of a run: the panels of the present screen, drawn for all rounds, in a thread that shares no state with
-the app.
-"""
+"""An asciicast of a run: the screen's panels, drawn for all rounds in a thread that shares no state with the app."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -45,8 +45,7 @@ Report = Callable[[str], None]
 class Loaded:
     decode: Decode
     prepare: Callable[[], str] = lambda: ""
-    """Does a small part of the work left for idle time between prompts; returns the progress, empty if nothing is left.
-    """
+    """Does a part of the work left for idle time between prompts; returns the progress, empty if nothing is left."""
 
 
 Load = Callable[[Report, Report], Loaded]
@@ -66,10 +65,7 @@ def load_engine(session: Session) -> Load:
 
 
 def load_with_times(session: Session) -> Load:
-    """Loads a session's models, then estimates the least times of their passes, for the first event of each run.
-
-    At the first start of a pair, kernels are tried between prompts.
-    """
+    """Estimates also the least times of passes, for each run's first event; kernels are tried between prompts."""
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress, kernels_later=True)

@@ -1,6 +1,4 @@
-"""The protocol of the sources of records, and the conditions at which decoding pauses; knows neither threads nor the
-screen.
-"""
+"""The protocol of the sources of records, and the conditions at which decoding pauses."""
 
 import math
 from collections.abc import Mapping, Sequence

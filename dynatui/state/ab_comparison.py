@@ -1,6 +1,4 @@
-"""Comparison of rounds under two settings, pinned or before and after a turn of knobs, with intervals for correlated
-rounds.
-"""
+"""Compares rounds under two settings, pinned or around a turn of knobs, with intervals for correlated rounds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -98,9 +96,7 @@ class Pin:
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
     def after_turn(self, state: RunState) -> "Pin":
-        """`state` is the state before another turn of a knob: it becomes side A, unless it has too few rounds or the
-        user pinned A.
-        """
+        """`state`, before another turn, becomes side A, unless it has too few rounds or the user pinned A."""
         if self.by_hand:
             return self
         latest = replace(Pin.of(state, self.method), samples=self.since(state))

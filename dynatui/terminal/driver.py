@@ -1,6 +1,4 @@
-"""Textual's terminal driver, made robust: input is split into whole keys, sequences and pastes, none can end the
-input thread, and the size is bounded.
-"""
+"""Textual's terminal driver, made robust: no key, sequence or paste can end the input thread; bounds the size."""
 
 import os
 import re

@@ -1,7 +1,4 @@
-"""Commands that move in time and between prompts: freeze, pause, step, scrub, next prompt, edit.
-
-To leave a run that is not recorded, the user must press the same key twice.
-"""
+"""Commands that move in time and between prompts; a run that is not recorded is left only at a second key press."""
 
 import sys
 
