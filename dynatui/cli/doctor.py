@@ -36,8 +36,6 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings, as `--json` prints them."""
-
     ok: bool
     findings: list[Examined]
 

@@ -43,8 +43,6 @@ class CheckResult(NamedTuple):
 
 @dataclass(frozen=True)
 class DoctorInput:
-    """What the checks examine."""
-
     models: Models
     log: Path | None
     settings: Callable[[], str]
@@ -99,7 +97,6 @@ def _colours(kind: str) -> str:
 
 
 def versions(_case: DoctorInput) -> Iterator[CheckResult]:
-    """Python, and the packages that dynatui requires."""
     from importlib import metadata  # noqa: PLC0415 - needed only here
 
     from packaging.requirements import Requirement  # noqa: PLC0415 - needed only here
@@ -243,7 +240,6 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def settings(case: DoctorInput) -> Iterator[CheckResult]:
-    """The settings file and the DYNATUI_* variables."""
     try:
         yield CheckResult("ok", case.settings())
     finally:
@@ -253,7 +249,6 @@ def settings(case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def log(case: DoctorInput) -> Iterator[CheckResult]:
-    """The file of errors and of libraries' messages."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)

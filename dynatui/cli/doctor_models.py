@@ -363,8 +363,6 @@ def _drafts_for(case: DoctorInput, target: str) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """A model on its device."""
-
     dtype: str
     device: str
     work: PassWork

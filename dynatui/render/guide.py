@@ -117,7 +117,6 @@ def explained(keys: Iterable[str], width: int, height: int) -> Rows:
 
 
 def led_by(keys: Iterable[str]) -> list[str]:
-    """All keys, the given ones first."""
     first = list(keys)
     return [*first, *(key for key in _BY_KEY if key not in first)]
 

@@ -132,7 +132,6 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
 
 
 def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
-    """`sampled`: the temperature is above 0."""
     if event.draft_forwards is None:
         return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:

@@ -35,8 +35,6 @@ _CELLS = 14
 
 @dataclass(frozen=True)
 class _Lane:
-    """A method with its figures."""
-
     scene: Scene
     name: str
     figures: Figures
@@ -133,7 +131,6 @@ class _Bars:
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:
-    """One row for each method, in the order of the run."""
     inner, room = inside((width, height))
     bars = _Bars(scene, inner, room)
     body = bars.rows()

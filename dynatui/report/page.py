@@ -86,7 +86,6 @@ def written(page: HtmlPage) -> str:
 
 
 def asset(name: str) -> str:
-    """Content of a file in the folder `assets`."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 

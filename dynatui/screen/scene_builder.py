@@ -28,8 +28,6 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """Kinds of newly read records."""
-
     failed: bool = False
     any: bool = False
     important: bool = False

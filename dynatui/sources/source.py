@@ -128,8 +128,6 @@ _SLOWEST_TEXT = 1 / 64
 
 
 class KnobControls(Protocol):
-    """The knobs of an engine."""
-
     config: RunConfig
     """The parameters with which the next prompt begins, with all turns of knobs."""
 
@@ -171,8 +169,6 @@ class Controls(KnobControls, Protocol):
 
 
 class Playback(Protocol):
-    """Controls of the playback of a recording."""
-
     number: int
     """Index of the shown run."""
     count: int

@@ -183,7 +183,6 @@ class LaneState(msgspec.Struct, frozen=True):
 
 
 def begun(method: str, run: Run) -> LaneState:
-    """The state of a method at the start of a run."""
     parameters = run.methods.get(method, {})
     sampling: dict[KnobName, float] = {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
     history, settings = parameters.get("history"), _knobs_of(method, parameters) | sampling
