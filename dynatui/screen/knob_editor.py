@@ -40,8 +40,8 @@ class KnobEditor:
         if isinstance(record, Run):
             self._pending.clear()
         elif isinstance(record, Knob) and record.turn:
-            rules_name, number = owner(record.name, rules_of(record.method)), record.turn
-            self._pending = [turn for turn in self._pending if turn.rules_name != rules_name or turn.number > number]
+            name = owner(record.name, rules_of(record.method))
+            self._pending = [turn for turn in self._pending if turn.rules_name != name or turn.number > record.turn]
 
     def watched(self, state: RunState) -> str:
         return state.watched or self._controls.config.methods[0]
