@@ -230,9 +230,8 @@ def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, vi
     runs = Runs(path)
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay_events(
-            chain.from_iterable(chain(runs, others)), Transcript(*streams.for_printing(), as_json=as_json)
-        )
+        transcript = Transcript(*streams.for_printing(), as_json=as_json)
+        return headless.replay_events(chain.from_iterable(chain(runs, others)), transcript)
     shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
@@ -266,10 +265,8 @@ def _refuse_options_before(context: typer.Context) -> None:
     """They belong to the live command and would have no effect; a subcommand's own follow its name."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
-        raise ConfigError(
-            f"{given.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
-            f"{subcommand} --help for the options to give after {subcommand}"
-        )
+        remedy = f"see dynatui {subcommand} --help for the options to give after {subcommand}"
+        raise ConfigError(f"{given.opts[0]} is given before {subcommand}, where it has no effect; {remedy}")
 
 
 def _refused(why: str, code: int) -> int:

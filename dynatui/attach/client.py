@@ -63,10 +63,8 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
-    return NotMetricsError(
-        f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); some servers have metrics "
-        f"only if they are started as follows: {started}"
-    )
+    remedy = f"some servers have metrics only if they are started as follows: {started}"
+    return NotMetricsError(f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); {remedy}")
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:

@@ -53,9 +53,8 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
     earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
-    return tuple(
-        _count(increase(earlier.get(place, {}), later.get(place, {}))) for place in range(max(later, default=-1) + 1)
-    )
+    places = range(max(later, default=-1) + 1)
+    return tuple(_count(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
 
 
 def remembered(before: Page, after: Page) -> Page:

@@ -140,9 +140,8 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
                 return url, *found
             require_metrics(lines)
             where = without_query(url)
-            faults.append(
-                NotMetricsError(f"the metrics at {where} do not belong to a supported server; supported: {titles}")
-            )
+            unknown = f"the metrics at {where} do not belong to a supported server; supported: {titles}"
+            faults.append(NotMetricsError(unknown))
         except NotMetricsError as error:
             faults.append(error)
     raise faults[0]

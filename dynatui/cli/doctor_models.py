@@ -133,11 +133,9 @@ def inflated(pair: Models) -> dict[str, Inflated]:
 def _absent(case: DoctorInput, role: str, base: str) -> CheckResult:
     if case.forbidden:
         return CheckResult("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
-    return CheckResult(
-        "note",
-        f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts",
-        f"hf download {base} --include '*.json' gets the files that doctor examines, without weights",
-    )
+    text = f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts"
+    remedy = f"hf download {base} --include '*.json' gets the files that doctor examines, without weights"
+    return CheckResult("note", text, remedy)
 
 
 def _lacking(names: Mapping[str, str]) -> str:
@@ -247,12 +245,10 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
         return
     named = getattr(config, "eos_token_id", None) if ends.eos_token_id is None else ends.eos_token_id
     if end not in (named if isinstance(named, list) else [named]):
-        yield CheckResult(
-            "note",
-            f"target {shown} is made for chat, and its tokenizer ends texts with {clean_line(tokenizer.eos_token)} "
-            f"(token {end}), but {file} does not name this token: an answer may run on until --max-new-tokens",
-            f"add {end} to eos_token_id in {file}",
-        )
+        ending = f"its tokenizer ends texts with {clean_line(tokenizer.eos_token)} (token {end})"
+        unnamed = f"but {file} does not name this token: an answer may run on until --max-new-tokens"
+        text = f"target {shown} is made for chat, and {ending}, {unnamed}"
+        yield CheckResult("note", text, f"add {end} to eos_token_id in {file}")
 
 
 def _decodable(case: DoctorInput, shown: str, folder: str) -> Any:
@@ -282,12 +278,11 @@ def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Ite
     device = devices.choose_device(case.models.device)
     dtype, quantised = _loaded_form(case, role, config)
     free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)
-    memory = replace(
-        memory_of(config, paths.arithmetic_dtype(config, device, dtype), quantised),
-        weights_bytes=memory_of(config, stored, quantised).weights_bytes,
-    )
+    weights_bytes = memory_of(config, stored, quantised).weights_bytes
     if quantised and quantised.packed and stored_bytes:
-        memory = replace(memory, weights_bytes=stored_bytes)
+        weights_bytes = stored_bytes
+    memory = memory_of(config, paths.arithmetic_dtype(config, device, dtype), quantised)
+    memory = replace(memory, weights_bytes=weights_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     weights = f"{size(memory.weights_bytes)} of weights"
     if stored is not dtype:
@@ -420,9 +415,8 @@ def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
         f"tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
     )
     for levels, rows in SIZES:
-        least = (
-            f"a round of {counted(levels, 'level')} and {rows} rows: at least {ms(round_s(expected, levels, rows))} ms"
-        )
+        shape, duration = f"{counted(levels, 'level')} and {rows} rows", ms(round_s(expected, levels, rows))
+        least = f"a round of {shape}: at least {duration} ms"
         if not target.work.sparse:  # the experts that further rows choose are not counted, so tokens would be too few
             least += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
         yield CheckResult("ok", least)

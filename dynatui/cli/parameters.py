@@ -103,9 +103,8 @@ def _made(name: str, kind: Any, declared: Any) -> Any:
 
     def function(**_: Any) -> None: ...
 
-    vars(function)["__signature__"] = Signature(
-        [Parameter(name, Parameter.KEYWORD_ONLY, default=declared, annotation=kind)]
-    )
+    parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
+    vars(function)["__signature__"] = Signature([parameter])
     command = get_command_from_info(CommandInfo(callback=function), pretty_exceptions_short=True, rich_markup_mode=None)
     return command.params[0]
 

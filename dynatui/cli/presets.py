@@ -103,9 +103,8 @@ def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: b
 
 def _options() -> list[tuple[str, Option]]:
     """The options that a preset may set, each with the name of its method."""
-    return [
-        (method, option) for method in METHODS_OF_PRESETS for option in METHODS[method].options if option.name != PRESET
-    ]
+    every = ((method, option) for method in METHODS_OF_PRESETS for option in METHODS[method].options)
+    return [(method, option) for method, option in every if option.name != PRESET]
 
 
 def _read(path: Path) -> dict[str, Setting]:

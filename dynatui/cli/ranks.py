@@ -51,7 +51,5 @@ def spreads() -> bool:
 def require_alone(command: str) -> None:
     """Raises ConfigError for a command of which each of several processes would do all the work."""
     if ranks := ranks_here():
-        raise ConfigError(
-            f"WORLD_SIZE says that {ranks.count} processes were started, and each would do the whole work of "
-            f"{command}; start the command once, without torchrun"
-        )
+        fault = f"{ranks.count} processes were started, and each would do the whole work of {command}"
+        raise ConfigError(f"WORLD_SIZE says that {fault}; start the command once, without torchrun")

@@ -159,12 +159,10 @@ def why(path: Path, *, as_json: bool) -> int:
         _print(races, out)
         return 0
     for race in races:
-        found = {name: of_method(race, name) for name in race.tallies}
-        methods: dict[str, Any] = {
-            name: limit
-            and asdict(limit) | {"speedup": limit.speedup, "verdict": explained(race, name, clean_line(name))}
-            for name, limit in found.items()
-        }
+        methods = dict[str, dict[str, Any] | None]()
+        for name in race.tallies:
+            limit, verdict = of_method(race, name), explained(race, name, clean_line(name))
+            methods[name] = asdict(limit) | {"speedup": limit.speedup, "verdict": verdict} if limit else None
         whole = {"prompt": race.run.prompt if race.run else "", "methods": methods}
         streams.show(f"{msgspec.json.encode(whole).decode()}\n", out)
     return 0

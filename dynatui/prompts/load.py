@@ -43,10 +43,8 @@ class PromptFile:
         if not self.fields:
             first = as_prompt(self.prompts[0]).text.lstrip()[:1]
             return f"{_shown(self.name)}: 1 prompt, the whole text" if first in _LIKE_JSON else ""
-        kinds = Counter(
-            (name, as_prompt(prompt).earlier is not None, templated(prompt, chat))
-            for name, prompt in zip(self.fields, self.prompts, strict=True)
-        )
+        pairs = zip(self.fields, self.prompts, strict=True)
+        kinds = Counter((name, as_prompt(each).earlier is not None, templated(each, chat)) for name, each in pairs)
         parts = [_part(count, *kind) for kind, count in kinds.items()]
         if self.left_out:
             parts.append(f"{self.left_out} without a user's turn left out")

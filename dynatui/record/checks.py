@@ -117,12 +117,8 @@ class Checker:
 def _fault_of_run(run: Run) -> str:
     if not 1 <= len(run.methods) <= MOST_METHODS:
         return f"a run has {len(run.methods)} methods, but must have 1 to {MOST_METHODS}"
-    names = (
-        *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
-        *(run.verifier, run.drafting, run.repeated_start or ""),
-        *run.methods,
-        *run.ranks,
-    )
+    of_models = run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at
+    names = *of_models, run.verifier, run.drafting, run.repeated_start or "", *run.methods, *run.ranks
     return (
         _beyond("temperature", (run.temperature,), 0, _LARGEST)
         or _beyond("top_p", (run.top_p,), 0, 1)

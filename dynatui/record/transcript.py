@@ -87,9 +87,7 @@ class Transcript:
             case Run():
                 for line in _introduction(event):
                     self.note(line)
-            case Round(method=method, text=text) if self._race.run and method == next(
-                iter(self._race.run.methods), None
-            ):
+            case Round(method=method, text=text) if method in self._first_method():
                 self._texts.append(text)
                 if not self._as_json:
                     streams.show(text, self._out)
@@ -110,6 +108,9 @@ class Transcript:
         """Ignores errors while writing to standard error."""
         with suppress(OSError):
             print(clean_line(line), file=self._err, flush=True)
+
+    def _first_method(self) -> list[str]:
+        return list(self._race.run.methods)[:1] if self._race.run else []
 
     def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:
         if self._as_json:

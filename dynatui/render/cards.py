@@ -99,10 +99,8 @@ def _policy(scene: Scene) -> list[_Card]:
     base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), f"{math.floor(lane.knobs.d0 + 0.5)}"
     sure, guesses = ("sure from τh / unsure below τl", "sure/unsure"), ("fewest / most guesses", "τh / τl")
     taus = f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}"
-    return [
-        _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end),
-        _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points),
-    ]
+    depth = _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end)
+    return [depth, _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points)]
 
 
 def _verifier(scene: Scene) -> _Card | None:

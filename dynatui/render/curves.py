@@ -75,10 +75,10 @@ class Axis:
 
 
 def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
-    parts: list[Row] = [
-        ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
-    ]
-    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
+    row: Row = ()
+    for name, line in zip(names, lines, strict=True):
+        row = (*row, (f"{'  ' if row else ''}{name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink))
+    return row
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:

@@ -31,10 +31,10 @@ def consequence_line(scene: Scene, width: int) -> Row:
         return ()
     differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
     parts = _parts(scene, effect)
-    rows = [
-        [*parts, *(_difference(each, interval=place < intervals) for place, each in enumerate(differences))]
-        for intervals in (2, 1, 0)
-    ]
+    rows = list[list[Row]]()
+    for intervals in (2, 1, 0):
+        figures = (_difference(each, interval=place < intervals) for place, each in enumerate(differences))
+        rows.append([*parts, *figures])
     rows[0].append(_counted(effect))
     return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
 

@@ -152,10 +152,8 @@ def _effect(outcome: ChangeEffect, *, last: bool) -> tuple[str, ...]:
     if before is None:
         return (f"L-bar {after_text}",)
     was = short(before.tokens_per_round)
-    return (
-        f"L-bar {was} in the {counted(before.rounds, 'round')} before, {after_text}",
-        f"L-bar {was} before, {now} after",
-    )
+    long = f"L-bar {was} in the {counted(before.rounds, 'round')} before, {after_text}"
+    return long, f"L-bar {was} before, {now} after"
 
 
 def _in_earlier_runs(state: RunState) -> Iterator[Entry]:

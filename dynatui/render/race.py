@@ -119,15 +119,13 @@ class _Bars:
         figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
         progress = lane.progress if self._width >= _WIDE else ""
         length = max(1, self._width - self.name - _NUMBERS - self.beside.cells - len(progress))
-        return fit(
-            (
-                (column(lane.name, self.name), lane.ink),
-                (bar(share(rate or 0.0, self._fastest), length), "first" if watched else "bar"),
-                (f"{figure:>{_NUMBERS}}{self.beside.row(lane)}", lane.ink),
-                (progress, "dim"),
-            ),
-            self._width,
+        row: Row = (
+            (column(lane.name, self.name), lane.ink),
+            (bar(share(rate or 0.0, self._fastest), length), "first" if watched else "bar"),
+            (f"{figure:>{_NUMBERS}}{self.beside.row(lane)}", lane.ink),
+            (progress, "dim"),
         )
+        return fit(row, self._width)
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:

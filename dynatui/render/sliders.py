@@ -8,7 +8,21 @@ from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.effect import consequence_line
-from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
+from dynatui.render.ink import (
+    Ink,
+    Row,
+    Rows,
+    Span,
+    best,
+    best_row,
+    fit,
+    fitting,
+    frame,
+    inside,
+    merged,
+    share,
+    width_of,
+)
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing_line, limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, difference_words, sentence
@@ -49,9 +63,8 @@ class Track:
         if self.cells < 1:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
-        cells: list[tuple[str, Ink]] = [
-            ("─", "bar") if first <= place <= last else ("·", "frame") for place in range(self.cells)
-        ]
+        within: Span = ("─", "bar")
+        cells = [within if first <= place <= last else ("·", "frame") for place in range(self.cells)]
         if start is not None:
             cells[self.cell(start)] = ("┼", "dim")
         cells[self.cell(value)] = ("●", "strong")
@@ -90,12 +103,8 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
     by_hand = scene.pinned is not None and scene.pinned.by_hand
-    wordings = (
-        history_line(lane, width, scene.keys),
-        drawing_line(scene, width),
-        *(reversed(since_turn) if by_hand else since_turn),
-    )
-    lines = [row for row in wordings if row]
+    of_rules = history_line(lane, width, scene.keys), drawing_line(scene, width)
+    lines = [row for row in (*of_rules, *(reversed(since_turn) if by_hand else since_turn)) if row]
     fixed = 1 if moved_back(lane) else 0
     first_of_rest = max(fixed, len(lines) - max(0, room - fixed))
     return [*lines[:fixed], *lines[first_of_rest:]]

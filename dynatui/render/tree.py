@@ -75,14 +75,9 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
     free = width - wide * count - 1
     names = min(free, _LONGEST_NAME * (1 + halves))
     token = scene.inspected
-    return _Matrix(
-        event,
-        nodes,
-        [frozenset(path_to(event, node)) for node in nodes],
-        token.node if token else None,
-        wide,
-        names if names >= _SHORTEST_NAME * (1 + halves) else 0,
-    )
+    name = names if names >= _SHORTEST_NAME * (1 + halves) else 0
+    visible = [frozenset(path_to(event, node)) for node in nodes]
+    return _Matrix(event, nodes, visible, token.node if token else None, wide, name)
 
 
 def _rows(matrix: _Matrix) -> Rows:

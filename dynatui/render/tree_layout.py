@@ -211,9 +211,8 @@ def _placed(
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
     """A stack, the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
-    return [
-        _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
-    ]
+    first, last = nodes[:1], nodes[-1:]
+    return [_Place(node, depth, part, before, node in last, joins and node in first) for node in reversed(nodes)]
 
 
 def _add(rows: list[PlacedRow], place: _Place, level: Level, parents: Level) -> None:

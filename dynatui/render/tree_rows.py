@@ -127,17 +127,13 @@ def _looks(names: Labels) -> list[LabelStyle]:
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
     several = len(names.figure_names) - 1
-    rich = [
-        LabelStyle(1 + second, second * _SECOND, _ROOMY + times + second * _SECOND, gap=2, lead=1, aside=aside)
-        for second in range(several, -1, -1)
-        for aside in asides
-    ]
-    return [
-        *rich,
-        LabelStyle(1, 0, _ROOMY + times, gap=1, lead=1, aside=asides[-1]),
-        LabelStyle(1, 0, _MEDIUM + times, gap=1, lead=1),
-        LabelStyle(1, 0, _CLOSE + times, gap=1, lead=0),
-    ]
+    looks = list[LabelStyle]()
+    for second in range(several, -1, -1):
+        more = second * _SECOND
+        looks += [LabelStyle(1 + second, more, _ROOMY + times + more, gap=2, lead=1, aside=aside) for aside in asides]
+    looks.append(LabelStyle(1, 0, _ROOMY + times, gap=1, lead=1, aside=asides[-1]))
+    looks.append(LabelStyle(1, 0, _MEDIUM + times, gap=1, lead=1))
+    return [*looks, LabelStyle(1, 0, _CLOSE + times, gap=1, lead=0)]
 
 
 def _inked(tree: _Tree) -> Rows:

@@ -73,11 +73,9 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
     if tally.drafted == 0:
         return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
     use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
-    right = [share(accepted, tally.rounds) for _, accepted in tally.by_depth]
-    return (
-        f"{use}; depth 1 is right in {percent(right[0])} of the rounds, depth {len(right)} in {percent(right[-1])}.",
-        f"{use}; depth 1 right in {percent(right[0])} of rounds.",
-    )
+    right = [percent(share(accepted, tally.rounds)) for _, accepted in tally.by_depth]
+    long = f"{use}; depth 1 is right in {right[0]} of the rounds, depth {len(right)} in {right[-1]}."
+    return long, f"{use}; depth 1 right in {right[0]} of rounds."
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:

@@ -20,11 +20,8 @@ class Markup(str):
 
 def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
     """Escapes children that are no markup; an attribute's final `_` goes, others become `-`, and None omits it."""
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    written = "".join(f' {key}="{_escaped(str(value))}"' for key, value in given.items())
     opening = f"<{name}{written}>"
     return Markup(opening if name in _VOID else f"{opening}{joined(children)}</{name}>")
 

@@ -185,13 +185,9 @@ class LaneState(msgspec.Struct, frozen=True):
 def begun(method: str, run: Run) -> LaneState:
     parameters = run.methods.get(method, {})
     sampling: dict[KnobName, float] = {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
-    history, settings = parameters.get("history"), _knobs_of(method, parameters) | sampling
-    return LaneState(
-        parameters=parameters,
-        settings=settings,
-        user_settings=settings,
-        history=history if isinstance(history, bool) else None,
-    )
+    settings, history = _knobs_of(method, parameters) | sampling, parameters.get("history")
+    history = history if isinstance(history, bool) else None
+    return LaneState(parameters=parameters, settings=settings, user_settings=settings, history=history)
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:

@@ -75,10 +75,8 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
         return ()
     starts = [0, *accumulate(map(len, texts))]
     ignore = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
-    matches = re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore)
-    return tuple(
-        range(bisect_right(starts, match.start()) - 1, bisect_right(starts, match.end() - 1)) for match in matches
-    )
+    spans = (match.span() for match in re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore))
+    return tuple(range(bisect_right(starts, start) - 1, bisect_right(starts, end - 1)) for start, end in spans)
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:

@@ -54,9 +54,8 @@ def show(text: str, out: TextIO) -> None:
     except BrokenPipeError:
         raise ReaderLeftError from None
     except OSError as error:
-        raise OutputError(
-            f"cannot write to standard output: {error.strerror}; send it to a place with free space"
-        ) from None
+        remedy = "send it to a place with free space"
+        raise OutputError(f"cannot write to standard output: {error.strerror}; {remedy}") from None
 
 
 @contextmanager
