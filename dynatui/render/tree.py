@@ -53,7 +53,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
     matrix = _matrix(scene, event, count, inner, halves=halves)
     marks = merged([(mark(event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes])
     head: Row = ((" " * (matrix.name + (matrix.name > 0)), "plain"), *marks)
-    body = [head, *(_halved(matrix) if halves else _rows(matrix))]
+    body = [head, *_rows(matrix, 1 + halves)]
     body += [()] * (room - len(notes) - len(body))
     title: Row = (("Mask", "title"), (f" ─ round {nth(event.round)}: who sees whom", "dim"))
     return frame(title, [*body, *notes], size)
@@ -80,28 +80,22 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
     return _Matrix(event, nodes, visible, token.node if token else None, wide, name)
 
 
-def _rows(matrix: _Matrix) -> Rows:
+def _rows(matrix: _Matrix, together: int) -> Rows:
+    """Each row shows one node, or two nodes as halves of its cells."""
     rows: Rows = []
-    blank: Span = "·".ljust(matrix.wide), "frame"
-    for node, visible in zip(matrix.nodes, matrix.visible, strict=True):
-        accepted = node in matrix.event.accepted
-        filled: Span = ("█" if accepted else "▒") * matrix.wide, "accepted" if accepted else "bar"
-        cells = [filled if other in visible else blank for other in matrix.nodes]
-        rows.append((*_label(matrix, [node], matrix.name), *merged(cells)))
-    return rows
-
-
-def _halved(matrix: _Matrix) -> Rows:
-    """Each row shows two nodes."""
-    rows: Rows = []
-    for place in range(0, len(matrix.nodes), 2):
-        pair, visible = matrix.nodes[place : place + 2], matrix.visible[place : place + 2]
+    for place in range(0, len(matrix.nodes), together):
+        nodes, visible = matrix.nodes[place : place + together], matrix.visible[place : place + together]
         cells = list[Span]()
         for other in matrix.nodes:
             filled = [other in sees for sees in visible]
-            is_accepted = any(full and node in matrix.event.accepted for full, node in zip(filled, pair, strict=True))
-            cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], "accepted" if is_accepted else "bar"))
-        rows.append((*_label(matrix, pair, matrix.name // 2), *merged(cells)))
+            accepted = any(full and node in matrix.event.accepted for full, node in zip(filled, nodes, strict=True))
+            ink: Ink = "accepted" if accepted else "bar"
+            if together == 1:
+                whole: Span = (("█" if accepted else "▒") * matrix.wide, ink)
+                cells.append(whole if filled[0] else ("·".ljust(matrix.wide), "frame"))
+            else:
+                cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], ink))
+        rows.append((*_label(matrix, nodes, matrix.name // together), *merged(cells)))
     return rows
 
 
