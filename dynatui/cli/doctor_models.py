@@ -85,8 +85,9 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
         return
     device = devices.choose_device(pair.device)
     if devices.has_graphs(device) and not pair.exact:
-        dtypes = {"dtype": pair.dtype, "draft_dtype": pair.draft_dtype}
-        tried = paths.decoding_path(decoder.load_pair(device=pair.device, kernels=pair.kernels, **dtypes))
+        tried = paths.decoding_path(
+            decoder.load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype, kernels=pair.kernels)
+        )
         embedded = "rounds of the embedded pair are driven by"
         if tried.name == paths.HOST:
             text = f"{embedded} the host on {device}, which is slower: {tried.reason}"

@@ -64,7 +64,7 @@ class Track:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
         within: Span = ("─", "bar")
-        cells = [within if first <= place <= last else ("·", "frame") for place in range(self.cells)]
+        cells: list[Span] = [within if first <= place <= last else ("·", "frame") for place in range(self.cells)]
         if start is not None:
             cells[self.cell(start)] = ("┼", "dim")
         cells[self.cell(value)] = ("●", "strong")

@@ -13,7 +13,7 @@ from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.headline import expected_words, gpu_wordings, headline
-from dynatui.render.ink import Ink, Row, Rows, best_row, fit, fitting, joined, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
@@ -228,8 +228,8 @@ def _tabs(scene: Scene, width: int) -> list[Row]:
 
 
 def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
-    title, ink = _SHORT.get(name, name.capitalize()), "tab" if name == scene.panel else "dim"
-    return ((f"{before}{PANELS.index(name) + 1}{after}", "key"), (title, ink), (" ", "plain"))
+    title: Span = (_SHORT.get(name, name.capitalize()), "tab" if name == scene.panel else "dim")
+    return ((f"{before}{PANELS.index(name) + 1}{after}", "key"), title, (" ", "plain"))
 
 
 def footer(scene: Scene, width: int, _height: int) -> Rows:

@@ -94,8 +94,9 @@ def _loaded(
     except (ImportError, OSError) as error:
         raise not_importable(error) from error
 
-    told = {"report": report, "progress": progress}
-    ready = load_pair(**asdict(session.models), kernels_later=kernels_later, run=session.config, **told)
+    ready = load_pair(
+        **asdict(session.models), kernels_later=kernels_later, run=session.config, report=report, progress=progress
+    )
     return ready, partial(decode, ready)
 
 
