@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 from rich.console import JustifyMethod
-from rich.console import KeyGroup as Lines
+from rich.console import Group as Lines
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
