@@ -148,11 +148,11 @@ def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
 
 def read_settings(live: Any) -> dict[str, Setting]:
     path, types = file_path(), kinds(live)
-    text, given = _table(path)
-    _keymap(path, text, given, types)
+    content, given = _table(path)
+    _keymap(path, content, given, types)
     given.pop(KEYS, None)
     unknown = "there is no setting {}; {}dynatui config --print-default lists all settings"
-    values = checked(path, text, given, types, unknown)
+    values = checked(path, content, given, types, unknown)
     for key, option in options_of(live).items():
         name = PREFIX + key.upper()
         if text := os.environ.get(name):
