@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import ClassVar
 
-from rich.console import JustifyMethod
 from rich.console import Group as Lines
+from rich.console import JustifyMethod
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
