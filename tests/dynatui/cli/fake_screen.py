@@ -28,7 +28,7 @@ class FakeScreen:
         self.sessions.append(session)
         return 0
 
-    def show_replay(self, runs: Iterable[list[Event]], view: View) -> int:
+    def replay(self, runs: Iterable[list[Event]], view: View) -> int:
         self.replays.append((list(runs), view))
         return 0
 
