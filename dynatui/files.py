@@ -9,7 +9,7 @@ from io import BufferedReader, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from decoder.errors import DecoderError
+from decoder.errors import ConfigError
 
 PATIENCE_S = 2.0
 """Longest wait for the first writer of a pipe."""
@@ -25,19 +25,16 @@ def opened(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def text_of(file: BinaryIO, name: str, most: int, *, too_large: str, fault: type[DecoderError]) -> str:
-    """Text without a byte order mark; `too_large` is the remedy for a file of more than `most` bytes.
-
-    Raises `fault` for such a file and for one that is not UTF-8, and OSError if it cannot be read.
-    """
+def text_of(file: BinaryIO, name: str, most: int, *, too_large: str) -> str:
+    """Without a byte order mark; raises ConfigError, with the remedy `too_large` if larger than `most`, and OSError."""
     content = file.read(most + 1)
     if len(content) > most:
-        raise fault(f"{name} is larger than {most >> 20} MiB, {too_large}")
+        raise ConfigError(f"{name} is larger than {most >> 20} MiB, {too_large}")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        at = error.start + 1
-        raise fault(f"{name} is not UTF-8 text (byte {at}); convert it, with iconv for example") from None
+        remedy = "convert it, with iconv for example"
+        raise ConfigError(f"{name} is not UTF-8 text (byte {error.start + 1}); {remedy}") from None
 
 
 def to_append(path: Path) -> BinaryIO:

@@ -38,10 +38,12 @@ class Gpu:
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
     """A function that reads the load of the GPUs among these torch devices, by number, as far as NVML knows them."""
     matches = [_CUDA.fullmatch(device) for device in devices]
-    meters = {number: _meter(number) for number in (int(each[1] or 0) for each in matches if each)}
+    numbers = dict.fromkeys(int(each[1] or 0) for each in matches if each)
+    find = cache(_find)
 
     def read() -> Mapping[int, GpuLoad]:
-        readings = {number: meter() for number, meter in meters.items()}
+        found = {number: find(number) for number in numbers}
+        readings = {number: _reading(nvml, handle) for number, (nvml, handle) in found.items() if handle is not None}
         return {number: reading for number, reading in readings.items() if reading is not None}
 
     return read
@@ -65,16 +67,6 @@ def memory_bytes_per_s(device: str) -> float | None:
     megahertz = _called(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM)
     bits = _called(nvml.nvmlDeviceGetMemoryBusWidth, handle)
     return megahertz * 1e6 * _TRANSFERS * bits / 8 if megahertz and bits else None
-
-
-def _meter(number: int) -> Callable[[], GpuLoad | None]:
-    find = cache(lambda: _find(number))
-
-    def meter() -> GpuLoad | None:
-        nvml, handle = find()
-        return None if handle is None else _reading(nvml, handle)
-
-    return meter
 
 
 def _library() -> Any:

@@ -1,7 +1,4 @@
-"""The command line: makes a session from the arguments, and prints any DecoderError in one line.
-
-Help, version and replay never import torch.
-"""
+"""The command line; prints any DecoderError in one line. Help, version and replay never import torch."""
 
 import sys
 from collections.abc import Sequence
@@ -14,6 +11,7 @@ from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_install_completion_arguments
 
 import decoder
 from decoder.errors import (
@@ -28,20 +26,8 @@ from decoder.errors import (
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
-from dynatui.cli import (
-    attach,
-    config,
-    doctor,
-    headless,
-    options,
-    parameters,
-    presets,
-    ranks,
-    report,
-    request,
-    settings,
-    why,
-)
+from dynatui.cli import attach, config, doctor, headless, options, parameters, presets, ranks, report, request, settings
+from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
@@ -81,29 +67,18 @@ def command() -> TyperGroup:
         parameters.command("replay", replay, REPLAY, configured),
         parameters.command("config", config.config, config.PARAMETERS),
         parameters.command("doctor", doctor.doctor, doctor.PARAMETERS),
-        parameters.command("why", why.why, why.PARAMETERS),
+        parameters.command("why", reasons.why, reasons.PARAMETERS),
         parameters.command("report", report.report, report.PARAMETERS),
         parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
-        *_lab_commands(),
     ]
-    live = parameters.group(
-        "",
-        watch,
-        live_parameters(),
-        commands,
-        configured,
-        invoke_without_command=True,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    return parameters.with_completion(live)
+    if find_spec("dynatui.lab") is not None:
+        from dynatui.lab.commands import bench, selector, tune  # noqa: PLC0415 - the laboratory may be missing
 
-
-def _lab_commands() -> list[TyperCommand | TyperGroup]:
-    if find_spec("dynatui.lab") is None:
-        return []
-    from dynatui.lab.commands import bench, selector, tune  # noqa: PLC0415 - the laboratory may be missing
-
-    return [tune.command(), bench.command(), selector.command()]
+        commands += tune.command(), bench.command(), selector.command()
+    further = {"invoke_without_command": True, "context_settings": {"help_option_names": ["-h", "--help"]}}
+    live = parameters.group("", watch, live_parameters(), commands, configured, **further)
+    live.params += get_install_completion_arguments()
+    return live
 
 
 def _invoked(arguments: Sequence[str] | None) -> int:
@@ -255,9 +230,8 @@ def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, vi
     runs = Runs(path)
     others = Runs(other) if other else ()
     if no_screen or as_json or not streams.can_show_screen():
-        return headless.replay_events(
-            chain.from_iterable(chain(runs, others)), Transcript(*streams.for_printing(), as_json=as_json)
-        )
+        transcript = Transcript(*streams.for_printing(), as_json=as_json)
+        return headless.replay_events(chain.from_iterable(chain(runs, others)), transcript)
     shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
@@ -291,10 +265,8 @@ def _refuse_options_before(context: typer.Context) -> None:
     """They belong to the live command and would have no effect; a subcommand's own follow its name."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
-        raise ConfigError(
-            f"{given.opts[0]} is given before {subcommand}, where it has no effect; see dynatui "
-            f"{subcommand} --help for the options to give after {subcommand}"
-        )
+        remedy = f"see dynatui {subcommand} --help for the options to give after {subcommand}"
+        raise ConfigError(f"{given.opts[0]} is given before {subcommand}, where it has no effect; {remedy}")
 
 
 def _refused(why: str, code: int) -> int:

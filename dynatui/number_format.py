@@ -17,6 +17,15 @@ def percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.0f}%"
 
 
+def ms(seconds: float | None, digits: int = 2) -> str:
+    return short(None if seconds is None else 1000 * seconds, digits)
+
+
+def counted(number: int, noun: str, ending: str = "s") -> str:
+    """Such as 1 token, or 2 tokens."""
+    return f"{number} {noun}{ending * (number != 1)}"
+
+
 def count(number: float | None) -> str:
     """Such as 1,234, or 1.23e+12 if it is long; a dash for None."""
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"

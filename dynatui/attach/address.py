@@ -17,9 +17,7 @@ class Address:
     pages: tuple[str, ...]
     """Candidate URLs of the metrics page, the most likely first."""
     base: str
-    """The base URL of the API."""
-    shown: str
-    """The URL without a query, for display and recordings."""
+    """The URL of the API, without a query, so that it may be displayed and recorded."""
 
 
 def address(text: str) -> Address:
@@ -29,12 +27,8 @@ def address(text: str) -> Address:
     page = next((suffix for suffix in reversed(PAGES) if path.endswith(suffix)), "")
     root = (path.removesuffix(page) if page else path).removesuffix(_API)
     pages = (path,) if page else tuple(root + suffix for suffix in PAGES)
-    base = urlunsplit((parts.scheme, parts.netloc, root, "", ""))
-    return Address(
-        tuple(urlunsplit((parts.scheme, parts.netloc, path_of_page, parts.query, "")) for path_of_page in pages),
-        base,
-        base,
-    )
+    urls = tuple(urlunsplit((parts.scheme, parts.netloc, page_path, parts.query, "")) for page_path in pages)
+    return Address(urls, urlunsplit((parts.scheme, parts.netloc, root, "", "")))
 
 
 def without_query(url: str) -> str:

@@ -1,6 +1,4 @@
-"""HTTP client for a watched server, limited in time and size, with each failure in one line; sends the user's token
-to this server only, and knows neither metrics nor events.
-"""
+"""HTTP client for a watched server, limited in time and size; each failure is a line, the token goes to it alone."""
 
 import asyncio
 import os
@@ -39,9 +37,8 @@ def as_page_errors(url: str, patience_s: float) -> Iterator[None]:
         raise PageError(f"{host} has not answered in full within {patience_s:g} s") from None
     except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:
         answered = quoted(first_line(error)) if str(error) else "it closes the connection"
-        raise PageError(
-            f"{host} does not respond as an HTTP server: {answered}; try another port, or {_other_scheme(url)}"
-        ) from None
+        remedy = f"try another port, or {'https' if url.startswith('http:') else 'http'}://{host}"
+        raise PageError(f"{host} does not respond as an HTTP server: {answered}; {remedy}") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise PageError(_of_tls(error, host) or f"cannot reach {host}: {_reason(error)}") from None
 
@@ -66,10 +63,8 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
-    return NotMetricsError(
-        f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); some servers have metrics "
-        f"only if they are started as follows: {started}"
-    )
+    remedy = f"some servers have metrics only if they are started as follows: {started}"
+    return NotMetricsError(f"there are no metrics at {without_query(refusal.url)} ({refusal.named}); {remedy}")
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
@@ -126,10 +121,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = cause or error.__cause__ or error.__context__
 
 
-def _other_scheme(url: str) -> str:
-    return f"{'https' if url.startswith('http:') else 'http'}://{host_of(url)}"
-
-
 LARGEST_PAGE = 2**23
 PATIENCE_S = 5.0
 _ACCEPT = {"Accept": "text/plain;version=0.0.4, text/plain;q=0.9, */*;q=0.1"}
@@ -170,10 +161,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class Client:
-    """HTTP connections kept open between requests; for one thread that has no event loop.
-
-    Raises ConfigError for unusable variables of certificates or proxies.
-    """
+    """For one thread without an event loop; raises ConfigError for unusable variables of certificates or proxies."""
 
     def __init__(self, secret: str | None = None, patience_s: float = PATIENCE_S) -> None:
         headers = {"User-Agent": f"dynatui/{decoder.__version__}", "Accept-Encoding": "identity"}
@@ -185,9 +173,8 @@ class Client:
         try:
             self._client = httpx2.AsyncClient(headers=headers, timeout=None, mounts=_HERE)  # `_text` limits the time
         except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
-            raise ConfigError(
-                f"cannot connect to servers: {first_line(error)}; check the variables SSL_CERT_FILE and HTTPS_PROXY"
-            ) from None
+            remedy = "check the variables SSL_CERT_FILE and HTTPS_PROXY"
+            raise ConfigError(f"cannot connect to servers: {first_line(error)}; {remedy}") from None
         self._runner = asyncio.Runner(loop_factory=_Loop)
 
     def page(self, url: str) -> str:
@@ -238,11 +225,8 @@ class Client:
             finally:
                 await response.aclose()
             if origin(str(further.url)) != origin(str(request.url)):
-                elsewhere = host_of(str(further.url))
-                raise PageError(
-                    f"the server redirects to another server, {elsewhere}, which is not contacted; give "
-                    "the URL of that server"
-                )
+                elsewhere = f"{host_of(str(further.url))}, which is not contacted; give the URL of that server"
+                raise PageError(f"the server redirects to another server, {elsewhere}")
             request = further
         raise PageError("the server redirects too many times; give the final address")
 

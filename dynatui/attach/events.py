@@ -164,13 +164,10 @@ def decode_line(line: bytes, number: int) -> Event:
     try:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
-            raise RecordingError(
-                f"line {number}: a newer dynatui wrote this line (schema {shortened(head.schema)}, this version reads "
-                f"{SCHEMA}); update dynatui"
-            )
+            schemas = f"schema {shortened(head.schema)}, this version reads {SCHEMA}"
+            raise RecordingError(f"line {number}: a newer dynatui wrote this line ({schemas}); update dynatui")
         event: Event = _decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RecordingError(
-            f"line {number}: {in_one_line(error)}; give a recording that dynatui attach --record has written"
-        ) from None
+        remedy = "give a recording that dynatui attach --record has written"
+        raise RecordingError(f"line {number}: {in_one_line(error)}; {remedy}") from None
     return event

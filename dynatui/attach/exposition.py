@@ -60,9 +60,8 @@ def parsed(lines: Sequence[str], counters: tuple[str, ...], gauges: tuple[str, .
     page, selected = dict[str, dict[Labels, float]](), [line for line in lines if line.startswith(counters + gauges)]
     momentary = set(_announced_gauges(lines))
     if len(selected) > MOST_LINES:
-        raise NotMetricsError(
-            f"the page has {len(selected)} lines with metrics that dynatui reads; the maximum is {MOST_LINES}"
-        )
+        found = f"{len(selected)} lines with metrics that dynatui reads"
+        raise NotMetricsError(f"the page has {found}; the maximum is {MOST_LINES}")
     for family in _families(selected):
         for sample in family.samples:
             name = sample.name.removesuffix(_TOTAL)

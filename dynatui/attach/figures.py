@@ -1,6 +1,4 @@
-"""Figures of a server from the increase of its counters or from its gauges, and whether its drafts are wasted; knows
-neither network nor clock.
-"""
+"""Figures of a server from the increase of its counters or from its gauges, and whether its drafts are wasted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -55,9 +53,8 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
 
 def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, ...]:
     earlier, later = (_split(page.get(name, {}), label) for page in (before, after))
-    return tuple(
-        _count(increase(earlier.get(place, {}), later.get(place, {}))) for place in range(max(later, default=-1) + 1)
-    )
+    places = range(max(later, default=-1) + 1)
+    return tuple(_count(increase(earlier.get(place, {}), later.get(place, {}))) for place in places)
 
 
 def remembered(before: Page, after: Page) -> Page:
@@ -65,11 +62,8 @@ def remembered(before: Page, after: Page) -> Page:
 
     When a metric has a new series, all its missing series are dropped, so that the memory stays bounded.
     """
-    return {name: _latest_series(before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
-
-
-def _latest_series(before: Series, after: Series) -> Series:
-    return after if after.keys() - before.keys() else {**before, **after}
+    pairs = {name: (before.get(name, {}), after.get(name, {})) for name in {**before, **after}}
+    return {name: now if now.keys() - old.keys() else {**old, **now} for name, (old, now) in pairs.items()}
 
 
 def increase(before: Series, after: Series) -> float:
@@ -170,28 +164,21 @@ def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
 def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = None) -> Figures:
     """A gauge at the interval's end is used in place of a counter for the same figure."""
     gauges = now or Gauges()
+    length = _ratio(counts.generated, counts.drafts) if kind.rounds_generate else round_length(kind, counts)
+    drafted_at = counts.drafted_at or (counts.drafts,) * len(counts.accepted_at)
     return Figures(
         seconds=seconds,
         drafts=counts.drafts,
         drafted=counts.drafted,
         accepted=counts.accepted,
         generated=counts.generated,
-        tokens_per_round=_first_known(gauges.length, _length(kind, counts)),
+        tokens_per_round=_first_known(gauges.length, length),
         acceptance_rate=_first_known(gauges.rate, share(counts.accepted, counts.drafted)),
-        acceptance_by_position=_by_position(counts),
+        acceptance_by_position=[*map(share, counts.accepted_at, (*drafted_at, *[None] * len(counts.accepted_at)))],
         drafted_per_second=_ratio(counts.drafted, seconds),
         accepted_per_second=_ratio(counts.accepted, seconds),
         tokens_per_second=_first_known(gauges.speed, _ratio(counts.generated, seconds)),
     )
-
-
-def _by_position(counts: Counts) -> list[float | None]:
-    drafted_at = counts.drafted_at or (counts.drafts,) * len(counts.accepted_at)
-    return list(map(share, counts.accepted_at, (*drafted_at, *[None] * len(counts.accepted_at))))
-
-
-def _length(kind: Kind, counts: Counts) -> float | None:
-    return _ratio(counts.generated, counts.drafts) if kind.rounds_generate else round_length(kind, counts)
 
 
 def round_length(kind: Kind, counts: Counts) -> float | None:
@@ -254,17 +241,12 @@ def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float
     length = round_length(kind, lot)
     if (lot.drafts or 0) < ROUNDS or t - begun < SECONDS or length is None:
         return replace(before, lot=lot, begun=begun)
-    if not _is_wasted(length, share(lot.accepted, lot.drafted) or 0.0, already=before.wasted is not None):
-        return Judgement()
+    rate = share(lot.accepted, lot.drafted) or 0.0
     if before.wasted is None:
-        return Judgement(wasted=lot, since=begun)
-    return Judgement(wasted=before.wasted.plus(lot), since=before.since)
-
-
-def _is_wasted(length: float, acceptance: float, *, already: bool) -> bool:
-    if already:
-        return length < PAYING_FROM or (acceptance < ACCEPTED_FROM and length < LONG_FROM)
-    return length < WASTED_BELOW or (acceptance < REJECTED_BELOW and length < LONG_BELOW)
+        wasted = length < WASTED_BELOW or (rate < REJECTED_BELOW and length < LONG_BELOW)
+        return Judgement(wasted=lot, since=begun) if wasted else Judgement()
+    still = length < PAYING_FROM or (rate < ACCEPTED_FROM and length < LONG_FROM)
+    return Judgement(wasted=before.wasted.plus(lot), since=before.since) if still else Judgement()
 
 
 def as_event(kind: Kind, judgement: Judgement) -> Wasted | None:

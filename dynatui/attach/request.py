@@ -126,22 +126,15 @@ def sent(request: Request, base: str, kind: Kind | None, ask: Ask, clock: Callab
         text = ask(f"{base}/v1/completions", body(request, model, kind))
         return answer(text, request, model, t=0.0, seconds=clock() - began)
     except PageError as error:
-        return Answer(
-            t=0.0,
-            seconds=clock() - began,
-            model=model[:LONGEST_NAME],
-            prompt=request.prompt[:LONGEST_TEXT],
-            error=str(error)[:LONGEST_TEXT],
-        )
+        fault, prompt = str(error)[:LONGEST_TEXT], request.prompt[:LONGEST_TEXT]
+        return Answer(t=0.0, seconds=clock() - began, model=model[:LONGEST_NAME], prompt=prompt, error=fault)
 
 
 def _by_round(vllm: _Vllm | None) -> tuple[list[int], list[int]]:
     """Drafted and accepted tokens of each round; both empty if not reported or impossible."""
     drafted, accepted = (vllm.per_step_drafted or [], vllm.per_step_accepted or []) if vllm else ([], [])
-    sound = len(drafted) == len(accepted) <= MOST_ROUNDS and all(
-        0 <= some <= whole <= LARGEST // MOST_ROUNDS for some, whole in zip(accepted, drafted, strict=False)
-    )
-    return (drafted, accepted) if sound else ([], [])
+    possible = (0 <= some <= all_ <= LARGEST // MOST_ROUNDS for some, all_ in zip(accepted, drafted, strict=False))
+    return (drafted, accepted) if len(drafted) == len(accepted) <= MOST_ROUNDS and all(possible) else ([], [])
 
 
 def _totals(

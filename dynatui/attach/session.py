@@ -1,6 +1,4 @@
-"""A session of watching a server: polls its metrics page and makes events of every poll, also of failed ones; what
-sends requests, waits and reads the clock are parameters.
-"""
+"""Watches a server: makes events of every poll of its page, also of failed ones; network and clock are parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -80,12 +78,7 @@ class History:
         names = {label_set[kind.model][:LONGEST_NAME] for label_set in labels if kind.model in label_set}
         models = sorted(names - {""})[:MOST_MODELS]
         server = Server(t=t, kind=kind.name, url=without_query(url)[:LONGEST_NAME], models=models)
-        previous = self._server
-        if previous is None or (previous.kind, previous.url, previous.models) != (
-            server.kind,
-            server.url,
-            server.models,
-        ):
+        if self._server is None or structs.replace(self._server, t=t) != server:
             self._server = server
             yield server
 
@@ -115,7 +108,7 @@ def watch(
     yield Opening(
         version=decoder.__version__,
         started_at=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        url=plan.address.shown[:LONGEST_NAME],
+        url=plan.address.base[:LONGEST_NAME],
         interval_s=plan.interval_s,
     )
     for number in count(1):
@@ -139,23 +132,19 @@ def first_page(page: Callable[[str], str], urls: Sequence[str]) -> tuple[str, Ki
     Raises PageError if the server cannot be reached, NotMetricsError about the first page if none has such metrics.
     """
     faults = list[PageError]()
+    titles = ", ".join(kind.title for kind in KINDS.values())
     for url in urls:
         try:
-            return url, *_recognised(url, lines_of(page(url)))
+            lines = lines_of(page(url))
+            if found := recognised(lines):
+                return url, *found
+            require_metrics(lines)
+            where = without_query(url)
+            unknown = f"the metrics at {where} do not belong to a supported server; supported: {titles}"
+            faults.append(NotMetricsError(unknown))
         except NotMetricsError as error:
             faults.append(error)
     raise faults[0]
-
-
-def _recognised(url: str, lines: Sequence[str]) -> tuple[Kind, Sequence[str]]:
-    found = recognised(lines)
-    if found is None:
-        require_metrics(lines)
-        titles = ", ".join(known_kind.title for known_kind in KINDS.values())
-        raise NotMetricsError(
-            f"the metrics at {without_query(url)} do not belong to a supported server; supported: {titles}"
-        )
-    return found
 
 
 def kind_of(page: Callable[[str], str], urls: Sequence[str]) -> Kind | None:

@@ -88,7 +88,7 @@ def attach(
 
     secret = token()
     if secret and where.base.startswith("http:") and not is_here(where.base):
-        streams.say(f"the token is sent to {where.shown} unencrypted; with https:// it would be encrypted")
+        streams.say(f"the token is sent to {where.base} unencrypted; with https:// it would be encrypted")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
     source = LiveServer(polled(Polling(where, interval, polls), secret, request_of_ours), recorder)

@@ -51,27 +51,22 @@ _OF_THE_SCREEN = ("seed",)
 
 
 def in_force(live: Any) -> str:
-    """Every setting with its value and its source; raises ConfigError if a setting is invalid.
+    """Every setting with value and source, as a settings file; a default that depends on the temperature is a comment.
 
-    A default that depends on the temperature is a comment, so that a settings file made of this text keeps it so.
+    Raises ConfigError if a setting is invalid.
     """
     set_values = settings.applied(live)
     with settings.named(set_values):
         given = live.params | settings.fill(live, set_values)
         run = request.run_config(given)
-    names = {key: option.name for key, option in options_of(live.command).items()}
-    values = {key: _effective(key, given.get(name), run) for key, name in names.items()}
-    sources = {key: _source(key, set_values.get(name), given.get(PRESET), run) for key, name in names.items()}
-    written = {
-        key: f"{'# ' if sources[key] == _by_temperature(run) else ''}{key} = {toml(value)}"
-        for key, value in values.items()
-        if value is not None
-    }
-    width = min(_WIDEST, max(map(len, written.values())))
-    lines = "".join(
-        f"{written[key].ljust(width)}  # {sources[key]}\n" if key in written else f"# {key} is not set\n"
-        for key in names
-    )
+    settled = list[tuple[str, str]]()
+    for key, option in options_of(live.command).items():
+        value = _effective(key, given.get(option.name), run)
+        source = _source(key, set_values.get(option.name), given.get(PRESET), run)
+        mark = "# " if source == _by_temperature(run) else ""
+        settled.append((f"# {key} is not set", "") if value is None else (f"{mark}{key} = {toml(value)}", source))
+    width = min(_WIDEST, max(len(line) for line, source in settled if source))
+    lines = "".join(f"{line.ljust(width)}  # {source}\n" if source else f"{line}\n" for line, source in settled)
     usual = KEYMAP.settings()
     bound = [f"{name} = {_caps(caps)}\n" for name, caps in settings.keymap().settings().items() if caps != usual[name]]
     return lines + (f"\n[{KEYS}]\n{''.join(bound)}" if bound else f"# no key of the table [{KEYS}] is set\n")

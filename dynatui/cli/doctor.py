@@ -18,6 +18,7 @@ from dynatui.cli import doctor_machine as machine
 from dynatui.cli.doctor_machine import CheckResult, DoctorInput, Verdict
 from dynatui.cli.parameters import CONTEXT, Declared, switch
 from dynatui.cli.settings import applied, fill, strange_variables, with_places
+from dynatui.number_format import counted
 from dynatui.session import Models
 from dynatui.terminal import streams
 
@@ -35,8 +36,6 @@ class Examined(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All findings, as `--json` prints them."""
-
     ok: bool
     findings: list[Examined]
 
@@ -80,8 +79,8 @@ def page(report: Report) -> str:
     for topic, findings in groupby(report.findings, lambda finding: finding.topic):
         lines.append(topic)
         lines += [f"  {each.verdict:<8} {'; '.join(filter(None, (each.text, each.remedy)))}" for each in findings]
-    problems = sum(finding.verdict == "problem" for finding in report.findings)
-    verdict = "everything that is needed works" if report.ok else f"{problems} problem{'s' * (problems > 1)}, see above"
+    problems = counted(sum(finding.verdict == "problem" for finding in report.findings), "problem")
+    verdict = "everything that is needed works" if report.ok else f"{problems}, see above"
     return "".join(f"{clean_line(line)}\n" for line in [*lines, f"verdict: {verdict}"])
 
 
@@ -91,10 +90,8 @@ def _alone(check: Check, case: DoctorInput) -> Iterator[CheckResult]:
     except DecoderError as error:
         yield CheckResult("problem", with_places(error))
     except Exception as error:  # noqa: BLE001 - any fault of the installation is a finding
-        why = (str(error).strip().splitlines() or ["no reason given"])[0]
-        yield CheckResult(
-            "problem", f"this topic could not be examined: {type(error).__name__}: {why}", "reinstall dynatui"
-        )
+        why = f"{type(error).__name__}: {(str(error).strip().splitlines() or ['no reason given'])[0]}"
+        yield CheckResult("problem", f"this topic could not be examined: {why}", "reinstall dynatui")
 
 
 def _of_models() -> ModuleType:
@@ -112,7 +109,7 @@ CHECKS: dict[str, Check] = {
     "kernels": machine.kernels,
     "models": lambda case: _of_models().models(case),
     "rounds": lambda case: _of_models().rounds(case),
-    "times": lambda case: _of_models().times(case),
+    "times": lambda case: _of_models().theoretical_times(case),
     "settings": machine.settings,
     "log": machine.log,
     "recordings": machine.recordings,

@@ -43,8 +43,6 @@ class CheckResult(NamedTuple):
 
 @dataclass(frozen=True)
 class DoctorInput:
-    """What the checks examine."""
-
     models: Models
     log: Path | None
     settings: Callable[[], str]
@@ -61,21 +59,16 @@ def terminal(_case: DoctorInput) -> Iterator[CheckResult]:
         yield CheckResult("note", f"dynatui runs without a screen here: no terminal is connected to {', '.join(names)}")
     kind = os.environ.get("TERM", "")
     if kind in ("", "dumb"):
-        yield CheckResult(
-            "note", f"TERM is {kind or 'not set'}, so there is no screen", "set TERM to the terminal's name"
-        )
+        lacking_name = f"TERM is {kind or 'not set'}, so there is no screen"
+        yield CheckResult("note", lacking_name, "set TERM to the terminal's name")
     yield from _size()
-    if os.environ.get("NO_COLOR"):
-        yield CheckResult("ok", "no colours, because NO_COLOR is set")
-    else:
-        variables = f"TERM {kind or '-'}, COLORTERM {os.environ.get('COLORTERM') or '-'}"
-        yield CheckResult("ok", f"{_colours(kind)} colours ({variables})")
+    variables = f"TERM {kind or '-'}, COLORTERM {os.environ.get('COLORTERM') or '-'}"
+    colours = f"{_colours(kind)} colours ({variables})"
+    yield CheckResult("ok", "no colours, because NO_COLOR is set" if os.environ.get("NO_COLOR") else colours)
     encoding = sys.stdout.encoding if sys.stdout else "unknown"
-    text = f"the encoding of the output is {encoding}"
-    if encoding.lower().replace("-", "") == "utf8":
-        yield CheckResult("ok", text)
-    else:
-        yield CheckResult("note", text, "if characters are missing, give --symbols ascii")
+    text, remedy = f"the encoding of the output is {encoding}", "if characters are missing, give --symbols ascii"
+    is_utf8 = encoding.lower().replace("-", "") == "utf8"
+    yield CheckResult("ok", text) if is_utf8 else CheckResult("note", text, remedy)
     if "SSH_CONNECTION" in os.environ:
         yield CheckResult("ok", "over SSH: 5 frames a second unless --fps is given; ssh -C compresses the frames well")
     if "TMUX" in os.environ or "STY" in os.environ:
@@ -91,11 +84,9 @@ def _size() -> Iterator[CheckResult]:
     for descriptor in (1, 2, 0):
         with suppress(OSError):
             width, height = os.get_terminal_size(descriptor)
-            if width < _SMALL[0] or height < _SMALL[1]:
-                remedy = f"panels need at least {_SMALL[0]}x{_SMALL[1]} characters"
-                yield CheckResult("note", f"{width}x{height} characters", remedy)
-            else:
-                yield CheckResult("ok", f"{width}x{height} characters")
+            text, remedy = f"{width}x{height} characters", f"panels need at least {_SMALL[0]}x{_SMALL[1]} characters"
+            is_small = width < _SMALL[0] or height < _SMALL[1]
+            yield CheckResult("note", text, remedy) if is_small else CheckResult("ok", text)
             return
 
 
@@ -106,7 +97,6 @@ def _colours(kind: str) -> str:
 
 
 def versions(_case: DoctorInput) -> Iterator[CheckResult]:
-    """Python, and the packages that dynatui requires."""
     from importlib import metadata  # noqa: PLC0415 - needed only here
 
     from packaging.requirements import Requirement  # noqa: PLC0415 - needed only here
@@ -180,9 +170,8 @@ def _cpu_passes() -> CheckResult:
 
     if why := missing():
         return CheckResult("note", f"cpu: torch computes all passes, which is slower; {why}", ADVICE)
-    return CheckResult(
-        "ok", f"cpu: compiled passes ({machine()}) compute GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3 models"
-    )
+    families = "GPT-NeoX, Llama, Mistral, Qwen2 and Qwen3 models"
+    return CheckResult("ok", f"cpu: compiled passes ({machine()}) compute {families}")
 
 
 def cpu_has_fp16() -> bool:
@@ -217,10 +206,8 @@ def kernels(case: DoctorInput) -> Iterator[CheckResult]:
     scheme = sysconfig.get_default_scheme()
     # Debian's own scheme names /usr/local, where Debian has no headers.
     paths = sysconfig.get_paths("posix_prefix" if scheme == "posix_local" else scheme)
-    missing = list(lacking(os.environ, Path(paths["include"])))
-    yield from missing or [
-        CheckResult("ok", f"Triton can build kernels, and keeps them in {_cache_folder(os.environ)}")
-    ]
+    works = CheckResult("ok", f"Triton can build kernels, and keeps them in {_cache_folder(os.environ)}")
+    yield from list(lacking(os.environ, Path(paths["include"]))) or [works]
 
 
 def lacking(environment: Mapping[str, str], headers: Path) -> Iterator[CheckResult]:
@@ -253,7 +240,6 @@ def _can_be_written(folder: Path) -> bool:
 
 
 def settings(case: DoctorInput) -> Iterator[CheckResult]:
-    """The settings file and the DYNATUI_* variables."""
     try:
         yield CheckResult("ok", case.settings())
     finally:
@@ -263,14 +249,12 @@ def settings(case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def log(case: DoctorInput) -> Iterator[CheckResult]:
-    """The file of errors and of libraries' messages."""
     from dynatui.terminal.guard import log_path  # noqa: PLC0415 - imports textual
 
     path = log_path(case.log)
-    if str(path) == os.devnull:
-        yield CheckResult("note", "no log can be written in the user's log folder", "name a file with --log-file")
-    else:
-        yield CheckResult("ok", f"errors, and messages of libraries, go to {path}")
+    nowhere = CheckResult("note", "no log can be written in the user's log folder", "name a file with --log-file")
+    kept = CheckResult("ok", f"errors, and messages of libraries, go to {path}")
+    yield nowhere if str(path) == os.devnull else kept
 
 
 def recordings(_case: DoctorInput) -> Iterator[CheckResult]:

@@ -35,7 +35,7 @@ from decoder.system.host_memory import host_memory
 from dynatui.clean import clean_line
 from dynatui.cli.doctor_machine import CheckResult, DoctorInput
 from dynatui.gpu import gpus, memory_bytes_per_s
-from dynatui.number_format import short, size
+from dynatui.number_format import counted, ms, short, size
 from dynatui.session import Models
 
 _CACHED = "models--"
@@ -49,9 +49,8 @@ def models(case: DoctorInput) -> Iterator[CheckResult]:
     """The models that would be loaded, if they are on this machine: memory, tokenizers, and what can draft."""
     pair = case.models
     if _lacks_target(pair):
-        yield CheckResult(
-            "problem", "a draft was named without its target", "give --target too, or --draft lookup alone"
-        )
+        remedy = "give --target too, or --draft lookup alone"
+        yield CheckResult("problem", "a draft was named without its target", remedy)
         return
     names = _names_of(pair)
     require_dtypes_of_torch(names, device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype)
@@ -74,10 +73,9 @@ def models(case: DoctorInput) -> Iterator[CheckResult]:
             yield _mtp_layer(names["target"]) if pair.draft == MTP else _fitting_drafts(case, names["target"])
     elif not absent and not head_shape(names["draft"]):
         _, of_draft = compatibility.tokenizers_of(*map(_readable, names.values()))
-        if of_draft:
-            yield CheckResult("ok", f"target and draft have different tokenizers: {TRANSLATED}")
-        else:
-            yield CheckResult("ok", f"target and draft share a tokenizer{'' if broken else _lacking(names)}")
+        shared = f"share a tokenizer{'' if broken or of_draft else _lacking(names)}"
+        tokenizers = f"have different tokenizers: {TRANSLATED}" if of_draft else shared
+        yield CheckResult("ok", f"target and draft {tokenizers}")
 
 
 def rounds(case: DoctorInput) -> Iterator[CheckResult]:
@@ -90,11 +88,12 @@ def rounds(case: DoctorInput) -> Iterator[CheckResult]:
         tried = paths.decoding_path(
             decoder.load_pair(device=pair.device, dtype=pair.dtype, draft_dtype=pair.draft_dtype, kernels=pair.kernels)
         )
+        embedded = "rounds of the embedded pair are driven by"
         if tried.name == paths.HOST:
-            text = f"rounds of the embedded pair are driven by the host on {device}, which is slower: {tried.reason}"
+            text = f"{embedded} the host on {device}, which is slower: {tried.reason}"
             yield CheckResult("note", text, "another version of torch or of the driver may help")
             return
-        yield CheckResult("ok", f"rounds of the embedded pair are driven by {tried.name} on {device}: {tried.reason}")
+        yield CheckResult("ok", f"{embedded} {tried.name} on {device}: {tried.reason}")
     names = _names_of(pair)
     if not all(_place_of(name) for name in names.values()):
         return
@@ -135,11 +134,9 @@ def inflated(pair: Models) -> dict[str, Inflated]:
 def _absent(case: DoctorInput, role: str, base: str) -> CheckResult:
     if case.forbidden:
         return CheckResult("problem", f"{role} {base} is not on this machine", "unset HF_HUB_OFFLINE to download it")
-    return CheckResult(
-        "note",
-        f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts",
-        f"hf download {base} --include '*.json' gets the files that doctor examines, without weights",
-    )
+    text = f"{role} {base} is not on this machine yet; it is downloaded when dynatui starts"
+    remedy = f"hf download {base} --include '*.json' gets the files that doctor examines, without weights"
+    return CheckResult("note", text, remedy)
 
 
 def _lacking(names: Mapping[str, str]) -> str:
@@ -154,12 +151,10 @@ def _lacking(names: Mapping[str, str]) -> str:
 def _mtp_layer(target: str) -> CheckResult:
     place = _readable(target)
     try:
-        layout = mtp_layout(place, checkpoints.load_config(place))
+        weights = f"{mtp_layout(place, checkpoints.load_config(place)).projection} and other weights"
     except DecoderError as error:
         return CheckResult("problem", f"draft: {error}")
-    return CheckResult(
-        "ok", f"draft {MTP}: the target's checkpoint has an MTP layer: {layout.projection} and other weights"
-    )
+    return CheckResult("ok", f"draft {MTP}: the target's checkpoint has an MTP layer: {weights}")
 
 
 def _lacks_target(pair: Models) -> bool:
@@ -217,21 +212,20 @@ def _model(case: DoctorInput, role: str, name: str) -> Iterator[CheckResult]:
     except DecoderError as error:
         yield CheckResult("problem", f"{role}: {error}")
         return
-    kind, base = head.kind if head else str(config.model_type), _base_of(place)
+    base, called = _base_of(place), f"{role} {shown}: {head.kind if head else config.model_type}"
     if adapter_of(place) is not None:
         text = f"{role} {shown}: the adapter is merged into the weights of {checkpoints.display_name(base)}"
         yield CheckResult("ok", text)
     if weights := _weights_bytes(_readable(base)):
-        yield CheckResult("ok", f"{role} {shown}: {kind}, weights of {size(weights)}")
+        yield CheckResult("ok", f"{called}, weights of {size(weights)}")
     elif Path(name).is_dir():
         remedy = "choose a model with such weights, or convert this one"
         yield CheckResult("problem", f"{role} {name} has no safetensors weights", remedy)
     elif case.forbidden:
-        yield CheckResult("problem", f"{role} {shown}: {kind}, weights are not on this machine", "unset HF_HUB_OFFLINE")
+        yield CheckResult("problem", f"{called}, weights are not on this machine", "unset HF_HUB_OFFLINE")
     else:
-        yield CheckResult(
-            "note", f"{role} {shown}: {kind}, weights are not on this machine; they are downloaded when dynatui starts"
-        )
+        text = f"{called}, weights are not on this machine; they are downloaded when dynatui starts"
+        yield CheckResult("note", text)
     if config is not None:
         yield from _memory(case, role, config, weights or _size_in_index(place))
     if role == "target":
@@ -252,12 +246,10 @@ def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
         return
     named = getattr(config, "eos_token_id", None) if ends.eos_token_id is None else ends.eos_token_id
     if end not in (named if isinstance(named, list) else [named]):
-        yield CheckResult(
-            "note",
-            f"target {shown} is made for chat, and its tokenizer ends texts with {clean_line(tokenizer.eos_token)} "
-            f"(token {end}), but {file} does not name this token: an answer may run on until --max-new-tokens",
-            f"add {end} to eos_token_id in {file}",
-        )
+        ending = f"its tokenizer ends texts with {clean_line(tokenizer.eos_token)} (token {end})"
+        unnamed = f"but {file} does not name this token: an answer may run on until --max-new-tokens"
+        text = f"target {shown} is made for chat, and {ending}, {unnamed}"
+        yield CheckResult("note", text, f"add {end} to eos_token_id in {file}")
 
 
 def _decodable(case: DoctorInput, shown: str, folder: str) -> Any:
@@ -283,19 +275,15 @@ def _size_in_index(folder: str) -> int:
 
 
 def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Iterator[CheckResult]:
-    """Memory in the dtype in which a model would run, and whether that much is free.
-
-    Packed quantised weights take the `stored_bytes` of their files, if these are known (not 0).
-    """
+    """Memory in the dtype in which a model would run, or for packed weights `stored_bytes` (if not 0); is it free?"""
     device = devices.choose_device(case.models.device)
     dtype, quantised = _loaded_form(case, role, config)
     free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)
-    memory = replace(
-        memory_of(config, paths.arithmetic_dtype(config, device, dtype), quantised),
-        weights_bytes=memory_of(config, stored, quantised).weights_bytes,
-    )
+    weights_bytes = memory_of(config, stored, quantised).weights_bytes
     if quantised and quantised.packed and stored_bytes:
-        memory = replace(memory, weights_bytes=stored_bytes)
+        weights_bytes = stored_bytes
+    memory = memory_of(config, paths.arithmetic_dtype(config, device, dtype), quantised)
+    memory = replace(memory, weights_bytes=weights_bytes)
     precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     weights = f"{size(memory.weights_bytes)} of weights"
     if stored is not dtype:
@@ -371,8 +359,6 @@ def _drafts_for(case: DoctorInput, target: str) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class _Timed:
-    """A model on its device."""
-
     dtype: str
     device: str
     work: PassWork
@@ -413,12 +399,11 @@ def _context(config: Any) -> int:
 def _speed(model: _Timed) -> str:
     bandwidth, rate = f"{short(model.speed.bytes_per_s / 1e9, 1)} GB/s", model.speed.flops_per_s
     if model.device != "cpu":
-        return (
-            f"{model.device} reads at most {bandwidth}, by the memory's clock and bus width; arithmetic is not counted"
-        )
-    count = torch.get_num_threads()
+        limit = "by the memory's clock and bus width; arithmetic is not counted"
+        return f"{model.device} reads at most {bandwidth}, {limit}"
+    threads = counted(torch.get_num_threads(), "thread")
     arithmetic = f" and computes {short(rate / 1e9, 0)} GFLOP/s in {model.dtype}" if rate else ""
-    return f"the CPU reads {bandwidth} of weights{arithmetic}, measured with {count} thread{'s' * (count > 1)}"
+    return f"the CPU reads {bandwidth} of weights{arithmetic}, measured with {threads}"
 
 
 def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
@@ -431,10 +416,8 @@ def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
         f"tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
     )
     for levels, rows in SIZES:
-        least = (
-            f"a round of {levels} level{'s' * (levels > 1)} and {rows} rows: at least "
-            f"{short(1000 * round_s(expected, levels, rows))} ms"
-        )
+        shape, duration = f"{counted(levels, 'level')} and {rows} rows", ms(round_s(expected, levels, rows))
+        least = f"a round of {shape}: at least {duration} ms"
         if not target.work.sparse:  # the experts that further rows choose are not counted, so tokens would be too few
             least += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
         yield CheckResult("ok", least)

@@ -24,10 +24,7 @@ _PATIENCE_S = 2.0
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once; skips a prompt that cannot be decoded, unless there is no other.
-
-    Any other DecoderError is raised after the text so far was printed.
-    """
+    """Decodes every prompt once; skips what cannot be decoded, but not all; raises other faults after the text."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -54,10 +51,12 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
                 if skipped == count:
                     raise
                 transcript.note(f"prompt {number} of {count} is skipped: {error}")
-    if not steering.stopped:
-        return _exit_code(transcript, skipped, count)
-    transcript.note("interrupted")
-    return INTERRUPTED
+    if steering.stopped:
+        transcript.note("interrupted")
+        return INTERRUPTED
+    if skipped:
+        transcript.note(f"{skipped} of {count} prompts skipped")
+    return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
 def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, transcript: Transcript) -> None:
@@ -66,12 +65,6 @@ def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, tr
     if exporter:
         exporter.take(event)
     transcript.feed(event)
-
-
-def _exit_code(transcript: Transcript, skipped: int, count: int) -> int:
-    if skipped:
-        transcript.note(f"{skipped} of {count} prompts skipped")
-    return ModelError.exit_code if transcript.failed else PromptError.exit_code if skipped else 0
 
 
 def replay_events(events: Iterable[Event], transcript: Transcript) -> int:
@@ -84,9 +77,7 @@ def replay_events(events: Iterable[Event], transcript: Transcript) -> int:
 def follow(events: Iterable[Event], transcript: Transcript) -> int:
     steering = Steering()
     with _interruptible(steering, transcript):
-        for event in events:
-            transcript.feed(event)
-        transcript.finish()
+        replay_events(events, transcript)
     if not steering.stopped:
         return 0
     transcript.note("interrupted")

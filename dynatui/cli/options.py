@@ -32,18 +32,17 @@ _DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
 def speed(fastest: float, explained: str) -> TyperOption:
-    return option("--speed X", explained, float, parse=partial(_speed, fastest), panel=SCREEN)
+    def parse(text: str) -> float:
+        above, over, below = str(text).removesuffix("x").partition("/")
+        try:
+            value = float(above) / (float(below) if over else 1)
+        except (ValueError, ZeroDivisionError):
+            raise ConfigError(f"--speed is {quoted(text)}; give a number, or a fraction such as 1/2") from None
+        if not SLOWEST <= value <= fastest:
+            raise ConfigError(f"--speed is {quoted(text)}; give {SLOWEST} to {fastest:g}")
+        return value
 
-
-def _speed(fastest: float, text: str) -> float:
-    above, over, below = str(text).removesuffix("x").partition("/")
-    try:
-        value = float(above) / (float(below) if over else 1)
-    except (ValueError, ZeroDivisionError):
-        raise ConfigError(f"--speed is {quoted(text)}; give a number, or a fraction such as 1/2") from None
-    if not SLOWEST <= value <= fastest:
-        raise ConfigError(f"--speed is {quoted(text)}; give {SLOWEST} to {fastest:g}")
-    return value
+    return option("--speed X", explained, float, parse=parse, panel=SCREEN)
 
 
 PROMPT_OPTIONS = in_panel(
@@ -84,15 +83,8 @@ MAX_NEW_TOKENS = option(
 
 
 def seed(default: int | None = 0, panel: str = RUN, more: str = "") -> TyperOption:
-    return option(
-        "--seed S",
-        f"Seed of everything that is random.{more}",
-        int,
-        default=default,
-        least=0,
-        most=2**32 - 1,
-        panel=panel,
-    )
+    explained = f"Seed of everything that is random.{more}"
+    return option("--seed S", explained, int, default=default, least=0, most=2**32 - 1, panel=panel)
 
 
 SEED = seed()

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from inspect import Parameter, Signature, getdoc
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import typer
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
-from typer.main import get_callback, get_command_from_info, get_install_completion_arguments
+from typer.main import get_callback, get_command_from_info
 from typer.models import CommandInfo
 
 _WORD = re.compile(r"[A-Z]+")
@@ -51,19 +51,10 @@ def option(
 ) -> TyperOption:
     """An option of a command; a `list` option may be repeated, a `bool` option has no value.
 
-    Args:
-        usage: Flag and placeholder of the value, such as "--fps N", or only flags, such as "--mouse/--no-mouse".
-        explained: Help text.
-        kind: Type of the value, which Typer checks.
-        name: Name of the function's parameter, if it is not the flag's with underscores.
-        default: The value of an option that was not given; a text if there is `parse`.
-        required: Whether the option must be given.
-        parse: Function from text to the value, used instead of `kind`; raises ConfigError for an invalid text.
-        complete: Function from the beginning of a value to the whole values that a shell offers.
-        least: Smallest valid number.
-        most: Largest valid number.
-        panel: Panel of `--help`.
-        further: Other arguments of `typer.Option`.
+    `usage` is flag and placeholder of the value, such as "--fps N", or only flags, such as "--mouse/--no-mouse"; `name`
+    the name of the function's parameter, if it is not the flag's with underscores. `parse` is used instead of `kind`,
+    maps a text (also a default) to the value, and raises ConfigError if it cannot; `complete` maps the beginning of a
+    value to the whole values that a shell offers.
     """
     flags, _, metavar = usage.partition(" ")
     declared = typer.Option(
@@ -112,9 +103,8 @@ def _made(name: str, kind: Any, declared: Any) -> Any:
 
     def function(**_: Any) -> None: ...
 
-    vars(function)["__signature__"] = Signature(
-        [Parameter(name, Parameter.KEYWORD_ONLY, default=declared, annotation=kind)]
-    )
+    parameter = Parameter(name, Parameter.KEYWORD_ONLY, default=declared, annotation=kind)
+    vars(function)["__signature__"] = Signature([parameter])
     command = get_command_from_info(CommandInfo(callback=function), pretty_exceptions_short=True, rich_markup_mode=None)
     return command.params[0]
 
@@ -140,14 +130,8 @@ def group(
     return TyperGroup(name=name, commands=list(commands), **_running(run, declared, around), **further)
 
 
-def with_completion(program: TyperGroup) -> TyperGroup:
-    """The program with the options that install and show shell completion."""
-    program.params += get_install_completion_arguments()
-    return program
-
-
 def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dict[str, Any]:
-    params = list(_parameters(declared))
+    params = [each for part in declared for each in (part.options if isinstance(part, OptionGroup) else (part,))]
 
     def call(context: typer.Context, **_: Any) -> Any:
         with around(context):
@@ -157,15 +141,8 @@ def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dic
     return {"help": getdoc(run), "params": params, "callback": callback}
 
 
-def _parameters(declared: Declared) -> Iterator[TyperOption | TyperArgument]:
-    for each in declared:
-        yield from each.options if isinstance(each, OptionGroup) else (each,)
-
-
 def _arguments(context: typer.Context, declared: Declared) -> dict[str, Any]:
-    """A command's arguments, with the home folder for a first ~ of each path: a shell replaces it neither after = nor
-    in settings.
-    """
+    """With the home folder for a first ~ of each path, which a shell replaces neither after = nor in settings."""
     paths = {each.name for each in context.command.params if set(_WORD.findall(each.metavar or "")) & {"FILE", "DIR"}}
     left = {name: _expanded(value) if name in paths else value for name, value in context.params.items()}
     for each in declared:

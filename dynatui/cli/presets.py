@@ -1,7 +1,4 @@
-"""The user's presets: TOML files with option values, above which stand the options that are given.
-
-The engine and recordings see only the parameters, not a preset's name.
-"""
+"""The user's presets: TOML files with values of options, which given options override; the engine knows no names."""
 
 import os
 import re
@@ -80,10 +77,7 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Writes the parameters of a run as a preset, completely or not at all; returns the path.
-
-    Raises ConfigError if the preset exists and `force` is False, or the file cannot be written.
-    """
+    """Completely or not at all; raises ConfigError if it cannot, or if the preset exists and `force` is False."""
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
     lines = [f"# {clean_line(comment)}" for comment in comments]
@@ -109,9 +103,8 @@ def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: b
 
 def _options() -> list[tuple[str, Option]]:
     """The options that a preset may set, each with the name of its method."""
-    return [
-        (method, option) for method in METHODS_OF_PRESETS for option in METHODS[method].options if option.name != PRESET
-    ]
+    every = ((method, option) for method in METHODS_OF_PRESETS for option in METHODS[method].options)
+    return [(method, option) for method, option in every if option.name != PRESET]
 
 
 def _read(path: Path) -> dict[str, Setting]:
@@ -119,7 +112,7 @@ def _read(path: Path) -> dict[str, Setting]:
     try:
         with opened(path) as file:
             too_large = "too large for a preset; remove the file"
-            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
     except OSError as error:
         remedy = "make it readable or remove it"
         raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None

@@ -1,7 +1,4 @@
-"""Under torchrun, rank 0 decodes and every other process follows it: prints nothing but its error.
-
-Torch is imported only after this process is known to be a follower.
-"""
+"""Under torchrun, rank 0 decodes, and every other process follows it, imports torch, and prints only its error."""
 
 import os
 import signal
@@ -17,9 +14,7 @@ from dynatui.terminal.shutdown import STOP_SIGNALS
 
 _FAULT = 1
 _SOON_S = 1.0
-"""Seconds that a follower waits before it reports an error. If the end of the leader caused the error, torchrun kills
-the follower in this time.
-"""
+"""Seconds before a follower reports an error, in which torchrun kills it if the leader's end is the cause."""
 
 
 def join(models: Models) -> None:
@@ -56,7 +51,5 @@ def spreads() -> bool:
 def require_alone(command: str) -> None:
     """Raises ConfigError for a command of which each of several processes would do all the work."""
     if ranks := ranks_here():
-        raise ConfigError(
-            f"WORLD_SIZE says that {ranks.count} processes were started, and each would do the whole work of "
-            f"{command}; start the command once, without torchrun"
-        )
+        fault = f"{ranks.count} processes were started, and each would do the whole work of {command}"
+        raise ConfigError(f"WORLD_SIZE says that {fault}; start the command once, without torchrun")

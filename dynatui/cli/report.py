@@ -36,27 +36,18 @@ def report(source: Path, output: Path | None, run: int | None, *, force: bool) -
     The page replays text, tree, curves and race, with keys for control, and contains the recording's
     prompts and texts. With --output FILM.cast, one of its runs becomes an asciicast of the screen instead.
     """
-    from dynatui.report.inputs import (  # noqa: PLC0415 - not needed for --help  # noqa: PLC0415
-        page_name,
-        page_of,
-        require_free,
-        require_other_file,
-        write_report,
-    )
+    from dynatui.report import inputs  # noqa: PLC0415 - not needed for --help
     from dynatui.report.page import written  # noqa: PLC0415
 
-    place = output or page_name(source)
-    require_other_file(source, place)
-    require_free(place, force=force)
-    text = _film(source, run or 1) if place.suffix == _FILM else written(page_of(source, run))
-    write_report(text, place, force=force)
+    place = output or inputs.page_name(source)
+    inputs.require_other_file(source, place)
+    inputs.require_free(place, force=force)
+    if place.suffix == _FILM:
+        from dynatui.screen.run import filmed  # noqa: PLC0415 - imports textual
+
+        text = filmed(inputs.run_of(source, run or 1), shutil.get_terminal_size(_USUAL_SIZE)).decode()
+    else:
+        text = written(inputs.page_of(source, run))
+    inputs.write_report(text, place, force=force)
     streams.say(f"wrote {place} ({len(text.encode()) / 1e6:.2f} MB)")
     return 0
-
-
-def _film(source: Path, number: int) -> str:
-    """One run of a recording as the text of an asciicast."""
-    from dynatui.report.inputs import run_of  # noqa: PLC0415 - not needed for --help
-    from dynatui.screen.run import filmed  # noqa: PLC0415
-
-    return filmed(run_of(source, number), shutil.get_terminal_size(_USUAL_SIZE)).decode()

@@ -75,10 +75,7 @@ MODELS = OptionGroup("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """The configuration of a run; options that do not concern a run are ignored.
-
-    Raises ConfigError, whose `about` names the options at fault.
-    """
+    """Ignores options that do not concern a run; raises ConfigError, whose `about` names the options at fault."""
     values, preset = presets.layers(given)
     with settings.named(preset):
         own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
@@ -103,10 +100,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """The parameters with all given values, set at once, since some are valid only together.
-
-    A ConfigError names the options of the parameters at fault, except those that leave the usual value.
-    """
+    """With all given values, set at once, since some are valid only together; a ConfigError names those at fault."""
     changes, options = dict[str, Any](), dict[str, str]()
     for option in known:
         if given.get(option.name) is not None:

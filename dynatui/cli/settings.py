@@ -1,6 +1,4 @@
-"""The user's settings: a flag overrides a DYNATUI_* variable, which overrides the TOML file, which overrides the
-default; knows nothing of the meaning of a setting.
-"""
+"""The user's settings: a flag overrides a DYNATUI_* variable, that the TOML file, that the default."""
 
 import json
 import os
@@ -149,9 +147,13 @@ def refuse(context: typer.Context, idle: Mapping[str, str]) -> None:
 
 
 def read_settings(live: Any) -> dict[str, Setting]:
-    known = options_of(live)
-    values = _from_file(file_path(), kinds(live))
-    for key, option in known.items():
+    path, types = file_path(), kinds(live)
+    content, given = _table(path)
+    _keymap(path, content, given, types)
+    given.pop(KEYS, None)
+    unknown = "there is no setting {}; {}dynatui config --print-default lists all settings"
+    values = checked(path, content, given, types, unknown)
+    for key, option in options_of(live).items():
         name = PREFIX + key.upper()
         if text := os.environ.get(name):
             values[key] = Setting(key, [text] if option.multiple else text, name)
@@ -159,8 +161,7 @@ def read_settings(live: Any) -> dict[str, Setting]:
 
 
 def keymap() -> Keymap:
-    path = file_path()
-    return _keymap(path, *_table(path), ())
+    return _keymap(file_path(), *_table(file_path()), ())
 
 
 def strange_variables(live: Any) -> list[str]:
@@ -184,10 +185,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Uses settings as the defaults of a command's options; returns their values by parameter name.
-
-    Raises ConfigError, which says where an invalid value is set.
-    """
+    """Makes settings a command's defaults; returns their values by parameter; a ConfigError says where one is set."""
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
     for name, setting in settings.items():
@@ -230,54 +228,37 @@ def with_places(error: DecoderError) -> str:
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    text = _text(path)
+    """The text of the settings file and what it sets; both are empty if there is no file and the user names none."""
+    named, text = os.environ.get(FILE_VARIABLE), ""
+    too_large = "which is too large for a settings file; name another file"
+    try:
+        with opened(path) as file:
+            text = text_of(file, shortened(path), LARGEST_FILE, too_large=too_large)
+    except OSError as error:
+        if named or not isinstance(error, FileNotFoundError | NotADirectoryError):
+            remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
+            raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
     return text, table(path, text, "correct the file, or start from the output of dynatui config --print-default")
-
-
-def _from_file(path: Path, known: Mapping[str, Any]) -> dict[str, Setting]:
-    text, values = _table(path)
-    _keymap(path, text, values, known)
-    values.pop(KEYS, None)
-    return checked(
-        path, text, values, known, "there is no setting {}; {}dynatui config --print-default lists all settings"
-    )
 
 
 def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[str]) -> Keymap:
     bindings = table.get(KEYS, {})
     begin = line_of(text, KEYS)
     if not isinstance(bindings, dict):
-        raise ConfigError(
-            f"{shortened(path)}: line {begin}: keys is {quoted(bindings)}; "
-            'write a table: [keys], and below it pause = "f5"'
-        )
+        remedy = 'write a table: [keys], and below it pause = "f5"'
+        raise ConfigError(f"{shortened(path)}: line {begin}: keys is {quoted(bindings)}; {remedy}")
     for name, caps in bindings.items():
         place = f"{shortened(path)}: line {begin - 1 + line_of(text.split(_NEWLINE, begin - 1)[-1], name)}"
         if name in known and name not in KEYMAP.settings():
-            raise ConfigError(
-                f"{place}: {name} is below [keys], but is not an action with keys; write {name} above [keys]"
-            )
+            remedy = f"write {name} above [keys]"
+            raise ConfigError(f"{place}: {name} is below [keys], but is not an action with keys; {remedy}")
         if not (isinstance(caps, str) or (isinstance(caps, list) and all(isinstance(cap, str) for cap in caps))):
-            raise ConfigError(
-                f"{place}: {shortened(name)} is {quoted(caps)}; give a key in quotes, or a list of such keys"
-            )
+            remedy = "give a key in quotes, or a list of such keys"
+            raise ConfigError(f"{place}: {shortened(name)} is {quoted(caps)}; {remedy}")
     try:
         return KEYMAP.rebound({name: [caps] if isinstance(caps, str) else caps for name, caps in bindings.items()})
     except ConfigError as error:
         raise ConfigError(f"{shortened(path)}: line {begin}: {error}") from None
-
-
-def _text(path: Path) -> str:
-    named = os.environ.get(FILE_VARIABLE)
-    too_large = "which is too large for a settings file; name another file"
-    try:
-        with opened(path) as file:
-            return text_of(file, shortened(path), LARGEST_FILE, too_large=too_large, fault=ConfigError)
-    except OSError as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and not named:
-            return ""
-        remedy = f"set {FILE_VARIABLE} to a file that can be read" if named else "make it readable or remove it"
-        raise ConfigError(f"cannot read {shortened(path)}: {error.strerror}; {remedy}") from None
 
 
 def kinds(live: Any) -> dict[str, Any]:

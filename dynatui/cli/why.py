@@ -34,9 +34,8 @@ def report(cases: Sequence[MethodCase], prompts: Sequence[str]) -> Iterator[str]
     yield ""
     for finding in findings(cases):
         yield from _finding(finding, runs)
-    for reason, group in grouped(
-        (case, silence(case.method, case.reason)) for case in cases if _is_silent(case)
-    ).items():
+    silent = (case for case in cases if case.bottleneck is None and case.method != "ar")
+    for reason, group in grouped((case, silence(case.method, case.reason)) for case in silent).items():
         yield from item(f"{places(group, runs)}: {reason}.")
     if runs > 1:
         yield ""
@@ -87,10 +86,6 @@ def _prompts(numbers: Sequence[int]) -> str:
     return f"prompt{'s' if len(numbers) > 1 else ''} {', '.join(spans)}"
 
 
-def _is_silent(case: MethodCase) -> bool:
-    return case.bottleneck is None and case.method != "ar"
-
-
 def _speeds(cases: Sequence[MethodCase], runs: int) -> Iterator[str]:
     how = f"; medians of {runs} prompts, with minimum and maximum" if runs > 1 else ""
     yield from wrap(f"Speed-up over plain decoding (ar){how}", WIDTH)
@@ -129,14 +124,10 @@ def _text(group: Cases, runs: int) -> Iterator[str]:
         yield "same text as ar"
         return
     how = " by design" if all(case.by_design for case in compared if case.difference is not None) else ""
-    yield f"its text differs from that of ar{how}{_on(tuple(others), runs)}, first at {_tokens(others)}"
-
-
-def _tokens(differences: Mapping[int, int]) -> str:
-    first = list(differences.values())
-    if len(first) > _MANY:
-        return f"token {min(first)} or later"
-    return f"token{'s' if len(first) > 1 else ''} {', '.join(map(str, first))}"
+    first = list(others.values())
+    tokens = f"token{'s' * (len(first) > 1)} {', '.join(map(str, first))}"
+    where = tokens if len(first) <= _MANY else f"token {min(first)} or later"
+    yield f"its text differs from that of ar{how}{_on(tuple(others), runs)}, first at {where}"
 
 
 def _finding(finding: Finding, runs: int) -> Iterator[str]:
@@ -144,10 +135,10 @@ def _finding(finding: Finding, runs: int) -> Iterator[str]:
     helps = "; then ".join([finding.helps, *([finding.then[0][0]] if alike else [])])
     remedy = f" What would help: {helps}." if finding.helps else ""
     yield from item(f"{places(finding.cases, runs)}: {finding.claim}.{remedy}")
+    indent = "    "
     for further, group in () if alike else finding.then:
-        yield from wrap(
-            f"Then, for {places(group, runs)}: {further}.", WIDTH, initial_indent="    ", subsequent_indent="    "
-        )
+        then = f"Then, for {places(group, runs)}: {further}."
+        yield from wrap(then, WIDTH, initial_indent=indent, subsequent_indent=indent)
 
 
 PARAMETERS: Declared = (
@@ -164,11 +155,16 @@ def why(path: Path, *, as_json: bool) -> int:
     """
     out, _ = streams.for_printing()
     races = (fold(run) for run in Runs(path))
-    if as_json:
-        for race in races:
-            streams.show(_json(race), out)
-    else:
+    if not as_json:
         _print(races, out)
+        return 0
+    for race in races:
+        methods = dict[str, dict[str, Any] | None]()
+        for name in race.tallies:
+            limit, verdict = of_method(race, name), explained(race, name, clean_line(name))
+            methods[name] = asdict(limit) | {"speedup": limit.speedup, "verdict": verdict} if limit else None
+        whole = {"prompt": race.run.prompt if race.run else "", "methods": methods}
+        streams.show(f"{msgspec.json.encode(whole).decode()}\n", out)
     return 0
 
 
@@ -197,14 +193,3 @@ def _of_one(race: RunFold, prompt: str) -> Iterator[str]:
         shown = clean_line(name)
         sentences = explained(race, name, shown) or (f"{shown} {silence(name, figures[name].speedup_reason)}.",)
         yield from item(" ".join(sentences))
-
-
-def _json(race: RunFold) -> str:
-    methods: dict[str, Any] = {
-        name: asdict(bottleneck) | {"speedup": bottleneck.speedup, "verdict": explained(race, name, clean_line(name))}
-        if bottleneck
-        else None
-        for name in race.tallies
-        for bottleneck in (of_method(race, name),)
-    }
-    return msgspec.json.encode({"prompt": race.run.prompt if race.run else "", "methods": methods}).decode() + "\n"

@@ -1,7 +1,4 @@
-"""Serves metrics to programs on this machine, in one thread with a bounded share of a core.
-
-Slow, large or numerous requests delay other clients, but not the run.
-"""
+"""Serves metrics to this machine, in a thread with a bounded share of a core, so that no request delays the run."""
 
 import errno
 import logging

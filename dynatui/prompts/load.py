@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import chain
@@ -18,6 +18,7 @@ from decoder.prompts.json_objects import LONGEST, MalformedError, Window, object
 from decoder.prompts.prompt import AnyPrompt, FieldError, Prompt, as_prompt, has_prompt, plainest, prompt_in, templated
 from decoder.prompts.text_chunks import text_chunks
 from dynatui.files import opened
+from dynatui.number_format import counted
 
 STANDARD_INPUT = "-"
 MOST_PROMPTS = 2**20
@@ -42,10 +43,8 @@ class PromptFile:
         if not self.fields:
             first = as_prompt(self.prompts[0]).text.lstrip()[:1]
             return f"{_shown(self.name)}: 1 prompt, the whole text" if first in _LIKE_JSON else ""
-        kinds = Counter(
-            (name, as_prompt(prompt).earlier is not None, templated(prompt, chat))
-            for name, prompt in zip(self.fields, self.prompts, strict=True)
-        )
+        pairs = zip(self.fields, self.prompts, strict=True)
+        kinds = Counter((name, as_prompt(each).earlier is not None, templated(each, chat)) for name, each in pairs)
         parts = [_part(count, *kind) for kind, count in kinds.items()]
         if self.left_out:
             parts.append(f"{self.left_out} without a user's turn left out")
@@ -77,9 +76,8 @@ def from_file(name: str, prompt_field: str | None = None) -> PromptFile:
         with nullcontext(sys.stdin.buffer) if name == STANDARD_INPUT else opened(Path(name)) as file:
             return _read(name, text_chunks(file, shown), prompt_field)
     except OSError as error:
-        raise PromptError(
-            f"cannot read {shown}: {error.strerror}; give a file with prompts, or - for standard input"
-        ) from None
+        remedy = "give a file with prompts, or - for standard input"
+        raise PromptError(f"cannot read {shown}: {error.strerror}; {remedy}") from None
 
 
 def _read(name: str, chunks: Iterator[str], prompt_field: str | None) -> PromptFile:
@@ -99,18 +97,15 @@ def _noted(chunks: Iterator[str], seen: list[str]) -> Iterator[str]:
 
 def _begins_with_a_prompt(window: Window) -> bool:
     """Whether the text begins with an object that has a prompt, or one follows after a malformed line."""
-    try:
+    with suppress(MalformedError):
         if window.next_character() not in _LIKE_JSON:
             return False
         if has_prompt(next(objects(window), (0, None))[1]):
             return True
-    except MalformedError:
-        pass
     window.skip_line()
-    try:
+    with suppress(MalformedError):
         return bool(window.next_character() == "{" and has_prompt(value_at(window)[0]))
-    except MalformedError:
-        return False
+    return False
 
 
 def _from_objects(name: str, window: Window, prompt_field: str | None) -> PromptFile:
@@ -120,19 +115,16 @@ def _from_objects(name: str, window: Window, prompt_field: str | None) -> Prompt
             try:
                 found = prompt_in(record, prompt_field)
             except FieldError as error:
-                raise PromptError(
-                    f"{shown}: line {line}: {error}; {_EXAMPLE}, or name the field with --prompt-field"
-                ) from None
+                remedy = f"{_EXAMPLE}, or name the field with --prompt-field"
+                raise PromptError(f"{shown}: line {line}: {error}; {remedy}") from None
             if found.prompt is None:
                 left_out += 1
                 continue
             prompt = as_prompt(found.prompt)
             text += sum(len(message.content) for message in prompt.messages)
             if len(prompts) == MOST_PROMPTS or text > MOST_TEXT:
-                raise PromptError(
-                    f"{shown} has more than {MOST_PROMPTS} prompts, or more than {MOST_TEXT >> 20} MiB of them; give "
-                    "a part of the file"
-                )
+                most = f"{MOST_PROMPTS} prompts, or more than {MOST_TEXT >> 20} MiB of them"
+                raise PromptError(f"{shown} has more than {most}; give a part of the file")
             prompts.append(_clean(prompt))
             fields.append(sys.intern(found.field))
     except MalformedError as error:
@@ -160,7 +152,7 @@ def _from_text_file(name: str, chunks: Iterable[str]) -> PromptFile:
 
 
 def _part(count: int, name: str, conversation: bool, wrapped: bool) -> str:  # noqa: FBT001 - called with a tuple
-    prompts = f"{count} prompt{'s' * (count != 1)} from `{shortened(name)}`"
+    prompts = f"{counted(count, 'prompt')} from `{shortened(name)}`"
     if wrapped:
         return f"{prompts}, with the model's chat template"
     return f"{prompts}, the last user's turn as plain text" if conversation else prompts
@@ -168,11 +160,9 @@ def _part(count: int, name: str, conversation: bool, wrapped: bool) -> str:  # n
 
 def _clean(prompt: Prompt) -> AnyPrompt:
     """The prompt without lone surrogates, which JSON can escape."""
-    earlier = prompt.earlier and tuple(
-        type(message)(_without_surrogates(message.role), _without_surrogates(message.content))
-        for message in prompt.earlier
-    )
-    return plainest(Prompt(_without_surrogates(prompt.text), earlier, _without_surrogates(prompt.category)))
+    clean, earlier = _without_surrogates, prompt.earlier
+    messages = earlier and tuple(type(each)(clean(each.role), clean(each.content)) for each in earlier)
+    return plainest(Prompt(clean(prompt.text), messages, clean(prompt.category)))
 
 
 def _shown(name: str) -> str:

@@ -74,10 +74,8 @@ class Checker:
     def event(self, line: bytes, number: int) -> Event:
         """The event in the current schema; raises a RecordingError if the line is invalid."""
         if self._lanes is None and is_opening(line):
-            raise RecordingError(
-                f"line {number} begins a recording of a server, which cannot be read here; show it with dynatui replay "
-                "FILE"
-            )
+            remedy = "show it with dynatui replay FILE"
+            raise RecordingError(f"line {number} begins a recording of a server, which cannot be read here; {remedy}")
         if self._lanes is None and (form := other_form(line)):
             raise RecordingError(f"line {number}: {form}")
         event = self._upgrade.event(decode_line(line, number))
@@ -103,19 +101,15 @@ class Checker:
             case Summary():
                 values = chain.from_iterable(map(structs.astuple, event.methods.values()))
                 figures = (value for value in values if not isinstance(value, str))
-                return _too_many(event.peak_bytes_by_rank) or _beyond(
-                    "a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE
-                )
+                unbounded = _beyond("a figure", figures, -_LARGEST_FIGURE, _LARGEST_FIGURE)
+                return _too_many(event.peak_bytes_by_rank) or unbounded
             case Start():
                 return _beyond("prefill_s", (event.prefill_s,), 0, _LARGEST)
-            case Knob():
-                return _no_knob(event.method, event.name) or _beyond(
-                    event.name, (event.old, event.new), -_LARGEST, _LARGEST
-                )
+            case Knob(name=name):
+                return _no_knob(event.method, name) or _beyond(name, (event.old, event.new), -_LARGEST, _LARGEST)
             case End():
-                return _beyond("peak_bytes", (event.peak_bytes,), 0, _LARGEST_FIGURE) or _too_long(
-                    "error", event.error or "", LONGEST_TEXT
-                )
+                too_long = _too_long("error", event.error or "", LONGEST_TEXT)
+                return _beyond("peak_bytes", (event.peak_bytes,), 0, _LARGEST_FIGURE) or too_long
             case _:
                 assert_never(event)
 
@@ -123,12 +117,8 @@ class Checker:
 def _fault_of_run(run: Run) -> str:
     if not 1 <= len(run.methods) <= MOST_METHODS:
         return f"a run has {len(run.methods)} methods, but must have 1 to {MOST_METHODS}"
-    names = (
-        *(run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at),
-        *(run.verifier, run.drafting, run.repeated_start or ""),
-        *run.methods,
-        *run.ranks,
-    )
+    of_models = run.target, run.draft, run.device, run.dtype, run.draft_dtype, run.path, run.version, run.started_at
+    names = *of_models, run.verifier, run.drafting, run.repeated_start or "", *run.methods, *run.ranks
     return (
         _beyond("temperature", (run.temperature,), 0, _LARGEST)
         or _beyond("top_p", (run.top_p,), 0, 1)
@@ -165,13 +155,11 @@ def _fault_of_round(event: Round, lane: MethodTotals) -> str:
 def _out_of_turn(event: Round, lane: MethodTotals) -> str:
     if event.round != lane.rounds:
         return f"{event.method} has round {event.round} in the place of round {lane.rounds}"
+    name = f"round {event.round} of {event.method}"
     if event.position != lane.tokens:
-        return (
-            f"round {event.round} of {event.method} has position {event.position}, but the rounds before it have "
-            f"{lane.tokens} tokens"
-        )
+        return f"{name} has position {event.position}, but the rounds before it have {lane.tokens} tokens"
     if event.t < lane.t or 0 < event.t < _SHORTEST_S:
-        return f"round {event.round} of {event.method} ends at t = {event.t:g}, but began at t = {lane.t:g}"
+        return f"{name} ends at t = {event.t:g}, but began at t = {lane.t:g}"
     return ""
 
 

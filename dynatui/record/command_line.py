@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from decoder.knobs import RulesName
 from decoder.methods import base, defaults, options_of
@@ -19,6 +20,7 @@ _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!"
 """Within $'…'; an interactive shell expands the exclamation mark from its history."""
 _NAMES = {"compiled": "compile"}
 """Options by field of `Models`, where the names differ."""
+_OF_RUN = ("chat", "methods", "max_new_tokens", "seed")
 _LOST = "\ufffd"
 
 
@@ -34,7 +36,7 @@ def command_line(
         always = {*always, "temperature", "seed"}
     names, count = _matching(session.prompts, files or {})
     texts = () if session.prompts == load.embedded() else session.prompts[count:]
-    words, too_much = ["dynatui", *_models(session.models, always)], list[str]()
+    words, too_much = ["dynatui", *_changed(asdict(session.models), asdict(Models()), always)], list[str]()
     for name in names:
         words += ["--prompt-file", name]
     if names and session.prompt_field is not None:
@@ -47,7 +49,8 @@ def command_line(
             words += ["--prompt-file", name]
         else:
             words += ["--prompt", prompt.text]
-    words += [*_run(session.config, always), *rule_options(session.config, always)]
+    run, usual = ({name: getattr(config, name) for name in _OF_RUN} for config in (session.config, RunConfig()))
+    words += [*_changed(run, usual, always), *rule_options(session.config, always)]
     line = " ".join(map(quoted, words))
     return f"{line} # {'; '.join(too_much)}" if too_much else line
 
@@ -70,13 +73,11 @@ def _escaped(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in encoded)
 
 
-def _models(models: Models, always: Collection[str]) -> Iterator[str]:
-    values, usual = asdict(models), asdict(Models())
+def _changed(values: Mapping[str, Any], usual: Mapping[str, Any], always: Collection[str]) -> Iterator[str]:
     for field, value in values.items():
         name = _NAMES.get(field, field)
-        if value is None or (value == usual[field] and name not in always):
-            continue
-        yield from option_words(name, value)
+        if value is not None and (value != usual[field] or name in always):
+            yield from option_words(name, ",".join(value) if name == "methods" else value)
 
 
 def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyPrompt]]) -> tuple[list[str], int]:
@@ -100,17 +101,13 @@ def _obstacle(prompt: Prompt) -> str:
     return "the prompt is too long for an argument" if len(text.encode("utf-8", "replace")) > LONGEST_ARGUMENT else ""
 
 
-def _run(config: RunConfig, always: Collection[str]) -> Iterator[str]:
-    usual = RunConfig()
-    for name in ("chat", "methods", "max_new_tokens", "seed"):
-        value = getattr(config, name)
-        if value is not None and (value != getattr(usual, name) or name in always):
-            yield from option_words(name, ",".join(value) if name == "methods" else value)
-
-
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
     """In the order of the help."""
-    for name in sorted(config.parameters, key=_rank):
+
+    def rank(name: RulesName) -> int:
+        return max((option.rank for option in options_of(name)), default=0)
+
+    for name in sorted(config.parameters, key=rank):
         yield from options_of_set(config, name, always)
 
 
@@ -125,7 +122,3 @@ def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] =
             differs = not changed.isdisjoint(option.parameters)
         if differs or option.name in always:
             yield from option_words(option.name, option.value(rules))
-
-
-def _rank(name: RulesName) -> int:
-    return max((option.rank for option in options_of(name)), default=0)

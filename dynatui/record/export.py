@@ -116,8 +116,8 @@ def _if_reported(value: Callable[[Round], int]) -> Callable[[Round], int | None]
     return lambda event: None if event.draft_forwards is None else value(event)
 
 
-def _knob(name: str) -> Callable[[Round], object]:
-    return lambda event: getattr(event.knobs, name, None)
+def _knob(name: str, event: Round) -> object:
+    return getattr(event.knobs, name, None)
 
 
 ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
@@ -127,7 +127,7 @@ ROUND_COLUMNS: Mapping[str, Callable[[Round], object]] = {
     "accepted": _if_reported(lambda event: len(event.accepted)),
     "committed": lambda event: len(event.committed),
     **{name: attrgetter(name) for name in ("draft_s", "verify_s", "commit_s", "stalled_s", "waited_s")},
-    **{name: _knob(name) for name in ("tau_h", "tau_l", "d0")},
+    **{name: partial(_knob, name) for name in ("tau_h", "tau_l", "d0")},
 }
 
 

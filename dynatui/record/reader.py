@@ -85,10 +85,9 @@ class Runs(Sequence[list[Event]]):
             events = list(_events(self._path, iter(partial(BytesIO(text).readline, LONGEST_LINE), b""), span.lines))
         second = next((place for place, event in enumerate(events[1:], 2) if isinstance(event, Run)), None)
         if second is not None:
-            raise RecordingError(
-                f"{shortened(self._path)}: line {span.lines + second} starts a run, but does not begin with "
-                """'{"type":"run"'; give a file that --record has written"""
-            )
+            where, begins = f"{shortened(self._path)}: line {span.lines + second}", """'{"type":"run"'"""
+            remedy = "give a file that --record has written"
+            raise RecordingError(f"{where} starts a run, but does not begin with {begins}; {remedy}")
         return events
 
 
@@ -147,9 +146,8 @@ def _events(path: Path, lines: Iterator[bytes], before: int = 0) -> Iterator[Eve
 
 
 def _too_long(path: Path, number: int) -> RecordingError:
-    return RecordingError(
-        f"{shortened(path)}: line {number} is longer than any event; give a file that --record has written"
-    )
+    fault = f"line {number} is longer than any event"
+    return RecordingError(f"{shortened(path)}: {fault}; give a file that --record has written")
 
 
 def _unreadable(path: Path, error: OSError) -> RecordingError:

@@ -161,11 +161,8 @@ class Recorder:
             if not opening:
                 return
             if not (self._form.opens(opening) or self._form.is_torn_opening(opening)):
-                raise RecordingError(
-                    f"{shortened(self.path)} exists and is not a {self._form.name}, so it is not changed; "
-                    "give --record a new name",
-                    "record",
-                )
+                fault = f"{shortened(self.path)} exists and is not a {self._form.name}, so it is not changed"
+                raise RecordingError(f"{fault}; give --record a new name", "record")
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - LONGEST_LINE))
             torn = file.read().rpartition(b"\n")[2]

@@ -1,6 +1,7 @@
 """Reads recordings of servers line by line, since a session may last for days."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -14,13 +15,11 @@ SERVERS = Form("recording of a server", Opening, decode_line)
 
 def is_of_server(path: Path) -> bool:
     """False for a pipe, which can be read only once."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return is_opening(opening_line(file))
-    except OSError:
-        return False
+    with suppress(OSError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return is_opening(opening_line(file))
+    return False
 
 
 def events(path: Path) -> Iterator[Event]:
@@ -37,9 +36,8 @@ def events(path: Path) -> Iterator[Event]:
                 newest = _in_turn(event, newest, number)
                 yield event
     except OSError as error:
-        raise RecordingError(
-            f"cannot read {name}: {error.strerror}; give a file that dynatui attach --record has written"
-        ) from None
+        remedy = "give a file that dynatui attach --record has written"
+        raise RecordingError(f"cannot read {name}: {error.strerror}; {remedy}") from None
     except RecordingError as error:
         raise RecordingError(f"{name}: {error}") from None
 
@@ -51,7 +49,6 @@ def _in_turn(event: Event, newest: float | None, number: int) -> float:
     if newest is None:
         raise RecordingError(f"line {number}: an event comes before any session; the beginning of the file is missing")
     if event.t < newest:
-        raise RecordingError(
-            f"line {number}: the event is at {event.t:g} s, but the event before it is at {newest:g} s"
-        )
+        before = f"but the event before it is at {newest:g} s"
+        raise RecordingError(f"line {number}: the event is at {event.t:g} s, {before}")
     return event.t

@@ -87,7 +87,7 @@ class Transcript:
             case Run():
                 for line in _introduction(event):
                     self.note(line)
-            case Round(method=method, text=text) if method == self._first_method:
+            case Round(method=method, text=text) if method in self._first_method():
                 self._texts.append(text)
                 if not self._as_json:
                     streams.show(text, self._out)
@@ -109,9 +109,8 @@ class Transcript:
         with suppress(OSError):
             print(clean_line(line), file=self._err, flush=True)
 
-    @property
-    def _first_method(self) -> str | None:
-        return next(iter(self._race.run.methods), None) if self._race.run else None
+    def _first_method(self) -> list[str]:
+        return list(self._race.run.methods)[:1] if self._race.run else []
 
     def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:
         if self._as_json:
@@ -146,13 +145,8 @@ class Transcript:
             )
             for name, entry in figures.items()
         }
-        return Report(
-            **fields,
-            category=run.category or "",
-            text="".join(self._texts),
-            methods=methods,
-            peak_bytes_by_rank=list(peaks),
-        )
+        fields |= {"category": run.category or "", "text": "".join(self._texts), "peak_bytes_by_rank": list(peaks)}
+        return Report(**fields, methods=methods)
 
 
 def _introduction(run: Run) -> Iterator[str]:
@@ -165,15 +159,11 @@ def _introduction(run: Run) -> Iterator[str]:
     if run.path:
         yield f"rounds: {run.path}, {run.path_reason}"
     if run.temperature > 0:
-        yield f"sampled: {_sampled(run)}"
+        truncated = (f" top-k {run.top_k}" if run.top_k else "") + (f" top-p {run.top_p:g}" if run.top_p < 1 else "")
+        yield f"sampled: temperature {run.temperature:g}{truncated} seed {run.seed}"
     for method in run.methods:
         if preset := preset_of(method, begun(method, run)):
             yield f"{method}: preset {preset}"
-
-
-def _sampled(run: Run) -> str:
-    truncated = (f" top-k {run.top_k}" if run.top_k else "") + (f" top-p {run.top_p:g}" if run.top_p < 1 else "")
-    return f"temperature {run.temperature:g}{truncated} seed {run.seed}"
 
 
 def table(figures: dict[str, Figures]) -> list[str]:

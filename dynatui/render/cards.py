@@ -1,15 +1,13 @@
-"""Cards of the most important figures, side by side: a plain title, a value with its trend, and a note with the
-symbols.
-"""
+"""Cards of the most important figures: a plain title, a value with its trend, and a note with the symbols."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
-from dynatui.number_format import percent, short
+from dynatui.number_format import ms, percent, short
 from dynatui.render.curves import deepest, scale_of
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
@@ -77,69 +75,32 @@ def _outcome(scene: Scene) -> list[_Card]:
         _, decoding, factor = times_plain(figures.speedup)
         gains = decoding, f"{factor} plain", factor
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
-    distinct, per_round = short(figures.distinct_8grams), short(figures.tokens_per_round)
-    depth, newest = f"depth acc. {short(figures.depth_acceptance)}", short(state.lane.acceptance)
+    rate, speed = curves.rate, short(figures.tokens_per_second, 1)
+    of_pass, per_round = ("tokens a pass, whole run", "tokens a pass"), short(figures.tokens_per_round)
+    distinct = f"L-bar; distinct 8-grams {short(figures.distinct_8grams)}", "L-bar, run"
+    guesses, accepted = ("guesses kept, whole run", "guesses kept"), percent(figures.acceptance_rate)
+    depth = f"depth acc. {short(figures.depth_acceptance)}"
+    depths = f"{depth}, last {state.lane.window} {short(state.lane.acceptance)}", depth
     kept = [len(event.accepted) / max(1, drafted_nodes(event)) for event in state.lane.past[-_LONGEST_TREND:]]
     return [
-        _Card(
-            8,
-            (*stalled, "tokens/s"),
-            short(figures.tokens_per_second, 1),
-            gains,
-            "first",
-            curves.rate.points,
-            *_around(curves.rate),
-        ),
-        _Card(
-            13,
-            ("tokens a pass, whole run", "tokens a pass"),
-            per_round,
-            (f"L-bar; distinct 8-grams {distinct}", "L-bar, run"),
-            "first",
-            curves.tokens.points,
-            1.0,
-            scale_of(scene).top,
-        ),
-        _Card(
-            15,
-            ("guesses kept, whole run", "guesses kept"),
-            percent(figures.acceptance_rate),
-            (f"{depth}, last {state.lane.window} {newest}", depth),
-            "first",
-            kept,
-        ),
+        _Card(8, (*stalled, "tokens/s"), speed, gains, "first", rate.points, *_around(rate)),
+        _Card(13, of_pass, per_round, distinct, "first", curves.tokens.points, 1.0, scale_of(scene).top),
+        _Card(15, guesses, accepted, depths, "first", kept),
     ]
 
 
 def _policy(scene: Scene) -> list[_Card]:
     lane, scale_end = scene.state.lane, deepest(scene)
-    drafted = lane.samples[-1].depth if lane.samples else 0
     limits = limited(lane) or ("",)
     if lane.knobs is None:
-        levels = f"{drafted}" if lane.past else "-"
-        depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points)
-        without = _verifier(scene) or _Card(12, ("sure/unsure",), "-", ("no such knob" if lane.past else "",))
-        return [replace(depth, low=0.0, high=scale_end), without]
-    return [
-        _Card(
-            13,
-            (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"),
-            f"{math.floor(lane.knobs.d0 + 0.5)}",
-            limits,
-            "second",
-            lane.curves.d0.points,
-            0.0,
-            scale_end,
-        ),
-        _Card(
-            11,
-            ("sure from τh / unsure below τl", "sure/unsure"),
-            f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",
-            ("fewest / most guesses", "τh / τl"),
-            "second",
-            lane.curves.tau_h.points,
-        ),
-    ]
+        levels = f"{lane.samples[-1].depth}" if lane.samples else "-"
+        depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points, 0.0, scale_end)
+        return [depth, _verifier(scene) or _Card(12, ("sure/unsure",), "-", ("no such knob" if lane.past else "",))]
+    base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), f"{math.floor(lane.knobs.d0 + 0.5)}"
+    sure, guesses = ("sure from τh / unsure below τl", "sure/unsure"), ("fewest / most guesses", "τh / τl")
+    taus = f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}"
+    depth = _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end)
+    return [depth, _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points)]
 
 
 def _verifier(scene: Scene) -> _Card | None:
@@ -153,14 +114,9 @@ def _verifier(scene: Scene) -> _Card | None:
 def _timing(scene: Scene) -> _Card:
     newest = scene.state.lane.newest
     parts = (newest.draft_s, newest.verify_s, newest.commit_s) if newest else ()
-    spent = [short(None if part is None else 1000 * part, 1) for part in parts] or ["-"]
-    return _Card(
-        14,
-        ("ms of the last round", "ms last round"),
-        " · ".join(spent),
-        ("draft · check · keep", "draft·chk·keep"),
-        brief="/".join(spent),
-    )
+    spent = [ms(part, 1) for part in parts] or ["-"]
+    titles, notes = ("ms of the last round", "ms last round"), ("draft · check · keep", "draft·chk·keep")
+    return _Card(14, titles, " · ".join(spent), notes, brief="/".join(spent))
 
 
 def _around(curve: Curve) -> tuple[float, float]:

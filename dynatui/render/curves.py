@@ -1,6 +1,4 @@
-"""Line charts of dots over the tokens of the text; scales come from the rules, so that they stay constant during a
-run.
-"""
+"""Line charts of dots over the tokens of the text; scales come from the rules, so a run does not change them."""
 
 import math
 from bisect import bisect_right
@@ -8,15 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from msgspec import structs
+
 from decoder.append_only import SharedList
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
 from dynatui.number_format import short
-from dynatui.render.ink import Ink, Row, Rows, Span, fit, frame, inside, joined, merged, share, trend, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, frame, inside, joined, merged, share, trend
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.words import written
 from dynatui.session import Symbols
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Change, Curve, Curves
 
 LONGEST_WINDOW = 512
@@ -76,10 +75,10 @@ class Axis:
 
 
 def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
-    parts: list[Row] = [
-        ((f"  {name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink)) for name, line in zip(names, lines, strict=True)
-    ]
-    return ((names[0], "title"), parts[0][1], *joined(parts[1:], ()))
+    row: Row = ()
+    for name, line in zip(names, lines, strict=True):
+        row = (*row, (f"{'  ' if row else ''}{name}", "title"), (f" {_SIGNS[line.stroke]}", line.ink))
+    return row
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
@@ -204,7 +203,7 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     right = CurveLine(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     ghosts = _ghosts(scene, acceptance=left, tokens=right)
     wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _window_words(scene))
-    title = _title(scene, width, (left, right), wordings)
+    title = _title(scene, width, (left, right), *wordings)
     return _framed(scene, title, (left, right, *ghosts), (width, height), labelled=False)
 
 
@@ -212,22 +211,18 @@ def depth(scene: Scene, width: int, height: int) -> Rows:
     curves, scale_end = scene.state.lane.curves, scale_of(scene).deepest
     drafted = CurveLine(curves.depth, 0.0, scale_end, "third", "dashed", digits=0)
     if not curves.d0.points:
-        ghosts = _ghosts(scene, depth=drafted)
-        title = _title(
-            scene, width, (drafted,), ((("Depth drafted",), recent(scene)), (("Depth",), _window_words(scene)))
-        )
+        wordings = (("Depth drafted",), recent(scene)), (("Depth",), _window_words(scene))
+        title = _title(scene, width, (drafted,), *wordings)
         empty = CurveLine(Curve(), 0.0, scale_end, "third", digits=0)
-        return _framed(scene, title, (drafted, empty, *ghosts), (width, height), labelled=True)
+        lines = drafted, empty, *_ghosts(scene, depth=drafted)
+        return _framed(scene, title, lines, (width, height), labelled=True)
     left = CurveLine(curves.d0, 0.0, scale_end, "first", digits=0)
     right = CurveLine(curves.tau_h, 0.0, 1.0, "second", "dotted")
     low = CurveLine(curves.tau_l, 0.0, 1.0, "plain", "dashed")
     ghosts = _ghosts(scene, d0=left, tau_h=right, tau_l=low, depth=drafted)
+    long, brief = ("D0 base depth", "τh sure from", "τl unsure below", "depth drafted"), ("D0", "τh", "τl", "drafted")
     note = "▲ your turns"
-    wordings = (
-        (("D0 base depth", "τh sure from", "τl unsure below", "depth drafted"), note),
-        (("D0", "τh", "τl", "drafted"), note),
-    )
-    title = _title(scene, width, (left, right, low, drafted), wordings)
+    title = _title(scene, width, (left, right, low, drafted), (long, note), (brief, note))
     return _framed(scene, title, (left, right, *ghosts, low, drafted), (width, height), labelled=True)
 
 
@@ -256,12 +251,11 @@ def looked_at(scene: Scene) -> int | None:
     return None if scene.place.live or newest is None else newest.position
 
 
-def _title(scene: Scene, width: int, lines: Sequence[CurveLine], wordings: Sequence[tuple[Sequence[str], str]]) -> Row:
+def _title(scene: Scene, width: int, lines: Sequence[CurveLine], *wordings: tuple[Sequence[str], str]) -> Row:
     a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
     pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
-    fitting: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
-    fitting += [pairs[-1][0], pairs[-1][0][:2]]
-    return next((row for row in fitting if width_of(row) <= max(0, width - 6)), fitting[-1])
+    rows: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
+    return best_row(max(0, width - 6), *rows, pairs[-1][0], pairs[-1][0][:2])
 
 
 def _framed(scene: Scene, title: Row, lines: tuple[CurveLine, ...], size: tuple[int, int], *, labelled: bool) -> Rows:
@@ -297,21 +291,15 @@ def _curves_of_a(scene: Scene) -> Curves:
     pin, end = scene.pinned, scene.state.lane.committed
     if pin is None:
         return Curves()
-    count, curves = max(1, len(pin.samples)), pin.curves
-    return Curves(
-        acceptance=_carried(
-            curves.acceptance, math.fsum(sample.depth_acceptance for sample in pin.samples) / count, end
-        ),
-        tokens=_carried(curves.tokens, sum(sample.tokens for sample in pin.samples) / count, end),
-        d0=_carried(curves.d0, _in_force(pin, "d0"), end),
-        tau_h=_carried(curves.tau_h, _in_force(pin, "tau_h"), end),
-        tau_l=_carried(curves.tau_l, _in_force(pin, "tau_l"), end),
-        depth=_carried(curves.depth, sum(sample.depth for sample in pin.samples) / count, end),
-    )
-
-
-def _in_force(pin: Pin, name: str) -> float:
-    return float(getattr(pin.knobs, name)) if pin.knobs else 0.0
+    count = max(1, len(pin.samples))
+    levels = {
+        "acceptance": math.fsum(sample.depth_acceptance for sample in pin.samples) / count,
+        "tokens": sum(sample.tokens for sample in pin.samples) / count,
+        "depth": sum(sample.depth for sample in pin.samples) / count,
+        **(structs.asdict(pin.knobs) if pin.knobs else {}),
+    }
+    names = ("acceptance", "tokens", "d0", "tau_h", "tau_l", "depth")
+    return Curves(**{name: _carried(getattr(pin.curves, name), float(levels.get(name, 0.0)), end) for name in names})
 
 
 def _carried(curve: Curve, level: float, end: int) -> Curve:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from decoder.knobs import KnobInfo, KnobName, TunableParameters
+from decoder.knobs import KnobName, TunableParameters
 from dynatui.knobs import choices, info, rules_in_force, sampling_in_force
 from dynatui.render.ink import Ink, Row, Rows, best, column, fit, frame, inside, shortened, wrapped
 from dynatui.render.scene import Scene
@@ -47,11 +47,10 @@ def hit(scene: Scene, width: int, height: int, x: int, y: int) -> tuple[KnobName
     place, listed = y - top, _listed(room, len(names))
     if not 0 <= place < min(listed, len(names)):
         return None
-    place += _first_row(scene, names, listed)
-    ends = next(bounds for rules in _sets(scene.state) if names[place] in (bounds := rules.ends()))
-    track = _track(names[place], ends, inner)
-    value = track.value_at(x - left, info(names[place])) if 0 <= x - left < inner else None
-    return None if value is None else (names[place], value)
+    name = names[place + _first_row(scene, names, listed)]
+    track = _track(name, _ends(scene.state, name), inner)
+    value = track.value_at(x - left, info(name)) if 0 <= x - left < inner else None
+    return None if value is None else (name, value)
 
 
 def listed_knobs(state: RunState) -> tuple[KnobName, ...]:
@@ -60,6 +59,11 @@ def listed_knobs(state: RunState) -> tuple[KnobName, ...]:
 
 def _sets(state: RunState) -> list[TunableParameters]:
     return [rules for rules in (rules_in_force(state), sampling_in_force(state)) if rules is not None]
+
+
+def _ends(state: RunState, name: KnobName) -> Mapping[KnobName, tuple[float, float]]:
+    """Of all knobs of the set with this knob."""
+    return next(ends for rules in _sets(state) if name in (ends := rules.ends()))
 
 
 def _columns(width: int) -> tuple[int, int, int]:
@@ -93,11 +97,8 @@ def _row(scene: Scene, rules: TunableParameters, name: KnobName, width: int) -> 
     meaning: Row = ((column(knob.meaning, for_meaning), ink),)
     if len(knob.values) > _PAIR:
         named: Row = ((f" {written(knob, value)} ", ink), (pending, "warn"))
-        return (
-            *head,
-            *fit(shortened(named, _VALUE + _PENDING + for_bounds - 1), _VALUE + _PENDING + for_bounds),
-            *meaning,
-        )
+        room = _VALUE + _PENDING + for_bounds
+        return (*head, *fit(shortened(named, room - 1), room), *meaning)
     bounds = f"{written(knob, ends[0])} to {written(knob, ends[1])}"
     return (
         *head,
@@ -131,15 +132,12 @@ def _help(scene: Scene, names: tuple[KnobName, ...], width: int) -> Rows:
         return [((f"{knob.symbol}  ", "strong"), (how, "warn"))]
     signs = "; ● in force, ○ pending, ┼ at the start of the run"
     if len(knob.values) > _PAIR:
-        return wrapped(((f"{knob.symbol}  ", "strong"), (_choices(scene, knob), "dim")), width)
+        ends = _ends(scene.state, knob.name)[knob.name]
+        numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
+        how = f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type the number: {numbered}"
+        return wrapped(((f"{knob.symbol}  ", "strong"), (how, "dim")), width)
     words = best(width - len(knob.symbol) - 2, f"{knob.meaning}{signs}", knob.meaning)
     return [((f"{knob.symbol}  ", "strong"), (words, "dim"))]
-
-
-def _choices(scene: Scene, knob: KnobInfo) -> str:
-    ends = next(bounds[knob.name] for rules in _sets(scene.state) if knob.name in (bounds := rules.ends()))
-    numbered = ", ".join(f"{place} {name}" for place, name in choices(knob, ends).items())
-    return f"{knob.meaning}; {_key_pair(scene, 'nudge')} turn it, or type the number: {numbered}"
 
 
 def _title(scene: Scene, width: int) -> Row:

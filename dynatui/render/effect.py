@@ -31,17 +31,12 @@ def consequence_line(scene: Scene, width: int) -> Row:
         return ()
     differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
     parts = _parts(scene, effect)
-    rows = [
-        [*parts, *(_difference(each, interval=place < intervals) for place, each in enumerate(differences))]
-        for intervals in (2, 1, 0)
-    ]
+    rows = list[list[Row]]()
+    for intervals in (2, 1, 0):
+        figures = (_difference(each, interval=place < intervals) for place, each in enumerate(differences))
+        rows.append([*parts, *figures])
     rows[0].append(_counted(effect))
     return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)
-
-
-def hidden_by(state: RunState, effect: Consequence) -> tuple[str, KnobName | Limit] | None:
-    """The rule that prevents the effect of a turned knob, in words, and the knob or limit that the user can change."""
-    return next((rule for mark in effect.marks for rule in _rules_hiding(state, mark.name, effect)), None)
 
 
 def _parts(scene: Scene, effect: Consequence) -> list[Row]:
@@ -49,11 +44,9 @@ def _parts(scene: Scene, effect: Consequence) -> list[Row]:
     head = ", ".join(knobs) if len(knobs) <= _MOST_KNOBS else f"{len(knobs)} knobs turned"
     parts: list[Row] = [((head, "title"),)]
     if (nodes := effect.nodes) and any(nodes):
-        parts.append(
-            ((": ", "title"), (f"nodes {' → '.join(short(mean, 1).removesuffix('.0') for mean in nodes)}", "plain"))
-        )
-    if hiding := hidden_by(scene.state, effect):
-        rule, key = hiding
+        means = " → ".join(short(mean, 1).removesuffix(".0") for mean in nodes)
+        parts.append(((": ", "title"), (f"nodes {means}", "plain")))
+    for rule, key in [hiding for mark in effect.marks for hiding in _rules_hiding(scene.state, mark.name, effect)][:1]:
         parts.append(((", ", "plain"), (rule, "warn"), *_freeing(scene, key)))
     return parts
 
@@ -66,9 +59,8 @@ def _difference(difference: Difference, *, interval: bool) -> Row:
     """A difference as text: L-bar +0.40 (+0.05 to +0.75), or tokens/s -20 % (-31 to -9 %)."""
     share = difference.figure == "tokens_per_second" and difference.a > 0
     factor, digits, unit = (100 / difference.a, 0, " %") if share else (1.0, 2, "")
-    value, low, high = (
-        signed(factor * bound, digits) for bound in (difference.difference, difference.low, difference.high)
-    )
+    bounds = difference.difference, difference.low, difference.high
+    value, low, high = (signed(factor * bound, digits) for bound in bounds)
     ink: Ink = "strong" if difference.clear else "plain"
     reach: Row = ((f" ({low} to {high}{unit})", "dim"),) if interval else ()
     return ((", ", "plain"), (f"{LABELS[difference.figure]} {value}{unit}", ink), *reach)
@@ -102,6 +94,7 @@ def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
 
 
 def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Iterator[tuple[str, KnobName | Limit]]:
+    """The rules that prevent the effect of a turned knob, in words, and the knob or limit that the user can change."""
     symbol, rules = info(name).symbol, rules_in_force(state)
     if _moved(state.lane, name, effect):
         yield f"history moves {symbol}", "history"
@@ -118,8 +111,7 @@ def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Itera
 
 def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
     turned = next(mark.new for mark in effect.marks if mark.name == name)
-    last = effect.rounds[-1].knobs if effect.rounds else None
-    now = getattr(last, name, None)
+    now = getattr(effect.rounds[-1].knobs, name, None) if effect.rounds else None
     return bool(lane.history) and now is not None and len({*_ends(name, turned, now)}) > 1
 
 

@@ -7,6 +7,7 @@ from textwrap import wrap
 from decoder.analysis.metrics import FIGURES, Figure, by_depth, drafted_nodes
 from decoder.events import Round
 from decoder.session.steering import StageName
+from dynatui.number_format import counted
 from dynatui.render.ink import Row, Rows, column, frame, inside, width_of, wrapped
 from dynatui.render.scene import Scene
 from dynatui.state.ab_comparison import ASSUMPTION
@@ -116,7 +117,6 @@ def explained(keys: Iterable[str], width: int, height: int) -> Rows:
 
 
 def led_by(keys: Iterable[str]) -> list[str]:
-    """All keys, the given ones first."""
     first = list(keys)
     return [*first, *(key for key in _BY_KEY if key not in first)]
 
@@ -143,11 +143,8 @@ _LEAST_BESIDE = 2
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
     """Begins with a blank row; empty if the whole caption has no room."""
-    held = scene.held_stage
-    if held is not None:
-        text = _of_stage(held.name, held.event)
-    else:
-        text = IDEA if scene.touring or scene.state.lane.newest is None else ""
+    held, idle = scene.held_stage, scene.touring or scene.state.lane.newest is None
+    text = _of_stage(held.name, held.event) if held else IDEA if idle else ""
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []
     return rows if len(rows) + _LEAST_BESIDE <= room else []
 
@@ -157,23 +154,15 @@ def _of_stage(name: StageName, event: Round) -> str:
     if name == "drafted":
         if not drafted:
             return "1 of 3, drafted: no guess this time, the target decodes alone."
-        levels = len(by_depth(event))
         return (
-            f"1 of 3, drafted: the small model has guessed {_counted(drafted, 'token')}, as a tree of "
-            f"{_counted(levels, 'level')}. None of it is text yet."
+            f"1 of 3, drafted: the small model has guessed {counted(drafted, 'token')}, as a tree of "
+            f"{counted(len(by_depth(event)), 'level')}. None of it is text yet."
         )
     if name == "verified":
-        agreed = (
-            f"{accepted} of the guesses, on one path, are the model's own choice too"
-            if accepted
-            else "None of the guesses is the model's own choice"
-        )
+        none = "None of the guesses is the model's own choice"
+        agreed = f"{accepted} of the guesses, on one path, are the model's own choice too" if accepted else none
         return f"2 of 3, verified: the large model has checked all guesses in one pass. {agreed}."
     return (
         f"3 of 3, committed: the path, and one more token by the target, are now part of the text. "
-        f"{_counted(committed, 'token')} for one pass."
+        f"{counted(committed, 'token')} for one pass."
     )
-
-
-def _counted(number: int, name: str) -> str:
-    return f"{number} {name}" if number == 1 else f"{number} {name}s"

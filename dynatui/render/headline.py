@@ -1,15 +1,13 @@
-"""Sentences on a run and its machine: speed, passes, least times, GPUs; the caller chooses a wording, so widths are
-not known here.
-"""
+"""Sentences on a run and its machine: speed, passes, least times, GPUs, in wordings of which the caller chooses."""
 
 from collections.abc import Mapping
 
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.roofline import SIZES, round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
-from decoder.events import Expected, Figures
+from decoder.events import Figures
 from dynatui.gpu import GpuLoad
-from dynatui.number_format import percent, short
+from dynatui.number_format import counted, ms, percent, short
 from dynatui.render.ink import DOT, Ink, Row, joined
 from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
 from dynatui.state.run_state import RunState
@@ -54,7 +52,7 @@ def is_warm(state: RunState, method: str) -> bool:
 
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
     if state.watched == "ar":
-        return ((("plain decoding", "plain"),),)
+        return _inked("plain", "plain decoding")
     if entry.speedup is None:
         return () if entry.speedup_reason == "warming up" else _inked("warn", *no_speedup(entry))
     ink: Ink = "warn" if entry.speedup < _SLOWER else "plain" if entry.speedup < _FASTER else "good"
@@ -62,12 +60,10 @@ def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
 
 
 def _passes(entry: Figures) -> tuple[Row, ...]:
-    count = entry.rounds if entry.target_forwards is None else entry.target_forwards
-    singular, plural = ("round", "rounds") if entry.target_forwards is None else ("pass", "passes")
-    tokens = "1 token" if entry.committed == 1 else f"{entry.committed} tokens"
-    return _inked(
-        "strong", f"{tokens} in {count} {singular if count == 1 else plural}", f"{entry.committed} in {count}"
-    )
+    passes = entry.target_forwards
+    count, work = (entry.rounds, ("round",)) if passes is None else (passes, ("pass", "es"))
+    long = f"{counted(entry.committed, 'token')} in {counted(count, *work)}"
+    return _inked("strong", long, f"{entry.committed} in {count}")
 
 
 def _difference(figures: Figures) -> tuple[Row, ...]:
@@ -118,36 +114,22 @@ def expected_words(state: RunState) -> tuple[str, ...]:
     levels, rows = SIZES[-1]
     rate = 1 / step_s(run.expected)
     plain = f"at most {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
-    least = _ms(round_s(run.expected, levels, rows))
-    return f"{plain}, a round of {rows} rows at least {least} ms", plain
+    return f"{plain}, a round of {rows} rows at least {ms(round_s(run.expected, levels, rows))} ms", plain
 
 
 def overhead_words(state: RunState) -> tuple[str, ...]:
     """A sentence; empty if unknown."""
     run, entry = state.run, state.figures().get(state.watched)
-    times = _round_times(run.expected, entry) if run and run.expected and entry else None
-    if times is None or not is_warm(state, state.watched):
+    if not (run and run.expected and entry and is_warm(state, state.watched)):
         return ()
-    measured, least = times
-    if least < _FAST * measured:
-        return (
-            f"A round takes {_ms(measured)} ms, of which memory and arithmetic of this machine need {_ms(least)}; the "
-            "rest is overhead, which is a smaller share with larger models.",
-        )
-    return (
-        f"A round takes {_ms(measured)} ms, near the least time on this machine, {_ms(least)} ms: only smaller trees "
-        "or smaller weights shorten it.",
-    )
-
-
-def _round_times(expected: Expected, entry: Figures) -> tuple[float, float] | None:
-    """Mean seconds of a round, measured and least; None if the method does not report its work."""
     rounds = entry.rounds - entry.left_out_rounds
     if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
-        return None
+        return ()  # the method does not report its work
     measured = (entry.decode_s - entry.left_out_s) / rounds
-    return measured, round_s(expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
-
-
-def _ms(seconds: float) -> str:
-    return short(1000 * seconds)
+    least = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
+    near = f"near the least time on this machine, {ms(least)} ms: only smaller trees or smaller weights shorten it."
+    far = (
+        f"of which memory and arithmetic of this machine need {ms(least)}; the rest is overhead, which is a smaller "
+        "share with larger models."
+    )
+    return (f"A round takes {ms(measured)} ms, {far if least < _FAST * measured else near}",)

@@ -97,15 +97,11 @@ def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
     width, height = size
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
-    room = width - 6
-    head = shortened(title, room)
-    rule = "─" * (room - width_of(head) + 1)
-    rows: Rows = [(("╭─ ", "frame"), *head, (f" {rule}╮", "frame"))]
-    inner = width - 4
-    for row in [*body, *[()] * height][: height - 2]:
-        rows.append((("│ ", "frame"), *fit(row, inner), (" │", "frame")))
-    rows.append((("╰" + "─" * (width - 2) + "╯", "frame"),))
-    return rows
+    head = shortened(title, width - 6)
+    top: Row = (("╭─ ", "frame"), *head, (f" {'─' * (width - 5 - width_of(head))}╮", "frame"))
+    rows = [*body, *[()] * height][: height - 2]
+    inner: Rows = [(("│ ", "frame"), *fit(row, width - 4), (" │", "frame")) for row in rows]
+    return [top, *inner, ((f"╰{'─' * (width - 2)}╯", "frame"),)]
 
 
 def inside(size: tuple[int, int]) -> tuple[int, int]:
@@ -169,9 +165,7 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Only words longer than a line are split. A text of width 0 (empty, a line end, a blank without room) is an empty
-    span.
-    """
+    """Only words longer than a line are split; an empty text, a line end and a blank without room are empty spans."""
 
     def __init__(self, width: int) -> None:
         self.width = max(1, width)

@@ -7,7 +7,7 @@ from decoder.analysis.metrics import Tally, drafted_nodes, first_difference
 from decoder.events import Round
 from decoder.methods import root_is_drafted
 from dynatui.knobs import info
-from dynatui.number_format import nth, percent, short
+from dynatui.number_format import counted, ms, nth, percent, short
 from dynatui.render.ink import DOT, Ink, Row, Rows, fit, fitting, frame, inside, joined, share, width_of, wrapped
 from dynatui.render.rounds import (
     LEAST_SHOWN,
@@ -18,7 +18,6 @@ from dynatui.render.rounds import (
     piece_text,
     probability,
     round_of,
-    times_drawn,
 )
 from dynatui.render.scene import Scene
 from dynatui.render.words import is_alone, shape_sentence, tie_words, written
@@ -57,15 +56,10 @@ def rivals(event: Round, token: Token) -> list[int]:
         return []
     if token_node is not None:
         parent = event.parents[token_node]
-    elif event.accepted:
-        parent = event.accepted[-1]
     else:
-        parent = -1 if root_is_drafted(event.method) else 0
-    siblings = [
-        node for node in range(len(event.parents)) if event.parents[node] == parent and node not in (token_node, 0)
-    ]
-    if parent == -1 and token_node is None:
-        siblings = [0]
+        parent = event.accepted[-1] if event.accepted else -1 if root_is_drafted(event.method) else 0
+    children = (node for node, above in enumerate(event.parents) if above == parent and node not in (token_node, 0))
+    siblings = [0] if parent == -1 and token_node is None else children
     return sorted(siblings, key=lambda node: (-event.logprobs[node], node))
 
 
@@ -83,18 +77,16 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
     facts = {"token": _origin(token, event), "draft": draft}
     if is_drawn(event):
         facts["verify"] = _verify(scene.state, event, token)
+    knobs = _knobs(scene.state, event, token)
     if apart:
-        facts |= {
-            "target": target,
-            "lost": lost,
-            "knobs": _knobs(scene.state, event, token),
-            "round": cost,
-            "tree": use,
-        }
-        return facts | (_noise(scene.state, event) if sampled else {})
+        facts |= {"target": target, "lost": lost, "knobs": knobs, "round": cost, "tree": use}
+        if sampled and event.draft_logprobs and scene.state.run:
+            source = f"decided by seed {scene.state.run.seed} and the position in the text"
+            facts["noise"] = [_plain(source), _plain("chances are estimates by the draft, given this noise")]
+        return facts
     if lost:
         target = [*target, (("lost: ", "dim"), *lost[0]), *lost[1:]]
-    return facts | {"target": target, "knobs": _knobs(scene.state, event, token), "round": [*cost, *use]}
+    return facts | {"target": target, "knobs": knobs, "round": [*cost, *use]}
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
@@ -129,19 +121,17 @@ def _origin(token: Token, event: Round | None = None) -> list[Row]:
             token_node = node_of(event, token) if event else None
             from_lookup = event is not None and token_node is not None and looked_up(event, token_node)
             guess = "looked up in the text" if from_lookup else "a guess of the draft"
-            return [
-                (*name, (f"{guess}, accepted", "accepted")),
-                _plain(f"round {nth(token.round)}, depth {token.depth}"),
-            ]
+            place = f"round {nth(token.round)}, depth {token.depth}"
+            return [(*name, (f"{guess}, accepted", "accepted")), _plain(place)]
         case "bonus":
-            after = f"{_counted(token.depth - 1)} accepted before it" if token.depth > 1 else "nothing was accepted"
+            guesses = counted(token.depth - 1, "guess", "es")
+            after = f"{guesses} accepted before it" if token.depth > 1 else "nothing was accepted"
             return [(*name, ("the target's own", "bonus")), _plain(f"round {nth(token.round)}"), _plain(after)]
         case _:
             return [(*name, ("written by a method that does not show its draft", "plain"))]
 
 
 def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
-    """`sampled`: the temperature is above 0."""
     if event.draft_forwards is None:
         return [_plain("this method does not show its draft")]
     if drafted_nodes(event) == 0:
@@ -149,7 +139,7 @@ def _draft(event: Round, token: Token, *, sampled: bool) -> list[Row]:
     rival_nodes, token_node = rivals(event, token), node_of(event, token)
     if token_node is None:
         if rival_nodes:
-            return [_plain(f"did not propose it: {_counted(len(rival_nodes))} here, all wrong")]
+            return [_plain(f"did not propose it: {counted(len(rival_nodes), 'guess', 'es')} here, all wrong")]
         return [_plain("the tree ends before it: all guesses on the way were right")]
     better = [node for node in rival_nodes if event.logprobs[node] > event.logprobs[token_node]]
     rank = "its first choice" if not better else f"its choice {len(better) + 1}"
@@ -167,48 +157,39 @@ def _drew(event: Round, token: Token) -> list[Row]:
     token_node, draws = node_of(event, token), draws_after(event, token.depth - 1)
     if token_node is None:
         rival_count = draws.count if draws else len(rivals(event, token))
-        return [
-            _plain(
-                f"this token is not among the {rival_count} tokens drawn here"
-                if rival_count
-                else "drew nothing here: the tree ends before it"
-            )
-        ]
-    count = times_drawn(event, token_node) or 1
+        others = f"this token is not among the {rival_count} tokens drawn here"
+        return [_plain(others if rival_count else "drew nothing here: the tree ends before it")]
+    count = max([1, *event.drawn[token_node : token_node + 1]])
     often = "once" if count == 1 else f"{count} times"
     if draws is not None:
         often = "in its only draw here" if draws.count == 1 else f"{often} in {draws.count} draws here"
-    return [
-        _plain(f"drew it {often}"),
-        _plain(f"each draw picks it with chance {_chance(probability(event.logprobs[token_node]))}"),
-    ]
+    chance = _chance(probability(event.logprobs[token_node]))
+    return [_plain(f"drew it {often}"), _plain(f"each draw picks it with chance {chance}")]
 
 
 def _verify(state: RunState, event: Round, token: Token) -> list[Row]:
-    token_node, draws, name = node_of(event, token), draws_after(event, token.depth - 1), _verifier(state, event)
+    token_node, draws = node_of(event, token), draws_after(event, token.depth - 1)
+    place = state.lane.setting("verifier", event.round)
+    name = "the verifier" if place is None else written(info("verifier"), place)
     if token_node is not None:
         chance = kept_chance(event, token_node)
-        parts = [_plain(f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}")]
+        verdict = f"{name} kept it{'' if chance is None else f': {_chance(chance)} likely, given this tree'}"
     elif draws is not None:
-        parts = [_plain(f"{name} kept no guess; this token is sampled from the rest of the target's distribution")]
+        verdict = f"{name} kept no guess; this token is sampled from the rest of the target's distribution"
     elif rivals(event, token):
-        parts = [_plain(f"{name} kept no guess")]
+        verdict = f"{name} kept no guess"
     else:
-        parts = [_plain("nothing to verify here: the target alone sampled this token")]
+        verdict = "nothing to verify here: the target alone sampled this token"
     if draws is None:
-        return parts
+        return [_plain(verdict)]
     statement = f"no verifier could do so more than {_chance(draws.bound)}"
     if draws.acceptance is not None:
         draw_words = "such a draw" if draws.count == 1 else f"one of {draws.count} such draws"
         statement = f"keeps {draw_words} {_chance(draws.acceptance)} of the time; {statement}"
     else:
         statement = f"keeps such a draw at an unknown rate; {statement} of the time"
-    return [*parts, _plain(statement), _plain(f"L1 distance of draft and target {short(draws.l1)}: 0 same, 2 disjoint")]
-
-
-def _verifier(state: RunState, event: Round) -> str:
-    place = state.lane.setting("verifier", event.round)
-    return "the verifier" if place is None else written(info("verifier"), place)
+    distance = f"L1 distance of draft and target {short(draws.l1)}: 0 same, 2 disjoint"
+    return list(map(_plain, (verdict, statement, distance)))
 
 
 def _target(state: RunState, event: Round, token: Token) -> list[Row]:
@@ -234,13 +215,6 @@ def _compared(state: RunState, event: Round, token: Token, choice: str) -> list[
     return [_plain(choice if last >= len(ar.tokens) else f"{choice}, as did ar")]
 
 
-def _noise(state: RunState, event: Round) -> dict[str, list[Row]]:
-    if not event.draft_logprobs or state.run is None:
-        return {}
-    noise_source = f"decided by seed {state.run.seed} and the position in the text"
-    return {"noise": [_plain(noise_source), _plain("chances are estimates by the draft, given this noise")]}
-
-
 def _node_row(event: Round, node: int) -> Row:
     return ((piece_text(event.pieces[node]), "strong"), (f" {_chance(probability(event.logprobs[node]))}", "plain"))
 
@@ -256,7 +230,7 @@ def _knobs(state: RunState, event: Round, token: Token) -> list[Row]:
         return [_plain(values)]
     best = max(probability(event.logprobs[node]) for node in guesses)
     side = "over τh" if best >= knobs.tau_h else "under τl" if best < knobs.tau_l else "between"
-    return [_plain(values), _plain(f"best guess {_chance(best)}, {side}: {_counted(len(guesses))}")]
+    return [_plain(values), _plain(f"best guess {_chance(best)}, {side}: {counted(len(guesses), 'guess', 'es')}")]
 
 
 def _cost(event: Round, token: Token) -> list[Row]:
@@ -276,11 +250,7 @@ def _use(event: Round) -> list[Row]:
 
 
 def _ms(seconds: float) -> str:
-    return short(1000 * seconds, 1 if seconds >= _TENTH_MS else 2)
-
-
-def _counted(guesses: int) -> str:
-    return f"{guesses} guess{'es' * (guesses != 1)}"
+    return ms(seconds, 1 if seconds >= _TENTH_MS else 2)
 
 
 def _chance(value: float) -> str:

@@ -44,9 +44,8 @@ def smallest_size(name: Layout) -> str:
 def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
     """Names of widgets and containers; `shared` is the panel in the place that several panels share."""
     panels = _panels(room, scene, shared)
-    for container in reversed(_CONTAINERS):
-        if panels.intersection(_CONTAINERS[container]):
-            panels |= {container}
+    for container, inside in reversed(_CONTAINERS.items()):
+        panels |= {container} if panels.intersection(inside) else set()
     return frozenset(panels)
 
 

@@ -5,20 +5,20 @@ omitted.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from decoder.analysis.metrics import differs_by_design
 from dynatui.clean import clean_line
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info
-from dynatui.number_format import nth, short
+from dynatui.number_format import counted, nth, short
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
-from dynatui.render.words import continues, joint, moved_back, reasons, tie_words, turned, written
+from dynatui.render.words import moved_back, reasons, tie_words, turned, written
 from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Change, LaneState
-from dynatui.state.run_state import ChangeEffect, RunState, SideFigures, outcomes
+from dynatui.state.run_state import ChangeEffect, RunState, outcomes
 from dynatui.state.session_log import OPENING
 from dynatui.state.tokens import entry_of
 
@@ -56,7 +56,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
         rows = [(("nothing yet: every turn of a knob is listed here, with its author and reason", "dim"),)]
     lane = scene.state.lane
     turns = sum(turn.presses for turn in lane.turns) + sum(not change.by_user for change in lane.changes)
-    title: Row = (("Log", "title"), (f" ─ {turns} {'turn' if turns == 1 else 'turns'} of knobs, and why", "dim"))
+    title: Row = (("Log", "title"), (f" ─ {counted(turns, 'turn')} of knobs, and why", "dim"))
     if below:
         title = (*title, (f" ─ {below} more below", "warn"))
     return frame(title, rows[-room:] if room else [], (width, height))
@@ -82,17 +82,23 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
 
 
 def _by_history(lane: LaneState) -> Iterator[Entry]:
-    """Successive changes of a knob in the same direction share one line."""
+    """Successive changes of a knob in the same direction share one line, with the reason of the last change."""
     merged = list[tuple[int, Change]]()
     for change in lane.changes:
-        if merged and continues(change, merged[-1][1]):
+        if merged and _continues(change, merged[-1][1]):
             first, before = merged.pop()
-            merged.append((first, joint(change, before)))
+            merged.append((first, replace(change, old=before.old)))
         else:
             merged.append((change.round, change))
     for first, change in merged:
         if not change.by_user:
             yield Entry((first, change.round), "history", turned(change), reasons(change, lane))
+
+
+def _continues(change: Change, before: Change) -> bool:
+    if change.by_user or before.by_user or change.name != before.name:
+        return False
+    return (change.new > change.old) == (before.new > before.old)
 
 
 def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
@@ -132,26 +138,22 @@ def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:
     if moved is None or latest is not turn:
         return ()
     knob = info(turn.name)
-    set_value, now = written(knob, moved.old), written(knob, moved.new)
-    return f"history moved it back to {now}; {keys.cap('hold')} holds {set_value}", f"history moved it to {now}"
+    now = written(knob, moved.new)
+    long = f"history moved it back to {now}; {keys.cap('hold')} holds {written(knob, moved.old)}"
+    return long, f"history moved it to {now}"
 
 
 def _effect(outcome: ChangeEffect, *, last: bool) -> tuple[str, ...]:
     before, after = outcome.before, outcome.after
     if after is None:
         return ("no round with this value yet",) if last else ()
-    after_text = f"{short(after.tokens_per_round)} in the {_counted(after)} after"
+    now = short(after.tokens_per_round)
+    after_text = f"{now} in the {counted(after.rounds, 'round')} after"
     if before is None:
         return (f"L-bar {after_text}",)
-    yields = short(before.tokens_per_round), short(after.tokens_per_round)
-    return (
-        f"L-bar {yields[0]} in the {_counted(before)} before, {after_text}",
-        f"L-bar {yields[0]} before, {yields[1]} after",
-    )
-
-
-def _counted(side: SideFigures) -> str:
-    return f"{side.rounds} round{'s' * (side.rounds != 1)}"
+    was = short(before.tokens_per_round)
+    long = f"L-bar {was} in the {counted(before.rounds, 'round')} before, {after_text}"
+    return long, f"L-bar {was} before, {now} after"
 
 
 def _in_earlier_runs(state: RunState) -> Iterator[Entry]:
@@ -180,17 +182,14 @@ def _difference(state: RunState) -> list[Entry]:
 def _row(entry: Entry, width: int) -> Row:
     narrow = width < _NARROW
     cells = _WHEN_BRIEF if narrow else _WHEN
-    ink: Ink = "strong" if entry.ink == "plain" else entry.ink
-    head: Row = (
-        (column(_round_words(entry.rounds, brief=narrow), cells), "dim"),
-        (column(entry.who, _WHO), "key" if entry.who == "you" else "plain"),
-    )
+    when, who = column(_round_words(entry.rounds, brief=narrow), cells), column(entry.who, _WHO)
     text = " ".join(entry.what[:_LONGEST].split())
     room = width - cells - _WHO - len(text)
     why = next((f": {words}" for words in entry.why if words and len(words) + 2 <= room), "")
     if not why and entry.ink == "bad" and entry.why:
         why = f": {entry.why[0][:_LONGEST]}"
-    return (*head, (text, ink), (why, "plain"))
+    ink: Ink = "strong" if entry.ink == "plain" else entry.ink
+    return ((when, "dim"), (who, "key" if entry.who == "you" else "plain"), (text, ink), (why, "plain"))
 
 
 def _round_words(rounds: tuple[int, int] | None, *, brief: bool) -> str:

@@ -123,16 +123,9 @@ def _of_sums(parts: Iterable[tuple[float, float]]) -> float | None:
     return above / below if below else None
 
 
-def _depth_acceptance(figures: Sequence[Figures]) -> float | None:
-    return _of_sums(
-        (one.depth_acceptance * one.rounds, one.rounds) for one in figures if one.depth_acceptance is not None
-    )
-
-
-def _rate(figures: Sequence[Figures]) -> float | None:
-    """Timed tokens over their decode time."""
-    timed = ((one.tokens_per_second, one.decode_s - one.left_out_s) for one in figures)
-    return _of_sums((rate * seconds, seconds) for rate, seconds in timed if rate is not None)
+def _mean(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """Of the known values, by their weights."""
+    return _of_sums((value * weight, weight) for value, weight in values if value is not None)
 
 
 def _gain(figures: Sequence[Figures]) -> float | None:
@@ -164,8 +157,8 @@ _COLUMNS: tuple[Column[Result], ...] = (
 _TOTALS: Mapping[str, Callable[[Sequence[Figures]], str]] = {
     "tokens": lambda figures: str(sum(one.committed for one in figures)),
     "L-bar": lambda figures: short(_of_sums((one.committed, one.rounds) for one in figures)),
-    "depth acc.": lambda figures: short(_depth_acceptance(figures)),
-    "tokens/s": lambda figures: short(_rate(figures), 1),
+    "depth acc.": lambda figures: short(_mean((one.depth_acceptance, one.rounds) for one in figures)),
+    "tokens/s": lambda runs: short(_mean((one.tokens_per_second, one.decode_s - one.left_out_s) for one in runs), 1),
     "x plain": lambda figures: short(_gain(figures)),
     "same as ar": _agreed,
 }

@@ -6,7 +6,7 @@ from decoder.analysis.bottleneck import headline, of_method
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
-from dynatui.number_format import percent, short
+from dynatui.number_format import ms, percent, short
 from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
 from dynatui.render.headline import is_warm
@@ -35,8 +35,6 @@ _CELLS = 14
 
 @dataclass(frozen=True)
 class _Lane:
-    """A method with its figures."""
-
     scene: Scene
     name: str
     figures: Figures
@@ -61,10 +59,6 @@ def _count(value: int | None) -> str:
     return "-" if value is None else str(value)
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else short(1000 * seconds, 1)
-
-
 def _recent(lane: _Lane) -> str:
     """Tokens of the last rounds as a sparkline, with the same scale for all methods."""
     points = lane.scene.state.lanes[lane.name].curves.tokens.points
@@ -84,8 +78,8 @@ _COLUMNS: tuple[Column[_Lane], ...] = (
     Column("drafted", _CELLS, lambda lane: _count(lane.figures.drafted)),
     Column("text of ar", _CELLS, lambda lane: same_as_ar(lane.name, lane.figures, "differs")),
     Column("depth acc.", _CELLS, lambda lane: short(lane.figures.depth_acceptance)),
-    Column("ms/token", _CELLS, lambda lane: _ms(lane.figures.tpot_s)),
-    Column("TTFT ms", _CELLS, lambda lane: _ms(lane.figures.ttft_s)),
+    Column("ms/token", _CELLS, lambda lane: ms(lane.figures.tpot_s, 1)),
+    Column("TTFT ms", _CELLS, lambda lane: ms(lane.figures.ttft_s, 1)),
     Column("draft s", _CELLS, lambda lane: short(lane.figures.draft_s)),
     Column("verify s", _CELLS, lambda lane: short(lane.figures.verify_s)),
     Column(
@@ -125,19 +119,16 @@ class _Bars:
         figure = "warming up" if entry.committed and rate is None else f"{short(rate, 0):>6}/s {gain:>6}"
         progress = lane.progress if self._width >= _WIDE else ""
         length = max(1, self._width - self.name - _NUMBERS - self.beside.cells - len(progress))
-        return fit(
-            (
-                (column(lane.name, self.name), lane.ink),
-                (bar(share(rate or 0.0, self._fastest), length), "first" if watched else "bar"),
-                (f"{figure:>{_NUMBERS}}{self.beside.row(lane)}", lane.ink),
-                (progress, "dim"),
-            ),
-            self._width,
+        row: Row = (
+            (column(lane.name, self.name), lane.ink),
+            (bar(share(rate or 0.0, self._fastest), length), "first" if watched else "bar"),
+            (f"{figure:>{_NUMBERS}}{self.beside.row(lane)}", lane.ink),
+            (progress, "dim"),
         )
+        return fit(row, self._width)
 
 
 def race(scene: Scene, width: int, height: int) -> Rows:
-    """One row for each method, in the order of the run."""
     inner, room = inside((width, height))
     bars = _Bars(scene, inner, room)
     body = bars.rows()

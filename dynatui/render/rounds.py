@@ -35,7 +35,7 @@ def earlier(scene: Scene, most: int) -> list[Round]:
     """Newest first."""
     token, stage = scene.inspected, scene.held_stage
     if token is not None:
-        state, end = scene.newest_state, _place_of(scene.newest_state, token)
+        state, end = scene.newest_state, round_number(scene.newest_state, token) - 1
     else:
         state, is_past = scene.state, stage is None or stage.name == "committed"
         end = len(state.lane.past) - is_past
@@ -43,23 +43,18 @@ def earlier(scene: Scene, most: int) -> list[Round]:
     return [state.with_origins(event) for event in reversed(past)]
 
 
-def round_number(state: RunState, token: Token) -> int:
-    """From 1."""
-    return _place_of(state, token) + 1
-
-
 def round_of(state: RunState, token: Token) -> Round | None:
-    place = _place_of(state, token)
-    return state.with_origins(state.lane.past[place]) if place >= 0 else None
+    number = round_number(state, token)
+    return state.with_origins(state.lane.past[number - 1]) if number else None
 
 
-def _place_of(state: RunState, token: Token) -> int:
-    """-1 if there is none. A recording may number rounds in any order, so all are searched if bisection fails."""
+def round_number(state: RunState, token: Token) -> int:
+    """From 1; 0 if there is none. Recordings may number rounds in any order, so all are searched if bisection fails."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
         place = next((index for index, event in enumerate(past) if event.round == token.round), -1)
-    return place
+    return place + 1
 
 
 def bonus_of(scene: Scene, event: Round) -> Token | None:
@@ -84,9 +79,7 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """Each node after its parent: root and accepted path, then their other children, then the rest, the most probable
-    first.
-    """
+    """Each after its parent: root and accepted path, their other children, the rest; the most probable first."""
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
     return [*path, *sorted(rest, key=lambda node: (event.parents[node] not in path, -paths[node], node))]
@@ -112,11 +105,6 @@ def path_to(event: Round, node: int) -> list[int]:
 def is_drawn(event: Round) -> bool:
     """By sampling, as method `delayed` does; other trees are grown by probability."""
     return event.shape is not None or bool(event.drawn)
-
-
-def times_drawn(event: Round, node: int) -> int | None:
-    """None if not recorded."""
-    return event.drawn[node] if node < len(event.drawn) else None
 
 
 def kept_chance(event: Round, node: int) -> float | None:

@@ -81,9 +81,8 @@ def _nothing(scene: Scene) -> str:
     if state.lane.newest is None:
         return "shows whether sampled text follows the target's probabilities, once there is text"
     if not state.lane.settings.get("temperature"):
-        key = (
-            "" if scene.replaying or scene.following else f"; {scene.keys.cap(turns(info('temperature'))[1])} raises T"
-        )
+        live = not (scene.replaying or scene.following)
+        key = f"; {scene.keys.cap(turns(info('temperature'))[1])} raises T" if live else ""
         return f"greedy: each token is the most probable one, and nothing is sampled{key}"
     return (
         "the probabilities of the sampled tokens are not recorded: CUDA graphs computed these rounds, the method does "
@@ -131,11 +130,8 @@ def _z(name: str, deviation: Deviation) -> Row:
     z = deviation.z
     if z is None:
         return ((name, "plain"), ("z -   ", "dim"))
-    ink = INKS[colour(z)]
-    return (
-        (name, "plain"),
-        (f"z {f'{z:+.1f}' if abs(z) < _LARGEST else f'{z:+.0e}':<4}", "plain" if ink == "good" else ink),
-    )
+    ink, text = INKS[colour(z)], f"{z:+.1f}" if abs(z) < _LARGEST else f"{z:+.0e}"
+    return ((name, "plain"), (f"z {text:<4}", "plain" if ink == "good" else ink))
 
 
 def _mean(deviation: Deviation) -> float:

@@ -1,6 +1,4 @@
-"""Panels of a watched server and its answer to our request. A figure that it does not report is a dash, a time
-without answers a gap in every curve; its text is cleaned here.
-"""
+"""Panels of a watched server, whose text is cleaned here: a dash is an unknown figure, a gap a time without answers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -148,9 +146,8 @@ def note(state: ServerState, look: ServerView, size: Size) -> Rows:
     (width, height), names = size, _names(state)
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
-    candidates = [wrapped([(text, ink)], room) for text in wordings] or [
-        wrapped(() if fits else joined(names, ()), room)
-    ]
+    unsaid: Row = () if fits else joined(names, ())
+    candidates = [wrapped([(text, ink)], room) for text in wordings] or [wrapped(unsaid, room)]
     rows = next((rows for rows in candidates if len(rows) <= height), candidates[-1])[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 
@@ -166,10 +163,8 @@ def cards(state: ServerState, width: int, height: int) -> Rows:
     reading = None if state.gap else state.reading
     now = [_written(card, reading.interval if reading else None) for card in _CARDS]
     if height < _CARD_ROWS:
-        parts: list[Row] = [
-            ((f" {card.titles[-1]} ", "dim"), (value, "first")) for card, value in zip(_CARDS, now, strict=True)
-        ]
-        return [fitting(parts, width)]
+        pairs = zip(_CARDS, now, strict=True)
+        return [fitting([((f" {card.titles[-1]} ", "dim"), (value, "first")) for card, value in pairs], width)]
     session = [_written(card, state.reading.session if state.reading else None) for card in _CARDS]
     room = max(1, width // len(_CARDS) - 1)
     rows: tuple[tuple[Ink, list[str]], ...] = (
@@ -207,10 +202,7 @@ def _curves(state: ServerState, look: ServerView, size: Size, lines: Mapping[str
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """A figure over time: its mean over the intervals that ended in the same second, NaN if unknown.
-
-    A second without a poll has no point.
-    """
+    """The mean over the intervals that ended in the same second, NaN if unknown; none for a second without a poll."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -247,12 +239,8 @@ def positions(state: ServerState, size: Size) -> Rows:
     if reading is not None and reading.drafting is not None and not whole:
         return _drafting(reading.drafting, size)
     if reading is None or not whole:
-        reason = (
-            "the server does not report acceptance by position, or has drafted nothing since the watch began"
-            if reading
-            else "no metrics were read yet"
-        )
-        hint: Row = ((reason, "dim"),)
+        unknown = "the server does not report acceptance by position, or has drafted nothing since the watch began"
+        hint: Row = ((unknown if reading else "no metrics were read yet", "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
     length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
@@ -331,8 +319,8 @@ def answer(state: ServerState, size: Size) -> Rows:
 def _waiting(state: ServerState, width: int) -> Rows:
     if state.request is None:
         return []
-    heading = wrapped([(f"sent {time_text(state.t - state.request.t)} ago, no answer yet:", "strong")], width)
-    return [*heading, *wrapped([(clean_line(state.request.prompt), "dim")], width)]
+    sent: Row = ((f"sent {time_text(state.t - state.request.t)} ago, no answer yet:", "strong"),)
+    return [*wrapped(sent, width), *wrapped([(clean_line(state.request.prompt), "dim")], width)]
 
 
 def _summary(answered: Answer) -> str:

@@ -8,7 +8,21 @@ from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
 from dynatui.number_format import nth, short
 from dynatui.render.effect import consequence_line
-from dynatui.render.ink import Ink, Row, Rows, best, best_row, fit, fitting, frame, inside, merged, share, width_of
+from dynatui.render.ink import (
+    Ink,
+    Row,
+    Rows,
+    Span,
+    best,
+    best_row,
+    fit,
+    fitting,
+    frame,
+    inside,
+    merged,
+    share,
+    width_of,
+)
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing_line, limited, moved_back, reason, sign, target, turned, versus, written
 from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, difference_words, sentence
@@ -49,9 +63,8 @@ class Track:
         if self.cells < 1:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
-        cells: list[tuple[str, Ink]] = [
-            ("─", "bar") if first <= place <= last else ("·", "frame") for place in range(self.cells)
-        ]
+        within: Span = ("─", "bar")
+        cells: list[Span] = [within if first <= place <= last else ("·", "frame") for place in range(self.cells)]
         if start is not None:
             cells[self.cell(start)] = ("┼", "dim")
         cells[self.cell(value)] = ("●", "strong")
@@ -90,12 +103,8 @@ def notes(scene: Scene, width: int, room: int) -> Rows:
     lane = scene.state.lane
     since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
     by_hand = scene.pinned is not None and scene.pinned.by_hand
-    wordings = (
-        history_line(lane, width, scene.keys),
-        drawing_line(scene, width),
-        *(reversed(since_turn) if by_hand else since_turn),
-    )
-    lines = [row for row in wordings if row]
+    of_rules = history_line(lane, width, scene.keys), drawing_line(scene, width)
+    lines = [row for row in (*of_rules, *(reversed(since_turn) if by_hand else since_turn)) if row]
     fixed = 1 if moved_back(lane) else 0
     first_of_rest = max(fixed, len(lines) - max(0, room - fixed))
     return [*lines[:fixed], *lines[first_of_rest:]]
@@ -162,12 +171,8 @@ def _sliders(scene: Scene, width: int) -> Row:
     pending = scene.pending.get("history")
     history = lane.history if pending is None else bool(pending)
     arrow, ink = ("", "good") if pending is None else ("→", "warn")
-    return (
-        *row,
-        ("history ", "plain"),
-        (f"{scene.keys.cap('history')} ", "key"),
-        (f"{arrow}{'on' if history else 'off'}", ink),
-    )
+    state = f"{arrow}{'on' if history else 'off'}"
+    return (*row, ("history ", "plain"), (f"{scene.keys.cap('history')} ", "key"), (state, ink))
 
 
 def _written(knob: KnobInfo, value: float) -> str:
@@ -198,13 +203,8 @@ def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     knob = info(change.name)
     set_value, now = written(knob, change.old), written(knob, change.new)
     message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
-    explanation = reason(change, lane)
-    text = best(
-        width - len(f"  {key} holds {set_value}"),
-        *([f"{message}; {explanation}"] if explanation else []),
-        message,
-        f"{knob.symbol} is {now}",
-    )
+    explained = "; ".join(filter(None, (message, reason(change, lane))))
+    text = best(width - len(f"  {key} holds {set_value}"), explained, message, f"{knob.symbol} is {now}")
     return ((f"{text}  ", "warn"), (key, "key"), (f" holds {set_value}", "plain"))
 
 
@@ -218,16 +218,10 @@ def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
         a, b = len(pinned.samples), len(now)
         text = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
         return (*head, (best(width - 4, text, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
-    clear = next(
-        (
-            f"{LABELS[difference.figure]}: {difference_words(difference)}"
-            for difference in comparison
-            if difference.clear
-        ),
-        "no clear difference so far",
-    )
+    clear = [f"{LABELS[each.figure]}: {difference_words(each)}" for each in comparison if each.clear]
+    verdict: Row = ((clear[0] if clear else "no clear difference so far", "strong"),)
     parts: list[Row] = [((f"  {sentence(difference)}", "dim"),) for difference in comparison]
-    return fitting([(*head, (clear, "strong")), *parts, (("  95 % intervals", "dim"),)], width)
+    return fitting([(*head, *verdict), *parts, (("  95 % intervals", "dim"),)], width)
 
 
 def _last_change(lane: LaneState) -> Change | None:
@@ -241,7 +235,6 @@ def _direction(lane: LaneState, width: int) -> Row:
     mean, aim = lane.ruled_acceptance or 0.0, target(lane)
     verdict = sign(mean, aim)
     steps = {"=": "holds", ">": "D0 up, τh down", "<": "D0 down, τh up"}[verdict]
-    figures = versus(mean, aim)
-    long = f"depth acceptance {figures} over the last {lane.window} rounds: {steps}"
-    brief = f"depth acc. {figures}, last {lane.window}: {steps}"
-    return ((best(width, long, brief) if width else f"{figures}: {steps}", "plain"),)
+    long = f"depth acceptance {versus(mean, aim)} over the last {lane.window} rounds: {steps}"
+    brief = f"depth acc. {versus(mean, aim)}, last {lane.window}: {steps}"
+    return ((best(width, long, brief) if width else f"{versus(mean, aim)}: {steps}", "plain"),)

@@ -13,7 +13,7 @@ from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.headline import expected_words, gpu_wordings, headline
-from dynatui.render.ink import Ink, Row, Rows, best_row, fit, fitting, joined, width_of
+from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
@@ -70,23 +70,19 @@ def activity(scene: Scene) -> Row:
 
 def _standstill(scene: Scene) -> Row:
     """The reason, with the key that resumes; empty while the view advances."""
-    number, last = scene.number, scene.place.rounds
-    steps: Row = (
-        (f" {scene.keys.cap('step')} goes on", "dim"),
-        (f", {scene.keys.cap('pause')} resumes decoding", "dim"),
-    )
+    number, last, cap = scene.number, scene.place.rounds, scene.keys.cap
+    steps: Row = ((f" {cap('step')} goes on", "dim"), (f", {cap('pause')} resumes decoding", "dim"))
     if scene.touring:
         return (("ONE ROUND, SLOWLY", "warn"), (" any key goes on", "dim")) if scene.held_stage else ()
     where = "" if scene.place.live else " before the first round" if number is None else f" round {number} of {last}"
     if scene.broke and scene.paused:
         return ((f"HELD {scene.broke}", "warn"), *steps)
     if scene.held_stage is not None:
-        stage_text = f"HELD round {number}: {_STAGE_WORDS[scene.held_stage.name]}"
-        return ((stage_text, "warn"), *steps)
+        return ((f"HELD round {number}: {_STAGE_WORDS[scene.held_stage.name]}", "warn"), *steps)
     if scene.paused:
-        return ((f"PAUSED{where}", "warn"), (f" {scene.keys.cap('pause')} resumes", "dim"))
+        return ((f"PAUSED{where}", "warn"), (f" {cap('pause')} resumes", "dim"))
     if scene.frozen or where:
-        return ((f"FROZEN{where}", "warn"), (f" {scene.keys.cap('freeze')}: back to now", "dim"))
+        return ((f"FROZEN{where}", "warn"), (f" {cap('freeze')}: back to now", "dim"))
     return ()
 
 
@@ -103,9 +99,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """The parts that fit, in the order of the line: the first in rank as long as the needed parts permit, then as many
-    others as possible, then longer wordings.
-    """
+    """In the order of the line: the first in rank as the needed ones permit, then more parts, then longer wordings."""
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
     ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)
@@ -126,10 +120,9 @@ def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]
 
 def _left_parts(scene: Scene) -> Iterator[_Part]:
     state, doing, sentence = scene.state, activity(scene), headline(scene.state)
+    rank = 0 if _standstill(scene) or not sentence else 1
     yield _Part(1, sentence or (((" dynatui ", "logo"),),))
-    yield _Part(
-        0 if _standstill(scene) or not sentence else 1, tuple(doing[:count] for count in range(len(doing), 0, -1))
-    )
+    yield _Part(rank, tuple(doing[:count] for count in range(len(doing), 0, -1)))
     if scene.preparing:
         yield _Part(3, (((scene.preparing, "dim"),),))
     if state.prompt:
@@ -235,12 +228,8 @@ def _tabs(scene: Scene, width: int) -> list[Row]:
 
 
 def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
-    number = PANELS.index(name) + 1
-    return (
-        (f"{before}{number}{after}", "key"),
-        (_SHORT.get(name, name.capitalize()), "tab" if name == scene.panel else "dim"),
-        (" ", "plain"),
-    )
+    title: Span = (_SHORT.get(name, name.capitalize()), "tab" if name == scene.panel else "dim")
+    return ((f"{before}{PANELS.index(name) + 1}{after}", "key"), title, (" ", "plain"))
 
 
 def footer(scene: Scene, width: int, _height: int) -> Rows:
@@ -249,17 +238,13 @@ def footer(scene: Scene, width: int, _height: int) -> Rows:
         name = "expanded" if scene.mode in FIRST_MODES else scene.mode
         head = ((f" {name.upper()} ", "tab"), (f" {scene.keys.cap('back')} ", "key"), ("back ", "dim"))
     if scene.mode == "search":
-        head = (*head, *_hit(scene))
+        number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
+        where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
+        head = (*head, (f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
     if scene.note:
         head = (*head, (f" {note_within(scene.note, width - width_of(head) - 2)} ", "strong"))
     usable = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
     return [fit((*head, *keys(usable, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
-
-
-def _hit(scene: Scene) -> Row:
-    number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
-    where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
-    return ((f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
 
 
 def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:

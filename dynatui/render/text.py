@@ -125,8 +125,10 @@ class TextPanel:
 
         rows = range(self._top, min(self._top + height, len(lines)))
         page = [inked(lines[y], ink_of) for y in rows]
-        if cursor is not None and home in rows and not _has_cells(lines, cursor):
-            page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
+        if cursor is not None and home in rows:
+            marked = [text for line in lines[home : home + 2] for text, tag in line if tag == cursor]
+            if not any(marked):  # a line end has no width
+                page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
         if state.watched not in state.ends and rows.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
         return [_reminder(state.prompt_text, width), *page] if self._head else page
@@ -167,12 +169,6 @@ def _tag_at(line: Line[int], column: int) -> int | None:
         if column < 0:
             return tag
     return None
-
-
-def _has_cells(lines: Sequence[Line[int]], token: int) -> bool:
-    """Whether the token has a width on the screen; a line end has no width."""
-    home = _line_of(lines, token)
-    return any(text for line in lines[home : home + 2] for text, tag in line if tag == token)
 
 
 def _with_sign(line: Line[int], token: int, text: str, ink_of: Callable[[str, int], Ink], width: int) -> Row:
@@ -230,13 +226,10 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Limits between the five inks for token times, in ms, rounded as in the legend."""
-    median_ms = _median_ms(tokens)
-    return [_rounded(median_ms * part) for part in _TIMES]
-
-
-def legend(scene: Scene, room: int) -> Row:
-    return best_row(room, *_LEGENDS[scene.heat](scene.state))
+    """Limits between the inks, in ms, of two digits, so that small changes of the median do not change colours."""
+    median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
+    edges = [median_ms * part for part in _TIMES]
+    return [float(f"{edge:.2g}") if math.isfinite(edge) else edge for edge in edges]
 
 
 def _by_probability(token: Token) -> Ink:
@@ -245,58 +238,34 @@ def _by_probability(token: Token) -> Ink:
     return HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
 
 
-def _median_ms(tokens: Sequence[Token]) -> float:
-    return 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
-
-
-def _rounded(value: float) -> float:
-    """The value rounded to two digits, so that small changes of the median do not change colours."""
-    return float(f"{value:.2g}") if math.isfinite(value) else value
+def legend(scene: Scene, room: int) -> Row:
+    """The long wording if there is room, else the short one."""
+    state = scene.state
+    target: Span = ("target", "bonus")
+    prompt: Span = ("prompt", "prompt")
+    blank: Row = ((" ", "dim"),)
+    match scene.heat:
+        case "origin":
+            by = f" by {state.watched}"
+            long = _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), prompt, by=by)
+            brief = _heading("", ("draft", "accepted"), target, prompt)
+        case "probability":
+            shares, lows = ("80-100%", "60-80", "40-60", "20-40", "0-20"), ("80-100%", "60", "40", "20", "0")
+            long = _heading("draft gave it ", *zip(shares, HOT, strict=True), target)
+            brief = _heading("", *zip(lows, HOT, strict=True), target, separator=blank)
+        case "round":
+            sizes = [len(event.committed) for event in state.lane.past]
+            mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
+            bands: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
+            long = _heading("", *bands, (f"{short(mean, 1)} tokens each, maximum {highest}", "dim"))
+            brief = _heading("", *bands)
+        case "time":
+            edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
+            upper = [f"to {edge}" for edge in edges]
+            long = _heading("ms per token: ", *zip(upper, HOT, strict=False), ("slower", HOT[-1]))
+            brief = _heading("ms ", *zip(edges, HOT, strict=False), ("more", HOT[-1]), separator=blank)
+    return best_row(room, long, brief)
 
 
 def _heading(start: str, *parts: Span, by: str = "", separator: Row = DOT) -> Row:
     return (("Text", "title"), (f"{by} ─ {start}", "dim"), *joined([(part,) for part in parts], separator))
-
-
-def _origin(state: RunState) -> list[Row]:
-    by = f" by {state.watched}"
-    return [
-        _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), ("prompt", "prompt"), by=by),
-        _heading("", ("draft", "accepted"), ("target", "bonus"), ("prompt", "prompt")),
-    ]
-
-
-def _probability(_state: RunState) -> list[Row]:
-    shares = ("80-100%", "60-80", "40-60", "20-40", "0-20")
-    long: list[Span] = list(zip(shares, HOT, strict=True))
-    brief: list[Span] = list(zip(("80-100%", "60", "40", "20", "0"), HOT, strict=True))
-    return [
-        _heading("draft gave it ", *long, ("target", "bonus")),
-        _heading("", *brief, ("target", "bonus"), separator=((" ", "dim"),)),
-    ]
-
-
-def _round(state: RunState) -> list[Row]:
-    sizes = [len(event.committed) for event in state.lane.past]
-    mean, highest = sum(sizes) / max(1, len(sizes)), max(sizes, default=0)
-    parts: tuple[Span, ...] = (("one round", BANDS[0]), ("the next", BANDS[1]))
-    counts: Span = (f"{short(mean, 1)} tokens each, maximum {highest}", "dim")
-    return [_heading("", *parts, counts), _heading("", *parts)]
-
-
-def _time(state: RunState) -> list[Row]:
-    edges = [f"{edge:g}" for edge in time_edges(state.lane.tokens)]
-    long: list[Span] = [(f"to {edge}", ink) for edge, ink in zip(edges, HOT, strict=False)]
-    brief: list[Span] = list(zip(edges, HOT, strict=False))
-    return [
-        _heading("ms per token: ", *long, ("slower", HOT[-1])),
-        _heading("ms ", *brief, ("more", HOT[-1]), separator=((" ", "dim"),)),
-    ]
-
-
-_LEGENDS: dict[Heat, Callable[[RunState], list[Row]]] = {
-    "origin": _origin,
-    "probability": _probability,
-    "round": _round,
-    "time": _time,
-}

@@ -17,12 +17,11 @@ def timeline(scene: Scene, width: int, height: int) -> Rows:
 
 def hit(scene: Scene, width: int, x: int) -> int | None:
     """The round at a clicked column; the ends of the line stand for the first and the last round."""
-    length, rounds = _length(scene, width), scene.place.rounds
+    length = _length(scene, width)
     cell = x - 2
     if length < 1 or not -1 <= cell <= length - 2:
         return None
-    inner = length - 2
-    return round(share(cell, inner - 1) * rounds)
+    return round(share(cell, length - 3) * scene.place.rounds)
 
 
 def _line(scene: Scene, length: int) -> Row:

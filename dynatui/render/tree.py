@@ -8,7 +8,7 @@ from decoder.events import LENGTH, LOST, Limit, Round
 from dynatui.number_format import nth, short
 from dynatui.render import rounds
 from dynatui.render.guide import caption
-from dynatui.render.ink import Ink, Row, Rows, best, best_row, column, frame, inside, merged, wrapped
+from dynatui.render.ink import Ink, Row, Rows, Span, best, best_row, column, frame, inside, merged, wrapped
 from dynatui.render.rounds import mark, path_logprobs, path_to, piece_text, ranked, shown_round
 from dynatui.render.scene import Scene
 from dynatui.render.tree_rows import MOST, Sign, drawn_path, drawn_tree, past_trees, titles
@@ -52,10 +52,8 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
         notes = [*notes[:-1], ((f"+ {total - count} more nodes; {_NOTES[-1]}", "dim"),)] if notes else []
     matrix = _matrix(scene, event, count, inner, halves=halves)
     marks = merged([(mark(event, node).ljust(matrix.wide), _ink(matrix, node)) for node in matrix.nodes])
-    body = [
-        ((" " * (matrix.name + (matrix.name > 0)), "plain"), *marks),
-        *(_halved(matrix) if halves else _rows(matrix)),
-    ]
+    head: Row = ((" " * (matrix.name + (matrix.name > 0)), "plain"), *marks)
+    body = [head, *_rows(matrix, 1 + halves)]
     body += [()] * (room - len(notes) - len(body))
     title: Row = (("Mask", "title"), (f" ─ round {nth(event.round)}: who sees whom", "dim"))
     return frame(title, [*body, *notes], size)
@@ -77,38 +75,27 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
     free = width - wide * count - 1
     names = min(free, _LONGEST_NAME * (1 + halves))
     token = scene.inspected
-    return _Matrix(
-        event,
-        nodes,
-        [frozenset(path_to(event, node)) for node in nodes],
-        token.node if token else None,
-        wide,
-        names if names >= _SHORTEST_NAME * (1 + halves) else 0,
-    )
+    name = names if names >= _SHORTEST_NAME * (1 + halves) else 0
+    visible = [frozenset(path_to(event, node)) for node in nodes]
+    return _Matrix(event, nodes, visible, token.node if token else None, wide, name)
 
 
-def _rows(matrix: _Matrix) -> Rows:
+def _rows(matrix: _Matrix, together: int) -> Rows:
+    """Each row shows one node, or two nodes as halves of its cells."""
     rows: Rows = []
-    for node, visible in zip(matrix.nodes, matrix.visible, strict=True):
-        accepted = node in matrix.event.accepted
-        filled: tuple[str, Ink] = ("█" if accepted else "▒") * matrix.wide, "accepted" if accepted else "bar"
-        blank: tuple[str, Ink] = "·".ljust(matrix.wide), "frame"
-        cells = [filled if other in visible else blank for other in matrix.nodes]
-        rows.append((*_label(matrix, [node], matrix.name), *merged(cells)))
-    return rows
-
-
-def _halved(matrix: _Matrix) -> Rows:
-    """Each row shows two nodes."""
-    rows: Rows = []
-    for place in range(0, len(matrix.nodes), 2):
-        pair, visible = matrix.nodes[place : place + 2], matrix.visible[place : place + 2]
-        cells = list[tuple[str, Ink]]()
+    for place in range(0, len(matrix.nodes), together):
+        nodes, visible = matrix.nodes[place : place + together], matrix.visible[place : place + together]
+        cells = list[Span]()
         for other in matrix.nodes:
             filled = [other in sees for sees in visible]
-            is_accepted = any(full and node in matrix.event.accepted for full, node in zip(filled, pair, strict=True))
-            cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], "accepted" if is_accepted else "bar"))
-        rows.append((*_label(matrix, pair, matrix.name // 2), *merged(cells)))
+            accepted = any(full and node in matrix.event.accepted for full, node in zip(filled, nodes, strict=True))
+            ink: Ink = "accepted" if accepted else "bar"
+            if together == 1:
+                whole: Span = (("█" if accepted else "▒") * matrix.wide, ink)
+                cells.append(whole if filled[0] else ("·".ljust(matrix.wide), "frame"))
+            else:
+                cells.append((_HALVES[2 * filled[0] + sum(filled[1:])], ink))
+        rows.append((*_label(matrix, nodes, matrix.name // together), *merged(cells)))
     return rows
 
 
@@ -222,12 +209,9 @@ def _ending(scene: Scene, event: Round, width: int) -> Row:
     bonus = rounds.bonus_of(scene, event)
     wordings = [*(_legends(event) if drafted_nodes(event) else [()])]
     if bonus is not None:
-        token = rounds.piece_text(bonus.text)
-        wordings = [
-            (*legend, (f"{'  ' if legend else ''}+ {label}", "dim"), (token, "bonus"))
-            for legend in wordings
-            for label in ("target: ", "")
-        ]
+        token: Span = (rounds.piece_text(bonus.text), "bonus")
+        pairs = [(legend, label) for legend in wordings for label in ("target: ", "")]
+        wordings = [(*legend, (f"{'  ' if legend else ''}+ {label}", "dim"), token) for legend, label in pairs]
     return best_row(width, *wordings)
 
 
@@ -235,12 +219,7 @@ def _legends(event: Round) -> list[Row]:
     origins = set(event.origins[1:])
     if "lookup" not in origins:
         return [(("● accepted", "accepted"), ("  ○ rejected", "plain"))]
-    if "draft" not in origins:
-        return [
-            (("◆ accepted", "accepted"), ("  ◇ rejected", "plain"), ("  ◆◇ looked up", "dim")),
-            (("◆ accepted", "accepted"), ("  ◆◇ looked up", "dim")),
-        ]
-    return [
-        (("●◆ accepted", "accepted"), ("  ○◇ rejected", "plain"), ("  ◆◇ looked up", "dim")),
-        (("●◆ accepted", "accepted"), ("  ◆◇ looked up", "dim")),
-    ]
+    drafted, missed = ("●", "○") if "draft" in origins else ("", "")
+    accepted: Span = (f"{drafted}◆ accepted", "accepted")
+    looked_up: Span = ("  ◆◇ looked up", "dim")
+    return [(accepted, (f"  {missed}◇ rejected", "plain"), looked_up), (accepted, looked_up)]

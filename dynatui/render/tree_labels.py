@@ -1,7 +1,4 @@
-"""Labels of a tree's nodes: mark, token and probabilities.
-
-The last figure of a label is the basis of growth or verification.
-"""
+"""Labels of a tree's nodes: mark, token and probabilities, the last being the basis of growth or verification."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -100,13 +97,10 @@ def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
     reach = event.verification.reach if event.verification and rounds.is_drawn(event) else []
     names, chances = dict[int, str](), dict[int, float]()
     for node in nodes:
-        piece = rounds.piece_text(event.pieces[node])
-        if not rounds.is_drafted(event, node):
-            names[node] = piece
-            continue
-        names[node] = f"{rounds.mark(event, node)} {piece}"
-        keep_chance = rounds.kept_chance(event, node) or 0.0 if reach else None
-        chances[node] = rounds.probability(event.logprobs[node]) if keep_chance is None else keep_chance
+        names[node] = f"{rounds.mark(event, node)} {rounds.piece_text(event.pieces[node])}".removeprefix(" ")
+        if rounds.is_drafted(event, node):
+            drawn = rounds.probability(event.logprobs[node])
+            chances[node] = rounds.kept_chance(event, node) or 0.0 if reach else drawn
     figures = {node: percent(chance) for node, chance in chances.items()}
     times = {node: best(_TIMES, f" x{count}") for node, count in enumerate(event.drawn) if count > 1}
     return Labels(event, marked, bool(reach), frozenset(event.accepted), names, chances, figures, times)

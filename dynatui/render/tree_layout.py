@@ -1,6 +1,4 @@
-"""Places of a tree's nodes: levels as columns, bands or indents, and the lines between them; knows only numbers and
-widths.
-"""
+"""Places of a tree's nodes: levels as columns, bands or indents, and lines; knows only numbers and widths."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -46,9 +44,7 @@ class Level(NamedTuple):
 def levels(
     widest: Sequence[int], looks: Sequence[LabelStyle], width: int, arrow: int
 ) -> tuple[list[Level], LabelStyle]:
-    """The levels that fit, and the look: the richest whose columns fit in one band, else the last, with as few bands as
-    possible.
-    """
+    """The levels that fit, and the look: the richest in one band, else the last, with as few bands as possible."""
     close = looks[-1]
     if width < LEAST_COLUMNS:
         return _indents(len(widest), width, arrow), close
@@ -150,11 +146,10 @@ def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
 
 
 def _widest(depth: Mapping[int, int], labels: Mapping[int, int]) -> list[int]:
-    widest = [0] * max(depth.values())
+    widest = [0] * (max(depth.values()) + 1)
     for node, level in depth.items():
-        if level > 0 and labels[node] > widest[level - 1]:
-            widest[level - 1] = labels[node]
-    return widest
+        widest[level] = max(widest[level], labels[node])
+    return widest[1:]
 
 
 def _fitting_nodes(
@@ -216,9 +211,8 @@ def _placed(
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
     """A stack, the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
-    return [
-        _Place(node, depth, part, before, node == nodes[-1], joins and node == nodes[0]) for node in reversed(nodes)
-    ]
+    first, last = nodes[:1], nodes[-1:]
+    return [_Place(node, depth, part, before, node in last, joins and node in first) for node in reversed(nodes)]
 
 
 def _add(rows: list[PlacedRow], place: _Place, level: Level, parents: Level) -> None:

@@ -1,6 +1,4 @@
-"""The rows of drawn trees: the tree of a round with labels and probabilities, dimmed trees of earlier rounds, their
-titles.
-"""
+"""The rows of drawn trees: a round's with labels and probabilities, dimmed ones of earlier rounds, their titles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,7 +49,6 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True)
 class _Tree:
-    event: Round
     labels: Labels
     layout: TreeLayout
     paths: Sequence[float]
@@ -60,6 +57,10 @@ class _Tree:
     @property
     def tells_path(self) -> bool:
         return self.layout.look.aside in (_PATH, _PATH + _BAR)
+
+    @property
+    def figure_names(self) -> Sequence[FigureName]:
+        return self.labels.figure_names[-self.layout.look.figures :]
 
 
 def drawn_tree(
@@ -74,7 +75,7 @@ def drawn_tree(
     if copies:
         names = replace(names, copies=copies)
         layout = _layout(names, candidates, (width, height))
-    tree = _Tree(event, names, layout, paths, width - layout.look.aside)
+    tree = _Tree(names, layout, paths, width - layout.look.aside)
     rows, left_out = _inked(tree), len(event.tokens) - len(layout.shown)
     if left_out:
         note = best(width, *(f"+ {left_out}{words}" for words in (" more nodes", " more", "")))
@@ -88,7 +89,7 @@ def drawn_path(event: Round, width: int, height: int) -> Drawing:
     nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
     names = labels(event, nodes, None)
     layout = _layout(names, nodes, (width, height + 1))
-    tree = _Tree(event, names, layout, rounds.path_logprobs(event), width - layout.look.aside)
+    tree = _Tree(names, layout, rounds.path_logprobs(event), width - layout.look.aside)
     return Drawing(_inked(tree)[: max(0, height)], _signs(tree), len(path) - len(layout.shown))
 
 
@@ -99,7 +100,7 @@ def _layout(names: Labels, candidates: Sequence[int], size: tuple[int, int]) -> 
 
 def _signs(tree: _Tree) -> frozenset[Sign]:
     present: Mapping[Sign, object] = {
-        **dict.fromkeys(tree.labels.figure_names[-tree.layout.look.figures :], True),
+        **dict.fromkeys(tree.figure_names, True),
         "x2": tree.labels.times,
         "path": tree.tells_path,
         "bar": tree.layout.look.aside >= _BAR,
@@ -126,17 +127,13 @@ def _looks(names: Labels) -> list[LabelStyle]:
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
     several = len(names.figure_names) - 1
-    rich = [
-        LabelStyle(1 + second, second * _SECOND, _ROOMY + times + second * _SECOND, gap=2, lead=1, aside=aside)
-        for second in range(several, -1, -1)
-        for aside in asides
-    ]
-    return [
-        *rich,
-        LabelStyle(1, 0, _ROOMY + times, gap=1, lead=1, aside=asides[-1]),
-        LabelStyle(1, 0, _MEDIUM + times, gap=1, lead=1),
-        LabelStyle(1, 0, _CLOSE + times, gap=1, lead=0),
-    ]
+    looks = list[LabelStyle]()
+    for second in range(several, -1, -1):
+        more = second * _SECOND
+        looks += [LabelStyle(1 + second, more, _ROOMY + times + more, gap=2, lead=1, aside=aside) for aside in asides]
+    looks.append(LabelStyle(1, 0, _ROOMY + times, gap=1, lead=1, aside=asides[-1]))
+    looks.append(LabelStyle(1, 0, _MEDIUM + times, gap=1, lead=1))
+    return [*looks, LabelStyle(1, 0, _CLOSE + times, gap=1, lead=0)]
 
 
 def _inked(tree: _Tree) -> Rows:
@@ -149,9 +146,8 @@ def _inked(tree: _Tree) -> Rows:
 
 def _heading(tree: _Tree) -> tuple[Row, Row]:
     root = tree.labels.label(0, min(tree.room, tree.labels.cells(0)), 1)
-    noted: Row = root if rounds.is_drafted(tree.event, 0) else (*root, (_NOTE, "dim"))
-    names = ", ".join(tree.labels.figure_names[-tree.layout.look.figures :])
-    figures: Row = ((f"  %: {names}", "dim"),) if len(tree.layout.shown) > 1 else ()
+    noted: Row = root if rounds.is_drafted(tree.labels.event, 0) else (*root, (_NOTE, "dim"))
+    figures: Row = ((f"  %: {', '.join(tree.figure_names)}", "dim"),) if len(tree.layout.shown) > 1 else ()
     wordings: Sequence[tuple[Row, Row]] = (noted, figures), (root, figures), (root, ())
     return next((pair for pair in wordings if sum(map(width_of, pair)) <= tree.room), wordings[-1])
 
@@ -195,15 +191,14 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
     drafted, accepted = drafted_nodes(event), len(event.accepted)
     name = f"round {nth(event.round)}: "
     if not drafted and event.draft_forwards is not None:
-        text = "no draft" if event.draft_forwards == 0 else "no guess kept"
-        if event.limited_by == LENGTH:
-            text = "the last token"
+        without = "no draft" if event.draft_forwards == 0 else "no guess kept"
+        text = "the last token" if event.limited_by == LENGTH else without
         return f"{name}{text}", text
     if stage == "drafted":
         return f"{name}{drafted} drafted, not yet verified", f"{name}{drafted} drafted, unverified"
     if stage == "verified":
-        text = f"{drafted} drafted, {accepted} accepted, not committed"
-        return f"{name}{text}", f"{name}{accepted} kept, not committed"
+        kept = f"{name}{accepted} kept, not committed"
+        return f"{name}{drafted} drafted, {accepted} accepted, not committed", kept
     grown = f"drawn as {shape_written(event.shape)}" if event.shape else "drafted"
     return f"{name}{drafted} {grown}, {accepted} accepted", f"{name}{accepted} of {drafted} accepted"
 

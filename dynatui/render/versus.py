@@ -1,7 +1,4 @@
-"""Two recordings side by side: figures of the watched methods at equal decode time, and their ratios.
-
-Knows no files.
-"""
+"""Two recordings side by side: figures of the watched methods at equal decode time, and their ratios."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +9,7 @@ from decoder.analysis.metrics import first_difference
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Figures
 from dynatui.number_format import percent, short
-from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, joined, share, width_of
+from dynatui.render.ink import Ink, Row, Rows, bar, best, column, fit, frame, inside, share, width_of
 from dynatui.render.status import speed_text
 from dynatui.render.words import sampling_words
 from dynatui.state.run_state import RunState
@@ -77,29 +74,23 @@ _FIGURES = (
 
 
 def moment(now: VersusView, width: int) -> Row:
-    word, ink = _doing(now)
-    parts: list[Row] = [((" dynatui ", "logo"),), ((word, ink),)]
-    if now.pairs > 1:
-        parts.append(((f"run {now.number}/{now.pairs}", "plain"),))
-    parts.append(((f"speed {speed_text(now.speed)}", "plain"),))
-    left = joined(parts, (("  ", "plain"),))
+    number = f"run {now.number}/{now.pairs}  " if now.pairs > 1 else ""
+    gap: Row = (("  ", "plain"),)
+    left: Row = ((" dynatui ", "logo"), *gap, _doing(now), *gap, (f"{number}speed {speed_text(now.speed)}", "plain"))
     clock: Row = ((f"  {now.played_s:.2f} of {now.seconds:.2f} s decoded ", "dim"),)
     room = width - width_of(left) - width_of(clock) - 2
     if room < _BAR:
         return fit((*left, *clock), width)
     filled = round(share(now.played_s, now.seconds) * (room - 1))
     line: Row = (("━" * filled, "bar"), ("●", "good"), ("─" * (room - 1 - filled), "frame"))
-    return (*left, ("  ", "plain"), *line, *clock)
+    return (*left, *gap, *line, *clock)
 
 
 def _doing(now: VersusView) -> tuple[str, Ink]:
     if now.paused:
         return "PAUSED", "warn"
-    if now.ended:
-        return (
-            "both runs have ended" if now.number == now.pairs else "both runs have ended, the next pair follows"
-        ), "good"
-    return "comparing", "good"
+    follows = "" if now.number == now.pairs else ", the next pair follows"
+    return f"both runs have ended{follows}" if now.ended else "comparing", "good"
 
 
 def heading(side: int, name: str, state: RunState, width: int) -> Row:

@@ -1,8 +1,5 @@
-"""Tables of estimates for other values of the knobs, computed by `decoder.analysis.what_if`; bar characters repeat the
-figures, so that the tables can be read without colour.
-"""
+"""Tables of estimates for other values of the knobs; bars repeat the figures for screens without colours."""
 
-from collections.abc import Sequence
 from itertools import zip_longest
 
 from decoder.analysis.what_if import ALIKE, Grid, GridCell, WhatIf
@@ -50,12 +47,9 @@ def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
     for cell in (_CELL_RATED, _CELL):
         widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP and height >= rows:
-            return _beside(
-                [
-                    _table(grid, table_width, cell, scale)
-                    for grid, table_width in zip(estimate.grids, widths, strict=True)
-                ]
-            )
+            left, right = (_table(grid, room, cell, scale) for grid, room in zip(estimate.grids, widths, strict=True))
+            most = max(map(width_of, left)) + _GAP
+            return [(*fit(a, most), *b) for a, b in zip_longest(left, right, fillvalue=())]
         if width >= max(widths) and height >= 2 * rows:
             return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
     cell = _CELL_RATED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_RATED else _CELL
@@ -63,15 +57,9 @@ def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
 
-def _beside(tables: Sequence[Rows]) -> Rows:
-    left, right = tables
-    width = max(width_of(row) for row in left)
-    gap: Row = ((" " * _GAP, "plain"),)
-    return [(*fit(a, width), *gap, *b) for a, b in zip_longest(left, right, fillvalue=())]
-
-
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
-    columns = _nearest(grid, max(1, (width - _LABEL) // cell_width))
+    around = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
+    columns = sorted(around[: max(1, (width - _LABEL) // cell_width)])
     down, across = info(grid.down).symbol, info("d0").symbol
     words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
     figures = "tokens a round, tokens/s" if cell_width == _CELL_RATED else "tokens a round"
@@ -95,12 +83,6 @@ def _marked(value: str, *, here: bool) -> str:
 
 def _ink(*, here: bool) -> Ink:
     return "strong" if here else "dim"
-
-
-def _nearest(grid: Grid, count: int) -> Sequence[int]:
-    """Around the column of the current base depth."""
-    places = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
-    return sorted(places[:count])
 
 
 def _cell(cell: GridCell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
@@ -161,11 +143,8 @@ def _share(estimate: WhatIf, width: int) -> str:
     shares = [cell.share for cell in estimate.cells]
     low, high = percent(min(shares)), percent(max(shares))
     judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"
-    return best(
-        width,
-        f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}",
-        f"estimate, {judged}",
-    )
+    long = f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}"
+    return best(width, long, f"estimate, {judged}")
 
 
 def _wrapped(width: int, text: str, ink: Ink) -> Rows:

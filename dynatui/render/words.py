@@ -1,6 +1,4 @@
-"""Wordings that several panels share: knobs, limits of trees, comparison with ar, sampling, sampled trees, the remedy
-for speed.
-"""
+"""Wordings that several panels share: knobs, limits, comparison with ar, sampling, sampled trees, the remedy."""
 
 import math
 from collections import Counter
@@ -18,7 +16,7 @@ from decoder.methods import draws_alone
 from decoder.methods.delayed import Delayed
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.knobs import info, limit_name, rules_in_force
-from dynatui.number_format import percent, short
+from dynatui.number_format import counted, percent, short
 from dynatui.render.ink import Row, best, column, width_of
 from dynatui.render.scene import Scene
 from dynatui.state.lane import Change, LaneState
@@ -48,18 +46,6 @@ def turned(change: Change) -> str:
     if change.name == "d0" and not change.by_user and old != new:
         return f"{knob.symbol} {old} → {new}"
     return f"{knob.symbol} {written(knob, change.old)} → {written(knob, change.new)}"
-
-
-def continues(change: Change, before: Change) -> bool:
-    """Whether the history rule made both changes, to the same knob and in the same direction."""
-    if change.by_user or before.by_user or change.name != before.name:
-        return False
-    return (change.new > change.old) == (before.new > before.old)
-
-
-def joint(change: Change, before: Change) -> Change:
-    """Two changes joined into one, which has the reason of the second change."""
-    return replace(change, old=before.old)
 
 
 def written(knob: KnobInfo, value: float) -> str:
@@ -109,10 +95,7 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """The change by which the history rule has moved a knob back after the user's turn; None if there is none.
-
-    The change leads from the value that the user set to the present value.
-    """
+    """From the user's value of a knob to the present one, to which the history rule has moved it back; None if none."""
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(changes) if change.by_user]
@@ -237,9 +220,9 @@ def shape_written(shape: tuple[int, int, int]) -> str:
 def shape_words(shape: tuple[int, int, int]) -> str:
     k, l1, l2 = shape
     if k <= 1 or l2 == 0:
-        return f"one path of {_draws(l1 + l2)}"
-    rollouts = f"{k} paths of {_draws(l2)}"
-    return f"{rollouts} from the root" if l1 == 0 else f"a path of {_draws(l1)}, then {rollouts} from its end"
+        return f"one path of {counted(l1 + l2, 'draw')}"
+    rollouts = f"{k} paths of {counted(l2, 'draw')}"
+    return f"{rollouts} from the root" if l1 == 0 else f"a path of {counted(l1, 'draw')}, then {rollouts} from its end"
 
 
 def shape_sentence(state: RunState, event: Round) -> str:
@@ -271,14 +254,9 @@ def drawing_line(scene: Scene, width: int) -> Row:
         named = _turning(name, scene.state, scene.pending)
         row = (*row, (f"{name} ", "plain"), (f"{scene.keys.cap(f'cycle({name!r})')} ", "key"))
         row = (*row, (named, "warn" if name in scene.pending else "strong"), ("  ", "plain"))
-    meaning = [shape_words(shape)] if shape else []
-    return (*row, (best(max(0, width - width_of(row)), *meaning, ""), "dim"))
+    return (*row, (best(max(0, width - width_of(row)), shape_words(shape) if shape else "", ""), "dim"))
 
 
 def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float]) -> str:
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, pending[name])}' if name in pending else ''}"
-
-
-def _draws(count: int) -> str:
-    return f"{count} draw{'s' * (count != 1)}"

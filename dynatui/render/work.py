@@ -8,7 +8,7 @@ from itertools import zip_longest
 
 from decoder.analysis.bottleneck import explained
 from decoder.analysis.metrics import Levels, Tally
-from dynatui.number_format import percent, short
+from dynatui.number_format import ms, percent
 from dynatui.render.headline import overhead_words
 from dynatui.render.ink import Row, Rows, best, fit, frame, inside, joined, share, trend, wrapped
 from dynatui.render.scene import Scene
@@ -44,15 +44,13 @@ def work(scene: Scene, width: int, height: int) -> Rows:
         return frame(title, [hint], size)
     summary = wrapped([(best(inner * (1 + (room >= _AIRY)), *summaries(state.watched, tally)), "plain")], inner)
     room -= len(summary)
-    if inner < _SIDE_BY_SIDE:
-        guesses = depths(tally.by_depth, inner, max(2, room - _TIMES))
-        rows = [*guesses, *times_table(state, tally, inner), *kinds(state.lane.tokens, inner)]
-        return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
-    left = (inner - _GAP) // 2
-    right = inner - _GAP - left
-    guesses = depths(tally.by_depth, left, room)
+    beside = inner >= _SIDE_BY_SIDE
+    left = (inner - _GAP) // 2 if beside else inner
+    right = inner - _GAP - left if beside else inner
+    guesses = depths(tally.by_depth, left, room if beside else max(2, room - _TIMES))
     tables = [*times_table(state, tally, right), *kinds(state.lane.tokens, right)]
-    rows = [(*fit(a, left + _GAP), *b) for a, b in zip_longest(guesses, tables, fillvalue=())]
+    pairs = zip_longest(guesses, tables, fillvalue=())
+    rows = [(*fit(a, left + _GAP), *b) for a, b in pairs] if beside else [*guesses, *tables]
     return frame(title, [*summary, *rows, *limit_sentences(scene, inner, room - len(rows))], size)
 
 
@@ -75,11 +73,9 @@ def summaries(method: str, tally: Tally) -> tuple[str, ...]:
     if tally.drafted == 0:
         return (f"{method} guesses nothing: each token is one pass of the target.", "no guesses")
     use = f"Of {tally.drafted} drafted nodes {tally.accepted} were used"
-    right = [share(accepted, tally.rounds) for _, accepted in tally.by_depth]
-    return (
-        f"{use}; depth 1 is right in {percent(right[0])} of the rounds, depth {len(right)} in {percent(right[-1])}.",
-        f"{use}; depth 1 right in {percent(right[0])} of rounds.",
-    )
+    right = [percent(share(accepted, tally.rounds)) for _, accepted in tally.by_depth]
+    long = f"{use}; depth 1 is right in {right[0]} of the rounds, depth {len(right)} in {right[-1]}."
+    return long, f"{use}; depth 1 right in {right[0]} of rounds."
 
 
 def depths(levels: Levels, width: int, room: int) -> Rows:
@@ -132,22 +128,17 @@ def times_table(state: RunState, tally: Tally, width: int) -> Rows:
         bars = trend(curve.points, room, 0.0, max(curve.points[-_LONGEST_TREND:], default=1.0))
         recent: Row = ((f"  {bars}", "bar"),) if room >= _SHORTEST_BAR and mean_s is not None else ()
         rows.append((*_time(name, own_s, mean_s, share(total_s or 0.0, rated.decode_s)), *recent))
-    timed = [
-        (stage_s, stage_total_s)
-        for _, stage_s, stage_total_s, _ in stages
-        if stage_s is not None and stage_total_s is not None
-    ]
+    timed = [(own_s, total_s) for _, own_s, total_s, _ in stages if own_s is not None and total_s is not None]
     if len(timed) == len(stages):
-        rest_s = max(0.0, rated.decode_s - sum(stage_total_s for _, stage_total_s in timed))
-        own_s = max(0.0, last_s - sum(stage_s for stage_s, _ in timed))
-        rows.append(_time("other", own_s, rest_s / max(1, rated.rounds), share(rest_s, rated.decode_s)))
+        rest_s = max(0.0, rated.decode_s - sum(total_s for _, total_s in timed))
+        other_s = max(0.0, last_s - sum(own_s for own_s, _ in timed))
+        rows.append(_time("other", other_s, rest_s / max(1, rated.rounds), share(rest_s, rated.decode_s)))
     return rows
 
 
 def _time(name: str, last_s: float | None, mean_s: float | None, part_of_decoding: float) -> Row:
-    last, mean = (short(None if value is None else 1000 * value) for value in (last_s, mean_s))
     whole = percent(part_of_decoding) if mean_s is not None else "-"
-    return ((f"{name:<10}", "plain"), (f"{last:>6}{mean:>8}{whole:>7}", "plain"))
+    return ((f"{name:<10}", "plain"), (f"{ms(last_s):>6}{ms(mean_s):>8}{whole:>7}", "plain"))
 
 
 def kinds(tokens: Sequence[Token], width: int) -> Rows:

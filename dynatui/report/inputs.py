@@ -40,7 +40,7 @@ def page_of(path: Path, run: int | None = None) -> HtmlPage:
             return replay_page(path.name, Runs(path))
         return replay_page(path.name, [run_of(path, run)], first=run)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise InputError(f"cannot read {shortened(path)}: {error.strerror}; {_REMEDY}") from None
 
 
 def run_of(path: Path, number: int) -> Sequence[Event]:
@@ -57,27 +57,14 @@ def page_name(source: Path) -> Path:
 
 
 def require_other_file(source: Path, page: Path) -> None:
-    if _is_same(page, source):
-        raise ConfigError(
-            f"{shortened(page)} is a source of the page and is not overwritten; set --output to another file"
-        )
-
-
-def _is_same(a: Path, b: Path) -> bool:
-    try:
-        return a.samefile(b)
-    except OSError:  # a missing or unreadable file is reported when it is read or written
-        return False
-
-
-def _unreadable(path: Path, error: OSError) -> InputError:
-    return InputError(f"cannot read {shortened(path)}: {error.strerror}; {_REMEDY}")
+    with suppress(OSError):  # a missing or unreadable file is reported when it is read or written
+        if page.samefile(source):
+            remedy = "set --output to another file"
+            raise ConfigError(f"{shortened(page)} is a source of the page and is not overwritten; {remedy}")
 
 
 def _require_recording(path: Path) -> None:
-    """Raises InputError for a file that is no recording by its first line; a pipe, which cannot be read twice, counts
-    as a recording.
-    """
+    """Raises InputError for a file that is none by its first line; a pipe, which cannot be read twice, passes."""
     if not path.is_file():
         return
     with opened(path) as file:
@@ -108,15 +95,12 @@ def require_free(path: Path, *, force: bool) -> None:
     if not path.is_file():
         raise ConfigError(f"{shortened(path)} is not a file that a page could replace; set --output to a file")
     if not force:
-        raise ConfigError(
-            f"{shortened(path)} exists already and is not overwritten; set --output to another file, or add --force"
-        )
+        remedy = "set --output to another file, or add --force"
+        raise ConfigError(f"{shortened(path)} exists already and is not overwritten; {remedy}")
 
 
 def write_report(text: str, path: Path, *, force: bool) -> None:
-    """Writes atomically, readable by everyone who could read the replaced file. Raises a ConfigError if nothing was
-    written.
-    """
+    """Atomically, readable by all who could read the replaced file; raises a ConfigError if nothing was written."""
     require_free(path, force=force)
     place = path.resolve()
     try:
@@ -133,6 +117,5 @@ def write_report(text: str, path: Path, *, force: bool) -> None:
                     Path(file.name).unlink()
                 raise
     except OSError as error:
-        raise ConfigError(
-            f"cannot write {shortened(path)}: {error.strerror}; set --output to a file in a folder with free space"
-        ) from None
+        remedy = "set --output to a file in a folder with free space"
+        raise ConfigError(f"cannot write {shortened(path)}: {error.strerror}; {remedy}") from None

@@ -19,14 +19,9 @@ class Markup(str):
 
 
 def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
-    """A child that is not markup is escaped. An attribute's final `_` is dropped, its other `_` become `-`; None omits
-    it.
-    """
-    written = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{_escaped(str(value))}"'
-        for key, value in attributes.items()
-        if value is not None
-    )
+    """Escapes children that are no markup; an attribute's final `_` goes, others become `-`, and None omits it."""
+    given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
+    written = "".join(f' {key}="{_escaped(str(value))}"' for key, value in given.items())
     opening = f"<{name}{written}>"
     return Markup(opening if name in _VOID else f"{opening}{joined(children)}</{name}>")
 
@@ -74,7 +69,8 @@ class HtmlPage:
 
 
 def written(page: HtmlPage) -> str:
-    style, script = asset("page.css"), _as_one(page.scripts)
+    style, inside = asset("page.css"), "\n".join(map(asset, page.scripts))
+    script = f'"use strict";\n{{\n{inside}}}\n' if page.scripts else ""
     return Template(asset("page.html")).substitute(
         title=element("title", page.title),
         policy=element("meta", http_equiv="Content-Security-Policy", content=policy(style, script)),
@@ -87,7 +83,6 @@ def written(page: HtmlPage) -> str:
 
 
 def asset(name: str) -> str:
-    """Content of a file in the folder `assets`."""
     return (_ASSETS / name).read_text(encoding="utf-8")
 
 
@@ -108,11 +103,6 @@ def policy(style: str, script: str) -> str:
         "require-trusted-types-for": "'script'",
     }
     return "; ".join(f"{name} {value}" for name, value in allowed.items())
-
-
-def _as_one(names: Sequence[str]) -> str:
-    inside = "\n".join(asset(name) for name in names)
-    return f'"use strict";\n{{\n{inside}}}\n' if names else ""
 
 
 def _hash(text: str) -> str:

@@ -1,6 +1,4 @@
-"""A recording as a page, folded as on the screen: data for the replay script, and text and tables for browsers without
-scripts.
-"""
+"""A recording as a page, folded as on the screen: data for the script, text and tables for browsers without."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -25,36 +23,24 @@ _ABOUT = (
 def replay_page(name: str, runs: Iterable[Sequence[Event]], *, first: int = 1) -> HtmlPage:
     """`first` is the number that the first of these runs has in the recording."""
     states = [reduce(apply, events, RunState()) for events in runs]
-    return HtmlPage(
-        title=f"{name} - dynatui",
-        body=joined(
-            (
-                _head(name, states),
-                Markup(asset("replay.html")),
-                *(_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run),
-            )
-        ),
-        data=replay_data(states, first),
-        scripts=SCRIPTS,
-    )
-
-
-def _head(name: str, states: Sequence[RunState]) -> Markup:
     run = states[0].run if states else None
     pair = f": {run.target} with {run.draft}" if run else ""
-    return element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
+    head = element("header", element("h1", f"Replay of {name}{pair}"), element("p", _ABOUT))
+    sections = (_of_run(number, state, state.run) for number, state in enumerate(states, first) if state.run)
+    body = joined((head, Markup(asset("replay.html")), *sections))
+    return HtmlPage(f"{name} - dynatui", body, replay_data(states, first), SCRIPTS)
 
 
 def _of_run(number: int, state: RunState, run: Run) -> Markup:
-    title = f"Figures of prompt {label_of(number, run.prompt)}"
+    figures = state.figures()
+    parameters = [(name, _parameters_text(lane.parameters)) for name, lane in state.lanes.items()]
     return element(
         "section",
-        element("h2", title),
+        element("h2", f"Figures of prompt {label_of(number, run.prompt)}"),
         details(_setup(run, state.peak_bytes_by_rank)),
-        figures_table("All methods on this prompt", state.figures()),
-        *(element("p", words) for words in stall_notes(state.figures().values())[:1]),
-        *(element("p", words) for words in missing_speedups(state.figures())),
-        _parameters(state),
+        figures_table("All methods on this prompt", figures),
+        *(element("p", words) for words in (*stall_notes(figures.values())[:1], *missing_speedups(figures))),
+        element("details", element("summary", "Parameters of the methods"), details(parameters)),
         element("noscript", _text(state)),
         class_="run",
     )
@@ -76,21 +62,13 @@ def _setup(run: Run, peaks: Sequence[int]) -> list[tuple[str, str]]:
 
 
 def figures_table(caption: str, figures: Mapping[str, Figures]) -> Markup:
-    known_figures = [
-        figure
-        for figure in FIGURES
-        if any(getattr(of_method, figure.key) is not None for of_method in figures.values())
-    ]
-    rows = [
-        [_figure_cell(figure), *(_cell(figure, of_method) for of_method in figures.values())]
-        for figure in known_figures
-    ]
+    rows = list[list[str]]()
+    for figure in FIGURES:
+        if any(getattr(of_method, figure.key) is not None for of_method in figures.values()):
+            definition = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
+            name = joined((figure.label, " ", element("small", definition)))
+            rows.append([name, *(_cell(figure, of_method) for of_method in figures.values())])
     return table(caption, ["figure", *figures], rows)
-
-
-def _figure_cell(figure: Figure) -> Markup:
-    definition = "; elsewhere: ".join(filter(None, (figure.formula, figure.elsewhere)))
-    return joined((figure.label, " ", element("small", definition)))
 
 
 def _cell(figure: Figure, figures: Figures) -> str:
@@ -110,11 +88,6 @@ def _cell(figure: Figure, figures: Figures) -> str:
             return str(value)
 
 
-def _parameters(state: RunState) -> Markup:
-    entries = [(name, _parameters_text(lane.parameters)) for name, lane in state.lanes.items()]
-    return element("details", element("summary", "Parameters of the methods"), details(entries))
-
-
 def _parameters_text(parameters: object) -> str:
     if not isinstance(parameters, dict) or not parameters:
         return "none"
@@ -123,11 +96,5 @@ def _parameters_text(parameters: object) -> str:
 
 def _text(state: RunState) -> Markup:
     written = "".join(token.text for token in state.lane.tokens)
-    return joined(
-        (
-            element("h3", "Prompt"),
-            element("pre", state.prompt_text),
-            element("h3", f"Text of {state.watched}"),
-            element("pre", written),
-        )
-    )
+    parts = ("Prompt", state.prompt_text), (f"Text of {state.watched}", written)
+    return joined(each for title, text in parts for each in (element("h3", title), element("pre", text)))

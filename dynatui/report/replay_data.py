@@ -128,7 +128,6 @@ class Texts:
 
 
 def replay_data(states: Iterable[RunState], first: int = 1) -> ReplayData:
-    """`first` is the number of the first run."""
     texts = Texts()
     runs = [_run(state, number, texts) for number, state in enumerate(states, first)]
     return ReplayData(texts=texts.all(), keys=KEYS, runs=runs)

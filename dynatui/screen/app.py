@@ -4,6 +4,7 @@ Draws and decodes nothing itself; tests can replace the clock.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Unpack
 
@@ -211,7 +212,9 @@ class DynaApp(PanelApp):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         del screen
         for title, action, key in self.scene.keys.commands:
-            yield SystemCommand(title, key.help, self._command(action))
+            command = commands.find(action)
+            run = partial(command, self) if command else partial(self.call_later, self.run_action, action)
+            yield SystemCommand(title, key.help, run)
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, Palette):
@@ -234,10 +237,6 @@ class DynaApp(PanelApp):
         if len(self.screen_stack) == 1 and (press := mouse.press_at(self.screen, event)):
             act(self, press)
 
-    def _command(self, action: str) -> Callable[[], Any]:
-        command = commands.find(action)
-        return (lambda: command(self)) if command else (lambda: self.call_later(self.run_action, action))
-
     def _update_scene(self, now: float) -> None:
         note = self.scene.note if now < self._note_until else ""
         scene = replace(self.scene, note=note)
@@ -255,16 +254,15 @@ class DynaApp(PanelApp):
         visible = arranged(room, self.scene, self._shared)
         screen = self.screen_stack[0]
         screen.set_class(len(self.viewpoint.state.race.tallies) > _FEW, "crowded")
+        large = room in ("roomy", "full")
         screen.set_class(room == "full" and height < _LOW, "low")
-        screen.set_class(
-            room in ("roomy", "full") and (height >= _TALL or (width >= _BROAD and height >= _LOW)), "tall"
-        )
+        screen.set_class(large and (height >= _TALL or (width >= _BROAD and height >= _LOW)), "tall")
         screen.set_class(room in ("tabbed", "small") and {"text", "tree"} <= visible, "first")
         screen.set_class(height >= _HIGH[room], "high")
         screen.set_class(height < _FLAT, "flat")
         screen.set_class(not self.viewpoint.state.lane.changes, "still")
         knobs = screen.query_one("#knobs").styles
-        if room in ("roomy", "full"):
+        if large:
             knobs.height = sliders.height_for(self.scene, width, _MOST_KNOB_ROWS - (height < _LOW))
         else:
             knobs.clear_rule("height")

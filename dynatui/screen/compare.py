@@ -110,10 +110,8 @@ class CompareApp(PanelApp):
 
     def _moment(self, _scene: Scene, width: int, _height: int) -> Rows:
         both = self.lockstep
-        now = versus.VersusView(
-            both.played_s, both.seconds, both.number + 1, both.pairs, both.speed, both.paused, both.ended
-        )
-        return [versus.moment(now, width)]
+        place = both.played_s, both.seconds, both.number + 1, both.pairs
+        return [versus.moment(versus.VersusView(*place, both.speed, both.paused, both.ended), width)]
 
     def _heading(self, side: int, scene: Scene, width: int, _height: int) -> Rows:
         return [versus.heading(side, self.lockstep.sides[side].name, scene.state, width)]

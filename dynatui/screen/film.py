@@ -1,6 +1,4 @@
-"""An asciicast of a run: the panels of the present screen, drawn for all rounds, in a thread that shares no state with
-the app.
-"""
+"""An asciicast of a run: the screen's panels, drawn for all rounds in a thread that shares no state with the app."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +13,7 @@ from dynatui.render.text import TextPanel
 from dynatui.screen.widgets.canvas import Still, fitted
 from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, cells
 from dynatui.state.run_state import RunState
+from dynatui.state.timeline import TimelinePosition
 
 _CURSOR_OFF, _CLEAR = "\x1b[?25l", "\x1b[2J"
 
@@ -28,36 +27,18 @@ class Screenplay:
 
 def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
     """At the present playback speed, but no faster than the run itself."""
-    scene = play.scene
-    before = RunState(chosen=scene.state.watched, prompt=scene.state.prompt)
+    before = RunState(chosen=play.scene.state.watched, prompt=play.scene.state.prompt)
     run = next(event for event in events if isinstance(event, Run))
-    yield from cast(
-        _frames(play, list(moments(events, before, min(1.0, scene.speed)))),
-        size=play.size,
-        title=f"dynatui: {before.chosen}",
-        started_at=run.started_at,
-    )
+    frames = _frames(play, list(moments(events, before, min(1.0, play.scene.speed))))
+    yield from cast(frames, size=play.size, title=f"dynatui: {before.chosen}", started_at=run.started_at)
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    newest = state.lane.newest
-    place = replace(
-        scene.place, round=state.rounds, rounds=rounds, seconds=newest.t if newest else 0.0, live=True, played=None
-    )
-    return replace(
-        scene,
-        state=state,
-        whole=None,
-        place=place,
-        pinned=None if scene.pinned is not None and scene.pinned.follows(state) else scene.pinned,
-        frozen=False,
-        paused=False,
-        stage=None,
-        broke="",
-        pending={},
-        hits=(),
-        note="",
-    )
+    newest, pin = state.lane.newest, scene.pinned
+    place = TimelinePosition(state.rounds, rounds, newest.t if newest else 0.0)
+    pinned = None if pin is not None and pin.follows(state) else pin
+    scene = replace(scene, frozen=False, paused=False, stage=None, broke="", pending={}, hits=(), note="")
+    return replace(scene, state=state, whole=None, place=place, pinned=pinned)
 
 
 def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[float, str]]:

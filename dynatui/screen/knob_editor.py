@@ -40,10 +40,8 @@ class KnobEditor:
         if isinstance(record, Run):
             self._pending.clear()
         elif isinstance(record, Knob) and record.turn:
-            rules_name = owner(record.name, rules_of(record.method))
-            self._pending = [
-                turn for turn in self._pending if turn.rules_name != rules_name or turn.number > record.turn
-            ]
+            name = owner(record.name, rules_of(record.method))
+            self._pending = [turn for turn in self._pending if turn.rules_name != name or turn.number > record.turn]
 
     def watched(self, state: RunState) -> str:
         return state.watched or self._controls.config.methods[0]
@@ -59,11 +57,9 @@ class KnobEditor:
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
         """Turns of temperature or top-p may come into force as one, so these are pending while values differ."""
         sampling, rules_name = self.sampling, self.rules_name(state)
-        pending_turns = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
-        shared = {name: sampling.knob(name) for name in sampling.ends()}
-        return pending_turns | {
-            name: value for name, value in shared.items() if state.lane.settings.get(name, value) != value
-        }
+        own = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
+        shared, now = {name: sampling.knob(name) for name in sampling.ends()}, state.lane.settings
+        return own | {name: value for name, value in shared.items() if now.get(name, value) != value}
 
     def rules(self, state: RunState) -> TunableParameters | None:
         """Including pending turns; None for a method without knobs."""
@@ -81,9 +77,7 @@ class KnobEditor:
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
         """Sets each knob of one parameter set to the nearest possible value; returns whether any changes."""
         rules_name = owner(next(iter(values)), self.rules_name(state))
-        return rules_name is not None and self._step(
-            rules_name, [(self._settled(rules_name, values, state), False)], state
-        )
+        return bool(rules_name and self._step(rules_name, [(self._settled(rules_name, values, state), False)], state))
 
     def history(self, state: RunState) -> None:
         """Switches the history rule on or off; when it is switched off, the knobs that it changes keep their values."""
@@ -147,9 +141,7 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """In a group with the flag True, also turns knobs that already have the value. Returns whether any knob was
-        turned.
-        """
+        """With the flag True, turns also knobs that have the value already. Returns whether any knob was turned."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():
@@ -168,9 +160,8 @@ class KnobEditor:
     def _settled(
         self, rules_name: RulesName, values: Mapping[KnobName, float], state: RunState
     ) -> dict[KnobName, float]:
-        return {
-            name: self._rules(owner(name, rules_name), state).settled(name, value) for name, value in values.items()
-        }
+        rules = {name: self._rules(owner(name, rules_name), state) for name in values}
+        return {name: rules[name].settled(name, value) for name, value in values.items()}
 
     def _restorable(self, rules_name: RulesName, name: KnobName, rules: TunableParameters) -> float:
         """Value of a knob for undo: its present value, rounded to the knob's steps if the history rule changed it."""

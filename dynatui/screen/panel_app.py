@@ -32,8 +32,7 @@ _MOST_SKIPPED = 16
 _LATE_FRAMES = 2
 """Successive late frames after which the rate is halved."""
 _RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Seconds without a late frame after which the rate is doubled; halving the rate doubles the value up to the maximum.
-"""
+"""Seconds without a late frame after which the rate is doubled; halving the rate doubles them, up to the maximum."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""
@@ -106,8 +105,7 @@ class FrameRate:
 
 FPS, FPS_OVER_SSH = 10, 5
 TOGETHER_S = 0.3
-"""Least time in seconds between two drawings of all panels, since each drawing sends bytes, perhaps over a slow line.
-"""
+"""Least time between two drawings of all panels, since each of them sends bytes, perhaps over a slow line."""
 HUNG_UP = 128 + signal.SIGHUP
 _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
@@ -125,9 +123,7 @@ def style_sheets(file_name: str) -> list[str | PurePath]:
 
 
 class PanelApp(App[None], inherit_bindings=False):
-    """Canvases with figures are drawn from one scene at one time, so that no two show different rounds; text at every
-    frame.
-    """
+    """Canvases with figures are drawn together, so that no two show different rounds; text is drawn at every frame."""
 
     ENABLE_COMMAND_PALETTE = False
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -21,7 +21,7 @@ from decoder.events import Event
 from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
 from dynatui.knobs import owner, rules_of
-from dynatui.number_format import memory_by_rank, percent, short
+from dynatui.number_format import counted, memory_by_rank, percent, short
 from dynatui.prometheus.exporter import exporting
 from dynatui.record.command_line import command_line, rule_options
 from dynatui.record.reader import Runs
@@ -75,7 +75,7 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
     if stalled := stall_notes(line.figures for line in runs):
         yield best(width, *stalled)
     if log.dropped:
-        yield f"and {log.dropped} earlier {'run' if log.dropped == 1 else 'runs'}"
+        yield f"and {counted(log.dropped, 'earlier run')}"
     for words in missing_speedups({f"prompt {line.number}": line.figures for line in runs}):
         yield words[:width]
 
@@ -168,18 +168,14 @@ def compare(left: Recording, right: Recording, view: View) -> int:
     alike = first.name == second.name
     names = [f"{path.resolve().parent.name}/{path.name}" if alike else path.name for path in (first, second)]
     lockstep = Lockstep(Side(names[0], left_recording), Side(names[1], right_recording), view.speed)
-    with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, terminal_lost):
-        if terminal_lost:
-            os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
+    with _ran(partial(CompareApp, lockstep, view), view, mouse=False) as (_, code, _, _):
         return code
 
 
 def attach(source: ServerSource, view: View) -> int:
     """Raises the source's DecoderError."""
-    with _ran(partial(ServerApp, source, view), view, mouse=False) as (app, code, log, terminal_lost):
-        source.close(_WAIT_S)
-        if terminal_lost:
-            os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
+    make = partial(ServerApp, source, view)
+    with _ran(make, view, mouse=False, close=lambda _: source.close(_WAIT_S)) as (app, code, log, _):
         if code == _FAULT:
             streams.say(f"stopped because of a bug; please report what {log} says")
         if app.failure is not None:
@@ -194,15 +190,17 @@ def attach(source: ServerSource, view: View) -> int:
 
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:
     make = partial(DynaApp, source, view, command_line=command)
-    with _ran(make, view, mouse=view.mouse) as (app, code, log, terminal_lost):
-        return _finish(app, code, log, command, terminal_lost=terminal_lost)
+    with _ran(make, view, mouse=view.mouse, close=_close) as (app, code, log, ended):
+        return _finish(app, code, log, command, ended=ended)
 
 
 @contextmanager
-def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A, int, Path, bool]]:
-    """Runs an app, then starts the time limit of the exit.
+def _ran(
+    make: Callable[..., A], view: View, *, mouse: bool, close: Callable[[A], bool] = lambda _: True
+) -> Iterator[tuple[A, int, Path, bool]]:
+    """Runs an app, then starts the time limit of the exit and calls `close`; ends the process if the terminal is lost.
 
-    Yields the app, its exit code, the path of the log, and whether the terminal is lost.
+    Yields the app, its exit code, the path of the log, and what `close` returns.
     """
     guard.check_variables()
     guard.check_descriptors()
@@ -220,16 +218,20 @@ def _ran(make: Callable[..., A], view: View, *, mouse: bool) -> Iterator[tuple[A
             terminal_lost = output.lost
         code = app.return_code or (HUNG_UP if terminal_lost else 0)
         shutdown.begin(code)
-        yield app, code, log, terminal_lost
+        closed = close(app)
+        if terminal_lost:
+            os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
+        yield app, code, log, closed
 
 
-def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, terminal_lost: bool) -> int:
-    """Stops the source, prints the summary and returns the exit code; ends the process if the source does not stop."""
+def _close(app: DynaApp) -> bool:
     app.remember_file(app.source.recorded)
     app.aside.wait(_ASIDE_S)
-    ended = app.source.close(_WAIT_S)
-    if terminal_lost:
-        os._exit(code)  # the terminal is closed, so the flush of a normal exit could block
+    return app.source.close(_WAIT_S)
+
+
+def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, ended: bool) -> int:
+    """Prints the summary and returns the exit code; ends the process if the source has not ended."""
     with suppress(OSError):  # a closed terminal cannot show the summary
         if code == _FAULT:
             sys.stderr.write(f"dynatui stopped because of a bug; please report what {log} says\n")
@@ -239,9 +241,8 @@ def _finish(app: DynaApp, code: int, log: Path, command: Callable[[], str], *, t
             out.writelines(f"{line}\n" for line in report)
             out.flush()
     if app.aside.busy:
-        streams.say(
-            "an export was cut off and lacks files; next time, quit only after the note that files are exported"
-        )
+        remedy = "next time, quit only after the note that files are exported"
+        streams.say(f"an export was cut off and lacks files; {remedy}")
     if app.source.lost is not None:
         streams.say(str(app.source.lost))
         code = code or app.source.lost.exit_code

@@ -28,8 +28,6 @@ _FORESEEN = 200
 
 @dataclass(frozen=True)
 class News:
-    """Kinds of newly read records."""
-
     failed: bool = False
     any: bool = False
     important: bool = False
@@ -143,9 +141,7 @@ class SceneBuilder:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
             count = len(self._recorded)
-            self._recorded += [
-                playback.opening(number) for number in range(count, min(count + _LOOKED_UP, playback.count))
-            ]
+            self._recorded += map(playback.opening, range(count, min(count + _LOOKED_UP, playback.count)))
         return tuple(self._recorded)
 
     def _read_gpus(self) -> Mapping[int, GpuLoad]:
@@ -169,7 +165,7 @@ class SceneBuilder:
 def _stage(controls: Controls, state: RunState) -> Stage | None:
     """None while the folded records have not reached this stage."""
     stage = controls.stage
-    if stage is None or stage.event.method != state.watched:
+    if stage is None:
         return None
-    folded = state.rounds - 1 if stage.name == "committed" else state.rounds
-    return stage if stage.event.round == folded else None
+    folded = state.watched, state.rounds - (stage.name == "committed")
+    return stage if (stage.event.method, stage.event.round) == folded else None

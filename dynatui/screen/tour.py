@@ -1,7 +1,4 @@
-"""The tour: the second round of the watched method in slow motion, with a pause at each of its stages.
-
-Knows no panel.
-"""
+"""The tour: the second round of the watched method in slow motion, with a pause at each of its stages."""
 
 from collections.abc import Mapping
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from decoder.errors import DecoderError, RecordingError, not_importable, of_system
-from decoder.events import Event, Expected, Round, Run
+from decoder.events import Event, Round, Run
 from decoder.knobs import KnobName, RulesName
 from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
@@ -45,8 +45,7 @@ Report = Callable[[str], None]
 class Loaded:
     decode: Decode
     prepare: Callable[[], str] = lambda: ""
-    """Does a small part of the work left for idle time between prompts; returns the progress, empty if nothing is left.
-    """
+    """Does a part of the work left for idle time between prompts; returns the progress, empty if nothing is left."""
 
 
 Load = Callable[[Report, Report], Loaded]
@@ -66,10 +65,7 @@ def load_engine(session: Session) -> Load:
 
 
 def load_with_times(session: Session) -> Load:
-    """Loads a session's models, then estimates the least times of their passes, for the first event of each run.
-
-    At the first start of a pair, kernels are tried between prompts.
-    """
+    """Estimates also the least times of passes, for each run's first event; kernels are tried between prompts."""
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress, kernels_later=True)
@@ -79,8 +75,13 @@ def load_with_times(session: Session) -> Load:
         expected = expectation(ready.pair, memory_bytes_per_s(ready.pair.device))
         if expected is None:
             return Loaded(decode, ready.prepare)
-        tell = partial(_with_times, expected)
-        return Loaded(lambda *given: map(tell, decode(*given)), ready.prepare)
+
+        def with_times(event: Event) -> Event:
+            if not isinstance(event, Run):
+                return event
+            return structs.replace(event, expected=expected(len(event.prompt_tokens)))
+
+        return Loaded(lambda *given: map(with_times, decode(*given)), ready.prepare)
 
     return load
 
@@ -94,11 +95,7 @@ def _loaded(
         raise not_importable(error) from error
 
     ready = load_pair(
-        **asdict(session.models),
-        kernels_later=kernels_later,
-        run=session.config,
-        report=report,
-        progress=progress,
+        **asdict(session.models), kernels_later=kernels_later, run=session.config, report=report, progress=progress
     )
     return ready, partial(decode, ready)
 
@@ -115,12 +112,6 @@ def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
         report(f"prompt {number} of {count} will be skipped: {error}")
     if len(faults) > _MOST_UNFIT:
         report(f"{len(faults) - _MOST_UNFIT} further prompts will be skipped")
-
-
-def _with_times(expected: Callable[[int], Expected], event: Event) -> Event:
-    if not isinstance(event, Run):
-        return event
-    return structs.replace(event, expected=expected(len(event.prompt_tokens)))
 
 
 class EngineSource:
@@ -294,9 +285,8 @@ class EngineSource:
                     self._fail(str(limit), limit.exit_code)
                 else:
                     logger.exception("the engine failed")
-                    self._fail(
-                        f"{type(error).__name__}: {error}\nThis is a bug of dynatui; the log has the details.", 3
-                    )
+                    bug = "This is a bug of dynatui; the log has the details."
+                    self._fail(f"{type(error).__name__}: {error}\n{bug}", 3)
             self._go_on()
 
     def _report(self, step: str) -> None:
@@ -354,11 +344,8 @@ class EngineSource:
                     self._steering.paused = True
         if self._exporter is not None:
             self._exporter.take(event)
-        if recorder is not None:
-            self._write(recorder, event)
-
-    def _write(self, recorder: Recorder, event: Event) -> None:
-        """On an error, closes the recording and raises the RecordingError."""
+        if recorder is None:
+            return
         try:
             recorder.write(event)
         except RecordingError as error:

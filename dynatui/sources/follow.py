@@ -16,6 +16,7 @@ from dynatui.record.recording import LONGEST_LINE
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
 
 RUN = b'{"type":"run",'
+_REMEDY = "give a file that --record writes"
 _CHUNK = 2**20
 _LINES_AT_ONCE = 1000
 _BUDGET_S = 0.03
@@ -109,8 +110,8 @@ class Tail:
             self._lines += 1
             return line
         if len(line) > LONGEST_LINE:
-            where = f"line {self._lines + 1}"
-            raise RecordingError(f"{where} is longer than any event; follow a file that --record writes")
+            fault = f"line {self._lines + 1} is longer than any event"
+            raise RecordingError(f"{fault}; follow a file that --record writes")
         self._file.seek(0, os.SEEK_END)  # empties the buffer, since the writer may still cut off this incomplete line
         self._file.seek(self._offset)
         return b""
@@ -190,10 +191,8 @@ def _opened(path: Path) -> BinaryIO:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise RecordingError(
-            f"cannot follow {shortened(path)}: {error.strerror}; give a file that --record writes"
-        ) from None
+        raise RecordingError(f"cannot follow {shortened(path)}: {error.strerror}; {_REMEDY}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordingError(f"cannot follow {shortened(path)}: it is not a file; give a file that --record writes")
+        raise RecordingError(f"cannot follow {shortened(path)}: it is not a file; {_REMEDY}")
     return os.fdopen(descriptor, "rb", _CHUNK)

@@ -120,10 +120,15 @@ class TraceSource:
     def seek_round(self, method: str, rounds: int) -> None:
         """Moves to the end of a method's first `rounds` rounds; to move back, appends the run again."""
         places = self._run.rounds.get(method, ())
-        if rounds > 0 and places:
-            self._show_until(places[min(rounds, len(places)) - 1] + 1)
-        else:
+        if rounds <= 0 or not places:
             self.seek(0.0)
+            return
+        end = places[min(rounds, len(places)) - 1] + 1
+        if end < self._next:
+            self._next = 0
+        while self._next < end:
+            self._append()
+        self._played_s = self._run.due_s[end - 1]
 
     def set_speed(self, speed: float) -> None:
         self.speed = bounded_speed(speed)
@@ -157,14 +162,6 @@ class TraceSource:
     def _append_due(self) -> None:
         while self._next < len(self._run.events) and self._run.due_s[self._next] <= self._played_s:
             self._append()
-
-    def _show_until(self, place: int) -> None:
-        """If `place` has been passed, starts the run again."""
-        if place < self._next:
-            self._next = 0
-        while self._next < place:
-            self._append()
-        self._played_s = self._run.due_s[place - 1] if place else 0.0
 
     def _append(self) -> None:
         event = self._run.events[self._next]

@@ -136,17 +136,14 @@ class LiveServer:
     def _run(self) -> None:
         try:
             with closing(self._watch(self._stop.wait)) as events:
-                self._take_in(events)
+                for event in events:
+                    if self._stop.is_set():
+                        return
+                    if self._recorder is not None:
+                        self._recorder.write(event)
+                    self._events.put(event)
         except Exception as error:  # noqa: BLE001 - `take` raises it in the reading thread
             self._fault = error
-
-    def _take_in(self, events: Iterable[Event]) -> None:
-        for event in events:
-            if self._stop.is_set():
-                return
-            if self._recorder is not None:
-                self._recorder.write(event)
-            self._events.put(event)
 
 
 class RecordedServer:

@@ -1,6 +1,4 @@
-"""The protocol of the sources of records, and the conditions at which decoding pauses; knows neither threads nor the
-screen.
-"""
+"""The protocol of the sources of records, and the conditions at which decoding pauses."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -71,11 +69,8 @@ def met(conditions: Conditions, before: RunState, after: RunState, event: Event)
 def _reason(name: Break, conditions: Conditions, before: RunState, after: RunState, event: Round) -> str | None:
     if name == "difference":
         index = _difference(after) if event.method in (after.watched, "ar") else None
-        return (
-            None
-            if index is None or _difference(before) is not None
-            else f"{after.watched} differs from ar at token {index}"
-        )
+        is_first = index is not None and _difference(before) is None
+        return f"{after.watched} differs from ar at token {index}" if is_first else None
     if event.method != after.watched:
         return None
     drafted = drafted_nodes(event)
@@ -133,8 +128,6 @@ _SLOWEST_TEXT = 1 / 64
 
 
 class KnobControls(Protocol):
-    """The knobs of an engine."""
-
     config: RunConfig
     """The parameters with which the next prompt begins, with all turns of knobs."""
 
@@ -176,8 +169,6 @@ class Controls(KnobControls, Protocol):
 
 
 class Playback(Protocol):
-    """Controls of the playback of a recording."""
-
     number: int
     """Index of the shown run."""
     count: int

@@ -1,6 +1,4 @@
-"""Comparison of rounds under two settings, pinned or before and after a turn of knobs, with intervals for correlated
-rounds.
-"""
+"""Compares rounds under two settings, pinned or around a turn of knobs, with intervals for correlated rounds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -98,9 +96,7 @@ class Pin:
         return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
 
     def after_turn(self, state: RunState) -> "Pin":
-        """`state` is the state before another turn of a knob: it becomes side A, unless it has too few rounds or the
-        user pinned A.
-        """
+        """`state`, before another turn, becomes side A, unless it has too few rounds or the user pinned A."""
         if self.by_hand:
             return self
         latest = replace(Pin.of(state, self.method), samples=self.since(state))
@@ -241,20 +237,15 @@ def consequence(lane: LaneState) -> Consequence | None:
     turns = [change for change in lane.changes if change.by_user]
     if not turns:
         return None
-    first = _first_in_a_row(turns)
+    first = len(turns) - 1
+    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
+        first -= 1
     marks, began, last = _joined(turns[first:]), turns[first].round, turns[-1].round
     before = samples_of(lane, since=max(0, began - ROUNDS), until=began)
     if not marks or not before:
         return None
     after = samples_of(lane, since=last, until=last + ROUNDS)
     return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
-
-
-def _first_in_a_row(turns: Sequence[Change]) -> int:
-    first = len(turns) - 1
-    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
-        first -= 1
-    return first
 
 
 def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:

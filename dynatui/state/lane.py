@@ -183,19 +183,11 @@ class LaneState(msgspec.Struct, frozen=True):
 
 
 def begun(method: str, run: Run) -> LaneState:
-    """The state of a method at the start of a run."""
     parameters = run.methods.get(method, {})
-    history, settings = parameters.get("history"), _knobs_of(method, parameters) | sampling_of(run)
-    return LaneState(
-        parameters=parameters,
-        settings=settings,
-        user_settings=settings,
-        history=history if isinstance(history, bool) else None,
-    )
-
-
-def sampling_of(run: Run) -> dict[KnobName, float]:
-    return {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
+    sampling: dict[KnobName, float] = {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
+    settings, history = _knobs_of(method, parameters) | sampling, parameters.get("history")
+    history = history if isinstance(history, bool) else None
+    return LaneState(parameters=parameters, settings=settings, user_settings=settings, history=history)
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
@@ -245,46 +237,37 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
         lane = structs.replace(lane, history=bool(event.new))
     elif lane.knobs is not None and event.name in Knobs.__struct_fields__:
         lane = structs.replace(lane, knobs=structs.replace(lane.knobs, **{str(event.name): event.new}))
-    change = Change(
-        round=event.round,
-        name=event.name,
-        old=event.old,
-        new=event.new,
-        by_user=by_user,
-        token=lane.committed,
-        first=event.round,
-        acceptance=None if by_user else lane.ruled_acceptance,
-    )
+    change = Change(event.round, event.name, event.old, event.new, by_user, lane.committed, first=event.round)
+    if not by_user:
+        change = replace(change, acceptance=lane.ruled_acceptance)
+    lane = structs.replace(lane, changes=(*lane.changes, change)[-_MOST_CHANGES:])
+    if not by_user:
+        return lane
+    joint = lane.turns[-1].joined(change) if lane.turns else None
     return structs.replace(
         lane,
-        user_settings={**lane.user_settings, event.name: event.new} if by_user else lane.user_settings,
-        turns=_with(lane.turns, change) if by_user else lane.turns,
-        last_turn=event.round if by_user else lane.last_turn,
-        draft_depths=() if by_user else lane.draft_depths,
-        changes=(*lane.changes, change)[-_MOST_CHANGES:],
+        user_settings={**lane.user_settings, event.name: event.new},
+        turns=(*lane.turns[:-1], joint) if joint else (*lane.turns, change)[-_MOST_TURNS:],
+        last_turn=event.round,
+        draft_depths=(),
     )
-
-
-def _with(turns: tuple[Change, ...], turn: Change) -> tuple[Change, ...]:
-    joint = turns[-1].joined(turn) if turns else None
-    return (*turns, turn)[-_MOST_TURNS:] if joint is None else (*turns[:-1], joint)
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
     """A round without a draft repeats the last depth acceptance."""
-    curves, end, recent = lane.curves, lane.committed, lane.samples[-lane.window :]
-    return Curves(
-        acceptance=curves.acceptance.add(lane.acceptance or 0.0, end),
-        tokens=curves.tokens.add(sum(sample.tokens for sample in recent) / len(recent), end),
-        d0=curves.d0.add(event.knobs.d0, end) if event.knobs else curves.d0,
-        tau_h=curves.tau_h.add(event.knobs.tau_h, end) if event.knobs else curves.tau_h,
-        tau_l=curves.tau_l.add(event.knobs.tau_l, end) if event.knobs else curves.tau_l,
-        depth=curves.depth.add(sum(sample.depth for sample in recent) / len(recent), end),
-        rate=curves.rate.add(tally.rated.tokens_per_second or 0.0, end),
-        draft_ms=curves.draft_ms.add(1000 * (event.draft_s or 0.0), end),
-        verify_ms=curves.verify_ms.add(1000 * (event.verify_s or 0.0), end),
-        commit_ms=curves.commit_ms.add(1000 * (event.commit_s or 0.0), end),
-    )
+    recent = lane.samples[-lane.window :]
+    values = {
+        "acceptance": lane.acceptance or 0.0,
+        "tokens": sum(sample.tokens for sample in recent) / len(recent),
+        "depth": sum(sample.depth for sample in recent) / len(recent),
+        "rate": tally.rated.tokens_per_second or 0.0,
+        "draft_ms": 1000 * (event.draft_s or 0.0),
+        "verify_ms": 1000 * (event.verify_s or 0.0),
+        "commit_ms": 1000 * (event.commit_s or 0.0),
+        **(structs.asdict(event.knobs) if event.knobs else {}),
+    }
+    end, curves = lane.committed, lane.curves
+    return structs.replace(curves, **{name: getattr(curves, name).add(value, end) for name, value in values.items()})
 
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:

@@ -54,14 +54,6 @@ def _side(rounds: Sequence[Round]) -> SideFigures | None:
     return SideFigures(len(rounds), math.fsum(len(event.committed) for event in rounds) / len(rounds))
 
 
-def with_run(
-    earlier: tuple[EarlierRun, ...], number: int, prompt: str, lanes: Mapping[str, LaneState]
-) -> tuple[EarlierRun, ...]:
-    """The earlier runs and one more; a run without turns is left out."""
-    turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in lanes.items() if lane.turns}
-    return (*earlier, EarlierRun(number, prompt, turns))[-_MOST_RUNS:] if turns else earlier
-
-
 _MOST_LOADING = 32
 _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")
 _OPTIONAL_LINES = ("category", "repeated_start")
@@ -185,15 +177,16 @@ def _begin(state: RunState, record: Run) -> RunState:
     ranks = [clean_line(device) for device in record.ranks]
     optional = {name: clean_line(text) if (text := getattr(record, name)) else UNSET for name in _OPTIONAL_LINES}
     run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines, **optional)
-    lanes = {name: begun(name, run) for name in methods}
+    turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in state.lanes.items() if lane.turns}
+    ended = (EarlierRun(state.number, state.prompt_text, turns),) if turns else ()
     return RunState(
         race=RunFold().apply(run),
-        lanes=lanes,
+        lanes={name: begun(name, run) for name in methods},
         chosen=state.chosen,
         prompt=state.prompt,
         loading=state.loading,
         number=state.number + 1,
-        earlier=with_run(state.earlier, state.number, state.prompt_text, state.lanes),
+        earlier=(*state.earlier, *ended)[-_MOST_RUNS:],
     )
 
 

@@ -134,10 +134,8 @@ class SessionLog:
         if run is None or tally is None or tally.rounds < rounds:
             return None
         figures = state.figures().get(watched) or state.race.figures()[watched]
-        number = state.prompt.number if state.prompt else 1
-        return LogLine(
-            run.started_at, number, opening_of(prompt_of(run)), watched, figures, max(self.counted, tally.rounds)
-        )
+        number, counted = state.prompt.number if state.prompt else 1, max(self.counted, tally.rounds)
+        return LogLine(run.started_at, number, opening_of(prompt_of(run)), watched, figures, counted)
 
     def _advance(self, event: Start | Round | Knob | End | Summary, state: RunState) -> "SessionLog":
         if isinstance(event, Summary):
@@ -153,9 +151,8 @@ class SessionLog:
                 return self
 
     def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
-        setting = self.setting or KnobSetting(
-            self.watched, tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in in_force.items()))
-        )
+        knobs = tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in in_force.items()))
+        setting = self.setting or KnobSetting(self.watched, knobs)
         if event.round < self.counted:
             return replace(self, setting=setting)
         before = self.tried.get(setting, Tried())

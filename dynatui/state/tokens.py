@@ -61,13 +61,11 @@ def tokens_of(event: Round, round_s: float) -> tuple[Token, ...]:
 
 def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) -> int | None:
     """Index in `tokens` of the entry that contains generated token `position`; an entry is a token or a whole round."""
-    event = next(
-        (event for event in rounds if event.position <= position < event.position + len(event.committed)), None
-    )
-    if event is None:
-        return None
-    entries = [index for index, token in enumerate(tokens) if token.round == event.round]
-    return entries[min(position - event.position, len(entries) - 1)] if entries else None
+    for event in rounds:
+        if event.position <= position < event.position + len(event.committed):
+            entries = [index for index, token in enumerate(tokens) if token.round == event.round]
+            return entries[min(position - event.position, len(entries) - 1)] if entries else None
+    return None
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
@@ -77,10 +75,8 @@ def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
         return ()
     starts = [0, *accumulate(map(len, texts))]
     ignore = re.NOFLAG if any(letter.isupper() for letter in query) else re.IGNORECASE
-    matches = re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore)
-    return tuple(
-        range(bisect_right(starts, match.start()) - 1, bisect_right(starts, match.end() - 1)) for match in matches
-    )
+    spans = (match.span() for match in re.finditer(r"\s+".join(map(re.escape, words)), "".join(texts), ignore))
+    return tuple(range(bisect_right(starts, start) - 1, bisect_right(starts, end - 1)) for start, end in spans)
 
 
 def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:

@@ -1,6 +1,4 @@
-"""Textual's terminal driver, made robust: input is split into whole keys, sequences and pastes, none can end the
-input thread, and the size is bounded.
-"""
+"""Textual's terminal driver, made robust: no key, sequence or paste can end the input thread; bounds the size."""
 
 import os
 import re
@@ -178,22 +176,16 @@ class Interpreter(XTermParser):
 
 
 class TerminalDriver(LinuxDriver):
-    def __init__(
-        self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
-    ) -> None:
-        super().__init__(app, debug=debug, mouse=mouse, size=size)
+    def __init__(self, app: App[Any], *, size: tuple[int, int] | None = None, **how: bool) -> None:
+        super().__init__(app, size=size, **how)
         self._size = size or self._get_terminal_size()
         self._continued = False
         """Whether the process was continued since it last took the terminal, or began to."""
 
     def process_message(self, message: Message) -> None:
         """Quit keys take effect at once; a size counts only if the terminal has announced that it sends sizes."""
-        app = self._app
-        if (
-            isinstance(message, events.Key)
-            and isinstance(app, Leavable)
-            and _leaves(cap_of(message), app.leave_keys, app)
-        ):
+        app, key = self._app, cap_of(message) if isinstance(message, events.Key) else ""
+        if key and isinstance(app, Leavable) and _leaves(key, app.leave_keys, app):
             app.shutdown.request(0)
         elif not isinstance(message, events.Resize):
             super().process_message(message)

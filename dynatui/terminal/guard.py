@@ -33,10 +33,9 @@ def silence_libraries() -> None:
 def check_variables() -> None:
     """Raises ConfigError for values that could make Textual fail."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
-    require(
-        colors in (None, "auto", *COLOR_SYSTEMS),
-        f"TEXTUAL_COLOR_SYSTEM is {quoted(colors)}; unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}",
-    )
+    remedy = f"unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}"
+    known = colors in (None, "auto", *COLOR_SYSTEMS)
+    require(known, f"TEXTUAL_COLOR_SYSTEM is {quoted(colors)}; {remedy}")
     for name, limit in zip(("COLUMNS", "LINES"), LARGEST, strict=True):
         value = os.environ.get(name, "")
         too_large = value.isdecimal() and (len(value) > len(str(limit)) or int(value) > limit)

@@ -1,6 +1,4 @@
-"""The output stream to the terminal, and the wait until the shell gives it to this process; raises no errors, since
-an error would end Textual's writing thread.
-"""
+"""The stream to the terminal, without errors, which would end Textual's thread, and the wait for the foreground."""
 
 import errno
 import os

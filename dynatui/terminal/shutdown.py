@@ -1,6 +1,4 @@
-"""Ends the program within a deadline after a key or signal, whatever it is doing; knows neither the app nor the
-engine.
-"""
+"""Ends the program within a deadline after a key or signal, whatever it is doing."""
 
 import os
 import signal

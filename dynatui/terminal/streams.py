@@ -21,14 +21,10 @@ class ReaderLeftError(Exception):
 
 def can_show_screen() -> bool:
     """Replaces standard input that is no terminal by the keyboard, so a prompt must have been read from it before."""
-    if not can_draw() or sys.stdin is None:
+    drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
+    if not drawn_on or os.environ.get("TERM") == "dumb" or sys.stdin is None:
         return False
     return sys.stdin.isatty() or read_keyboard(sys.stdin.fileno())
-
-
-def can_draw() -> bool:
-    drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
-    return drawn_on and os.environ.get("TERM") != "dumb"
 
 
 def read_keyboard(descriptor: int) -> bool:
@@ -58,9 +54,8 @@ def show(text: str, out: TextIO) -> None:
     except BrokenPipeError:
         raise ReaderLeftError from None
     except OSError as error:
-        raise OutputError(
-            f"cannot write to standard output: {error.strerror}; send it to a place with free space"
-        ) from None
+        remedy = "send it to a place with free space"
+        raise OutputError(f"cannot write to standard output: {error.strerror}; {remedy}") from None
 
 
 @contextmanager

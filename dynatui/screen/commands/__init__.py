@@ -6,10 +6,10 @@ from functools import partial
 from types import ModuleType
 
 from decoder.errors import DecoderError
-from dynatui.screen.commands import knobs, prompts, record, search, time, view
+from dynatui.screen.commands import knobs, record, time, view
 from dynatui.screen.protocol import Screen
 
-_MODULES: tuple[ModuleType, ...] = (knobs, time, view, search, prompts, record)
+_MODULES: tuple[ModuleType, ...] = (knobs, time, view, record)
 
 
 def find(action: str) -> Callable[[Screen], None] | None:

@@ -25,12 +25,9 @@ def turn(screen: Screen, cap: str) -> None:
     method = editor.watched(screen.viewpoint.newest)
     knob = next((candidate for candidate in (*sliders_of(method), *Sampling.knobs) if cap in candidate.keys), None)
     if knob is None:
-        keys = {
-            candidate.symbol: " ".join(map(screen.scene.keys.cap, turns(candidate))) for candidate in sliders_of(method)
-        }
-        key_list = ", ".join(f"{caps} {symbol}" for symbol, caps in keys.items())
+        keys = [f"{' '.join(map(screen.scene.keys.cap, turns(own)))} {own.symbol}" for own in sliders_of(method)]
         refusal = f"{method} has no knobs; {_key(screen, 'watch(1)')} watches another method"
-        screen.show_note(f"{method} has no knob with this key; its knobs are: {key_list}" if key_list else refusal)
+        screen.show_note(f"{method} has no knob with this key; its knobs are: {', '.join(keys)}" if keys else refusal)
         return
     _move(screen, knob.name, -knob.step if cap == knob.keys[0] else knob.step)
 
@@ -203,9 +200,8 @@ def preset(screen: Screen) -> None:
         method = editor.watched(screen.viewpoint.newest)
         owners = " and ".join(name for name, spec in METHODS.items() if spec.presets)
         refusal = f"presets are for the knobs of {owners}, but {method} is watched"
-        screen.show_note(
-            f"the knobs are set to the preset {name}; {_key(screen, 'undo')} undoes this" if name else refusal
-        )
+        done = f"the knobs are set to the preset {name}; {_key(screen, 'undo')} undoes this"
+        screen.show_note(done if name else refusal)
 
 
 def pin(screen: Screen) -> None:

@@ -56,9 +56,8 @@ class HelpScreen(Page):
         """Opens the filter if the key is the main screen's key for search; Textual calls `Page.on_key` afterwards."""
         if self.keys.action_for(cap_of(event), "watch") == "search":
             event.stop()
-            self.app.push_screen(
-                SearchScreen(self._words, "words of the help; enter lists the lines with these words"), self._find
-            )
+            how = "words of the help; enter lists the lines with these words"
+            self.app.push_screen(SearchScreen(self._words, how), self._find)
 
     def action_back(self) -> None:
         if self._words:
@@ -99,31 +98,19 @@ def help_page(keys: Keymap, words: str = "", run: Run | None = None) -> Lines:
         (figures, [(Text(figure.label, _STRONG), _meaning(figure)) for figure in FIGURES], _TERMS),
         ("This run", _run_facts(run) if run else [], _TERMS),
     ]
-    matching = [
-        (title, [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)], width)
-        for title, lines, width in sections
-    ]
-    return Lines(
-        _head(keys, words, sum(len(lines) for _, lines, _ in matching)),
-        *(
-            part
-            for title, lines, width in matching
-            if lines
-            for part in (
-                Text.assemble("\n", (title, _HEADING)),
-                hanging(lines, width, "right" if width == _KEYS else "left"),
-            )
-        ),
-    )
+    count, parts = 0, list[Text | Table]()
+    for title, lines, width in sections:
+        matching = [(first, second) for first, second in lines if holds(f"{first.plain} {second.plain}", words)]
+        if matching:
+            count += len(matching)
+            table = hanging(matching, width, "right" if width == _KEYS else "left")
+            parts += [Text.assemble("\n", (title, _HEADING)), table]
+    return Lines(_head(keys, words, count), *parts)
 
 
 def _run_facts(run: Run) -> list[tuple[Text, Text]]:
-    facts = {
-        "target": run.target,
-        "draft": run.draft,
-        "device": f"{run.place} {run.arithmetic}",
-        "path": ", ".join(part for part in (run.path, run.path_reason) if part),
-    }
+    path = ", ".join(part for part in (run.path, run.path_reason) if part)
+    facts = {"target": run.target, "draft": run.draft, "device": f"{run.place} {run.arithmetic}", "path": path}
     return [(Text(name, _STRONG), Text(clean_line(words))) for name, words in facts.items() if words]
 
 

@@ -1,6 +1,4 @@
-"""Pages over the main screen: text, prompt editor, search line, themes, break conditions, and Textual's command
-palette over the key map.
-"""
+"""Pages over the main screen: text, editor, search line, themes, break conditions, and the palette of commands."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, cast

@@ -48,10 +48,7 @@ class Canvas(Widget):
         """Before they were cut or filled."""
         self._rows: list[Cells] = []
         self._drawn_size: Size | None = None
-        """Size for which `_rows` was drawn; None if the rows must be drawn again.
-
-        Textual may request rows for a new size before it sends the resize event.
-        """
+        """Of `_rows`, which Textual may request for a new size before it resizes; None: they must be drawn again."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
         """On this panel's background, after the app's filters."""

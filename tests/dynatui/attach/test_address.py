@@ -30,7 +30,7 @@ def test_a_server_can_be_named_in_every_usual_way(typed: str, pages: tuple[str, 
 def test_the_paths_of_the_interface_follow_the_base_and_a_query_is_not_told() -> None:
     assert address("host:8000/metrics").base == "http://host:8000"
     assert address("https://host/llm/prometheus/metrics").base == "https://host/llm"
-    assert address("host:8080/metrics?key=secret").shown == "http://host:8080"
+    assert address("host:8080/metrics?key=secret").base == "http://host:8080"
     assert without_query("http://host:8080/metrics?key=secret#there") == "http://host:8080/metrics"
     assert without_query("http://me:secret@host:8080/metrics") == "http://host:8080/metrics"
 

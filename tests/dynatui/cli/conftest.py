@@ -28,7 +28,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> FakeScreen:
     """Fake screen; standard streams count as a terminal that can show it."""
     fake = FakeScreen()
     monkeypatch.setattr(streams, "can_show_screen", lambda: True)
-    app = SimpleNamespace(watch=fake.watch, replay=fake.replay, follow=fake.follow, compare=fake.compare)
+    app = SimpleNamespace(watch=fake.watch, show_replay=fake.replay, follow=fake.follow, compare=fake.compare)
     monkeypatch.setitem(sys.modules, "dynatui.screen.run", app)
     return fake
 
