@@ -250,7 +250,7 @@ def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
-        if not 0 < len(path) <= free:
+        if not 0 < len(path) <= free or (free == 1 and event.accepted):
             break
         pictures.append(path)
         free -= len(path)
