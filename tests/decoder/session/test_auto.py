@@ -27,7 +27,7 @@ from decoder.system import computing_clock
 from decoder.system.device import Stopwatch
 from decoder.tree import depths
 from tests.decoder.makers import PROMPT, Played, TinyModels, graph_slots, play, with_pair
-from tests.decoder.session.cuda_graph import scripted_models
+from tests.decoder.session.cuda_graph import matching
 from tests.decoder.session.cuda_graph.matching import graph_session, recorded
 from tests.decoder.session.made_costs import DEAR, FREE, WIDE, priced, some_costs, some_rules
 
@@ -201,7 +201,7 @@ def test_nor_are_those_of_a_stalled_round_on_a_device(
     ids = tiny_models.prompt_tokens(tiny_models.pair("neox"), PROMPT)
     sizes = PlanController(graph_slots(engine).costs, engine.acceptance)
     monkeypatch.setattr(sizes, "record_times", taught)
-    opened = graph_session(engine, ids, 64, scripted_models.WIDE, sizes)
+    opened = graph_session(engine, ids, 64, matching.WIDE, sizes)
     opened.prefill()
     for _ in range(3):
         opened.step(())

@@ -41,6 +41,7 @@ from tests.decoder.session.made_costs import FREE, WIDE, priced
 from tests.decoder.session.round_comparison import Score, assert_same_rounds
 from tests.dflash_reference import DflashOracle
 from tests.eagle3_reference import Eagle3Oracle
+from tests.head_files import FAVOURITES
 from tests.reference import simulate
 from tests.tiny import FAMILIES
 
@@ -159,7 +160,7 @@ def long_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny Qwen3 with a context long enough for 200 tokens."""
     shape = {"num_hidden_layers": 8, "max_position_embeddings": 512}
     model = tiny.build(tiny.FAMILIES["qwen3"](**shape), seed=1, spread=0.2)
-    others = [token for token in range(tiny.VOCABULARY) if token not in eagle3.FAVOURITES]
+    others = [token for token in range(tiny.VOCABULARY) if token not in FAVOURITES]
     with torch.no_grad():
         model.get_output_embeddings().weight[others] *= 0.05
     return tiny.save(tmp_path_factory.mktemp("long") / "target", model, tiny.train_tokenizer())

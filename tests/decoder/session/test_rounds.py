@@ -115,7 +115,7 @@ def compare_any(
 ) -> None:
     method, own, rules = chosen
     config = RunConfig((method,), 20, seed, parameters={SAMPLING: sampling, own: rules})
-    scores[sampling.greedy, bool(turns)].add(compare(models, name, dtype, config, prompt, segments=turns)[0])
+    scores[sampling.greedy, bool(turns)].add(compare(models, name, dtype, config, prompt, turns=turns)[0])
 
 
 def test_every_round_is_the_reference_s_round_whatever_is_turned_whenever(tiny_models: TinyModels) -> None:

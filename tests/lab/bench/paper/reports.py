@@ -251,7 +251,7 @@ def _blocks(
         for prompt in range(experiment.prompts):
             for repeat in range(experiment.repeats):
                 turns = tuple(turn(name, experiment, prompt) for name in experiment.lanes)
-                yield Block(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, segments=turns)
+                yield Block(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
 
 
 def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
