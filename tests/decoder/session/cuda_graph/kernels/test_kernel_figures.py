@@ -28,6 +28,8 @@ from decoder.system.device import Multiprocessors
 from tests.decoder.sampling.truncated_rows import SETTINGS, truncation
 from tests.triton_tools import SHARED_LIMITS, Launch, recorded
 
+pytestmark = pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+
 CPU = torch.device("cpu")
 VOCABULARY, SLOTS = 50304, 512
 HALF, BRAIN, SINGLE = torch.float16, torch.bfloat16, torch.float32
