@@ -26,6 +26,8 @@ LEAST = "x86_64_v2"
 ENDINGS = {"win32": "dll", "darwin": "dylib"}
 """By `sys.platform`; `so` elsewhere."""
 NUMBERS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
+LOWEST, MOST = 1e-30, (1 << 31) - 1
+"""Temperature and number of tokens of a `TruncationStruct`."""
 ADVICE = "install dynatui again, with the same command"
 
 
@@ -229,8 +231,12 @@ def kept_token(library: PassLibrary, logits: Float[Tensor, "V"], offset: Float[T
 
 
 def _numbers(sampling: Sampling) -> tuple[float, int, float]:
-    """Greedy decoding keeps all tokens."""
-    return (sampling.temperature, sampling.top_k, sampling.top_p) if sampling.truncates else (1.0, 0, 1.0)
+    """Greedy decoding keeps all tokens. Larger numbers of tokens and lower temperatures than fit the fields change
+    nothing.
+    """
+    if not sampling.truncates:
+        return 1.0, 0, 1.0
+    return max(sampling.temperature, LOWEST), min(sampling.top_k, MOST), sampling.top_p
 
 
 def _addresses(offsets: Offsets | None) -> "ctypes.Array[ctypes.c_void_p] | None":
