@@ -138,7 +138,7 @@ class TinyModels:
 
     @staticmethod
     def _plain(path: Path, dtype: str) -> Any:
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[dtype], attn_implementation="sdpa")
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES[dtype])
         model.generation_config = GenerationConfig()
         return model.eval()
 

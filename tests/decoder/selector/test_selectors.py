@@ -266,7 +266,7 @@ def test_they_fit_the_embedded_pair_and_are_small(embedded: Engine) -> None:
 
 @pytest.mark.parametrize("verifier", ["specinfer", "traversal"])
 def test_their_choices_differ_from_round_to_round(embedded: Engine, verifier: str) -> None:
-    config = RunConfig(("delayed",), 48, temperature=0.6, delayed=Delayed(verifier, "selector"))
+    config = RunConfig(("delayed",), 160, temperature=0.6, delayed=Delayed(verifier, "selector"))
     race = play(embedded, config, "The old man put down his lantern and looked at the boy.")
     assert len({max(depths(event.parents)) for event in race.rounds("delayed")[1:]}) > 1
 

@@ -33,7 +33,7 @@ sys.path.insert(0, {str(ROOT)!r})
 from msgspec import structs
 from benchmarks.traces import TRACE, steady
 from decoder.events import Round
-from dynatui.record.reader import read
+from dynatui.record.reader import read_events
 from dynatui.screen import run
 from dynatui.session import Models, Session, View
 from dynatui.sources.engine import Loaded
@@ -41,7 +41,7 @@ from dynatui.sources.engine import Loaded
 def load(report, progress):
     def decode(prompt, config, steering):
         began = time.monotonic()
-        for event in steady(read(TRACE), tokens_per_second=200, seconds=60):
+        for event in steady(read_events(TRACE), tokens_per_second=200, seconds=60):
             if isinstance(event, Round):
                 time.sleep(max(0, began + event.wall_s - time.monotonic()))
                 if steering.stopped:
