@@ -7,8 +7,6 @@ from pathlib import Path
 
 from decoder.errors import ConfigError, quoted
 from decoder.events import encode
-from dynatui.attach.address import Address, address, is_here
-from dynatui.attach.events import Event
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.cli.parameters import Declared, Given, OptionGroup, argument, in_panel, option, switch
@@ -16,6 +14,8 @@ from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
 from dynatui.render.server import wasted
+from dynatui.servers.attach.address import Address, address, is_here
+from dynatui.servers.attach.events import Event
 from dynatui.session import View
 from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
 from dynatui.state.server_state import ServerState, applied, remark
@@ -82,9 +82,9 @@ def attach(
         raise ConfigError(f"--interval is {quoted(interval)}; give {_SHORTEST_S:g} to {_LONGEST_S:g} seconds")
     shown = request.view(view, settings.keymap())
     on_screen = not no_screen and streams.can_show_screen()
-    from dynatui.attach.client import token  # noqa: PLC0415 - imports an HTTP client
-    from dynatui.attach.request import Request  # noqa: PLC0415
-    from dynatui.attach.session import Polling  # noqa: PLC0415
+    from dynatui.servers.attach.client import token  # noqa: PLC0415 - imports an HTTP client
+    from dynatui.servers.attach.request import Request  # noqa: PLC0415
+    from dynatui.servers.attach.session import Polling  # noqa: PLC0415
 
     secret = token()
     if secret and where.base.startswith("http:") and not is_here(where.base):

@@ -13,8 +13,8 @@ from decoder.events import OTHER_LIMITS, End, Event, Knob, Round, Run, Start, Su
 from decoder.json_values import LARGEST, leaves
 from decoder.methods import METHODS, all_knobs, root_is_drafted
 from decoder.run.text_end import TextEnds
-from dynatui.attach.events import is_opening
 from dynatui.clean import clean_line
+from dynatui.servers.attach.events import is_opening
 
 MOST_METHODS = 64
 MOST_RANKS = 2**12

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from decoder.errors import RecordingError, shortened
-from dynatui.attach.events import Event, Opening, decode_line, is_opening
 from dynatui.files import opened
 from dynatui.record.recording import LONGEST_LINE, Form, opening_line
+from dynatui.servers.attach.events import Event, Opening, decode_line, is_opening
 
 SERVERS = Form("recording of a server", Opening, decode_line)
 

@@ -8,7 +8,6 @@ from statistics import fmean
 from typing import TypeAlias
 
 from decoder.append_only import SharedList
-from dynatui.attach.events import Answer, Drafting, Figures, Gap, Wasted
 from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short
 from dynatui.render.curves import Axis, CurveLine, chart, legend
@@ -30,6 +29,7 @@ from dynatui.render.ink import (
     width_of,
     wrapped,
 )
+from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Wasted
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark

@@ -8,12 +8,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from dynatui.attach.events import Answer, Event, Opening, RequestSent
 from dynatui.record.recording import Recorder
+from dynatui.servers.attach.events import Answer, Event, Opening, RequestSent
 
 if TYPE_CHECKING:
-    from dynatui.attach.request import Request
-    from dynatui.attach.session import Polling
+    from dynatui.servers.attach.request import Request
+    from dynatui.servers.attach.session import Polling
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
@@ -30,8 +30,8 @@ def polled(
     """Polls in the calling thread, and sends `request` in another one."""
 
     def events(pause: Pause) -> Generator[Event]:
-        from dynatui.attach.client import Client  # noqa: PLC0415 - not needed for recordings
-        from dynatui.attach.session import watch  # noqa: PLC0415
+        from dynatui.servers.attach.client import Client  # noqa: PLC0415 - not needed for recordings
+        from dynatui.servers.attach.session import watch  # noqa: PLC0415
 
         answers: SimpleQueue[RequestSent | Answer] = SimpleQueue()
         arguments = (plan, secret, request, answers.put)
@@ -53,9 +53,9 @@ def _request(
     """Sends `request` once the kind of the server is known or cannot be determined."""
     if request is None:
         return
-    from dynatui.attach.client import Client  # noqa: PLC0415 - not needed without a request
-    from dynatui.attach.request import PATIENCE_S, sent  # noqa: PLC0415
-    from dynatui.attach.session import kind_of  # noqa: PLC0415
+    from dynatui.servers.attach.client import Client  # noqa: PLC0415 - not needed without a request
+    from dynatui.servers.attach.request import PATIENCE_S, sent  # noqa: PLC0415
+    from dynatui.servers.attach.session import kind_of  # noqa: PLC0415
 
     with Client(secret) as client:
         put(request.event())

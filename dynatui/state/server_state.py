@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
-from dynatui.attach.events import Answer, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
-from dynatui.attach.servers import KINDS, Kind
+from dynatui.servers.attach.events import Answer, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
+from dynatui.servers.attach.servers import KINDS, Kind
 
 HISTORY_LENGTH = 600
 _RECENT_S = 10.0

@@ -81,7 +81,12 @@ def server_help(keys: Keymap) -> Page:
 
 
 def _wasted() -> str:
-    from dynatui.attach.figures import PAYING_FROM, ROUNDS, SECONDS, WASTED_BELOW  # noqa: PLC0415 - imports a parser
+    from dynatui.servers.attach.figures import (  # noqa: PLC0415 - imports a parser
+        PAYING_FROM,
+        ROUNDS,
+        SECONDS,
+        WASTED_BELOW,
+    )
 
     return (
         f"Drafts count as wasted when at least {ROUNDS} rounds, over at least {SECONDS:g} s, gave fewer than "

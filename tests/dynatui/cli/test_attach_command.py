@@ -15,13 +15,13 @@ from typing import Any, TypeAlias
 import pytest
 
 from dynatui import main as cli
-from dynatui.attach.events import Answer
 from dynatui.cli import attach
 from dynatui.record.server_recording import events
+from dynatui.servers.attach.events import Answer
 from dynatui.sources.server import RecordedServer
-from tests.dynatui.attach.page_server import PageServer, by_path, page, raw, serving, text
-from tests.dynatui.attach.scripted_session import reading, session, wasting
 from tests.dynatui.pty_terminal import written
+from tests.dynatui.servers.attach.page_server import PageServer, by_path, page, raw, serving, text
+from tests.dynatui.servers.attach.scripted_session import reading, session, wasting
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - name of an environment variable

@@ -29,8 +29,8 @@ from dynatui.record.recording import RUNS, Form, Recorder, new_recording_path
 from dynatui.record.server_recording import SERVERS
 from dynatui.state.run_state import Loading, Prompt
 from dynatui.state.timeline import run_so_far
-from tests.dynatui.attach.scripted_session import EVERYTHING
 from tests.dynatui.fake_engine import round_, run, story
+from tests.dynatui.servers.attach.scripted_session import EVERYTHING
 
 RECORDED: dict[str, tuple[Form, Sequence[Base], Callable[[Path], Sequence[Base]]]] = {
     "runs": (RUNS, story("one"), read_events),

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from decoder import events as runs
 from decoder.errors import RecordingError
 from decoder.events import encode
-from dynatui.attach.events import SCHEMA, Event, decode_line, is_opening
 from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events, is_of_server
+from dynatui.servers.attach.events import SCHEMA, Event, decode_line, is_opening
 from dynatui.sources.follow import Tail
-from tests.dynatui.attach.scripted_session import EVERYTHING, GAP, OPENING, SERVER, reading
 from tests.dynatui.fake_engine import story
+from tests.dynatui.servers.attach.scripted_session import EVERYTHING, GAP, OPENING, SERVER, reading
 
 
 def reading_with(**changed: object) -> bytes:

@@ -9,12 +9,15 @@ from hypothesis import strategies as st
 from msgspec import structs
 from rich.cells import cell_len
 
-from dynatui.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, answer, series, summary, time_text, wasted
+from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
 from dynatui.state.server_state import ServerState, fold
-from tests.dynatui.attach.scripted_session import (
+from tests.dynatui.hostile_text import ACTS, hostile
+from tests.dynatui.render.golden import golden
+from tests.dynatui.scripted_runs import lines
+from tests.dynatui.servers.attach.scripted_session import (
     ANSWER,
     ASKED,
     DRAFTING,
@@ -28,9 +31,6 @@ from tests.dynatui.attach.scripted_session import (
     session,
     wasting,
 )
-from tests.dynatui.hostile_text import ACTS, hostile
-from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import lines
 
 LOOK = ServerView()
 HUGE = Figures(

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 
 from decoder.events import encode
-from tests.dynatui.attach.scripted_session import session
 from tests.dynatui.endless_engine import script
 from tests.dynatui.one_job_shell import IN_BACKGROUND, STOPPED
 from tests.dynatui.pty_terminal import (
@@ -22,6 +21,7 @@ from tests.dynatui.pty_terminal import (
     written,
 )
 from tests.dynatui.scripted_runs import story
+from tests.dynatui.servers.attach.scripted_session import session
 
 
 class Job(NamedTuple):

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.screen import FRAME, SCREENS, cost, steady_recording
 from benchmarks.terminal import Terminal
-from tests.dynatui.attach.page_server import Answer, serving, text
+from tests.dynatui.servers.attach.page_server import Answer, serving, text
 
 pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]
 

@@ -11,16 +11,25 @@ from msgspec import structs
 from textual.pilot import Pilot
 
 from decoder.errors import RecordingError
-from dynatui.attach.events import Event
 from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
+from dynatui.servers.attach.events import Event
 from dynatui.session import View
-from tests.dynatui.attach.page_server import PageServer, page, serving, text
-from tests.dynatui.attach.scripted_session import ANSWER, ASKED, DRAFTING, GAP, OPENING, reading, session, wasting
 from tests.dynatui.hostile_text import hostile
 from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
 from tests.dynatui.screen.shown_app import screen_text
+from tests.dynatui.servers.attach.page_server import PageServer, page, serving, text
+from tests.dynatui.servers.attach.scripted_session import (
+    ANSWER,
+    ASKED,
+    DRAFTING,
+    GAP,
+    OPENING,
+    reading,
+    session,
+    wasting,
+)
 from tests.dynatui.terminal_grammar import forbidden_output
 
 SIZES = [(80, 24), (120, 40), (200, 60)]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import RecordingError
-from dynatui.attach.events import Event
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
+from dynatui.servers.attach.events import Event
 from dynatui.sources.server import LiveServer, Pause, RecordedServer
-from tests.dynatui.attach.scripted_session import FIRST, OPENING, SERVER, reading, session
+from tests.dynatui.servers.attach.scripted_session import FIRST, OPENING, SERVER, reading, session
 
 PATIENCE_S = 20.0
 

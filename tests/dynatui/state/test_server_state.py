@@ -3,9 +3,9 @@
 import pytest
 from msgspec import structs
 
-from dynatui.attach.events import Event, Figures, Gap, Reading
+from dynatui.servers.attach.events import Event, Figures, Gap, Reading
 from dynatui.state.server_state import HISTORY_LENGTH, applied, fold, remark
-from tests.dynatui.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, reading, session
+from tests.dynatui.servers.attach.scripted_session import ANSWER, ASKED, FIRST, GAP, OPENING, SERVER, reading, session
 
 BEGUN: list[Event] = [OPENING, SERVER, FIRST]
 OTHER = structs.replace(SERVER, t=61.0, kind="llamacpp")

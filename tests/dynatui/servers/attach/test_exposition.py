@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
-from tests.dynatui.attach.page_server import page
+from dynatui.servers.attach.exposition import MOST_LINES, NotMetricsError, Page, lines_of, parsed, require_metrics
+from tests.dynatui.servers.attach.page_server import page
 
 NAMES = ("vllm:generation_tokens", "vllm:spec_decode")
 

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from decoder.errors import first_line, quoted
-from dynatui.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, RequestSent
-from dynatui.attach.exposition import LARGEST, PageError
-from dynatui.attach.figures import length, share
-from dynatui.attach.servers import Kind
+from dynatui.servers.attach.events import LONGEST_NAME, LONGEST_TEXT, MOST_ROUNDS, Answer, RequestSent
+from dynatui.servers.attach.exposition import LARGEST, PageError
+from dynatui.servers.attach.figures import length, share
+from dynatui.servers.attach.servers import Kind
 
 PATIENCE_S = 600.0
 

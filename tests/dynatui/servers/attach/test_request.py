@@ -8,10 +8,10 @@ import pytest
 from msgspec import structs
 
 from decoder.events import encode
-from dynatui.attach.events import Answer, decode_line
-from dynatui.attach.exposition import PageError
-from dynatui.attach.request import Request, answer, body, sent
-from dynatui.attach.servers import KINDS
+from dynatui.servers.attach.events import Answer, decode_line
+from dynatui.servers.attach.exposition import PageError
+from dynatui.servers.attach.request import Request, answer, body, sent
+from dynatui.servers.attach.servers import KINDS
 
 REQUEST = Request("The door opened", 64)
 MODELS = '{"object": "list", "data": [{"id": "big", "object": "model"}, {"id": "small"}]}'

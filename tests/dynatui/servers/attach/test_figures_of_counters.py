@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynatui.attach.events import MOST_POSITIONS
-from dynatui.attach.exposition import LARGEST, Labels, Page, Series
-from dynatui.attach.figures import (
+from dynatui.servers.attach.events import MOST_POSITIONS
+from dynatui.servers.attach.exposition import LARGEST, Labels, Page, Series
+from dynatui.servers.attach.figures import (
     PAYING_FROM,
     ROUNDS,
     SECONDS,
@@ -23,9 +23,9 @@ from dynatui.attach.figures import (
     remembered,
     restarted,
 )
-from dynatui.attach.servers import KINDS
-from tests.dynatui.attach.page_server import page
-from tests.dynatui.attach.scripted_session import readings
+from dynatui.servers.attach.servers import KINDS
+from tests.dynatui.servers.attach.page_server import page
+from tests.dynatui.servers.attach.scripted_session import readings
 
 VLLM = KINDS["vllm"]
 A: Labels = (("engine", "0"),)

@@ -8,8 +8,8 @@ from itertools import count
 from msgspec import structs
 
 import decoder
-from dynatui.attach.address import Address, without_query
-from dynatui.attach.events import (
+from dynatui.servers.attach.address import Address, without_query
+from dynatui.servers.attach.events import (
     LONGEST_NAME,
     LONGEST_TEXT,
     MOST_MODELS,
@@ -21,8 +21,8 @@ from dynatui.attach.events import (
     RequestSent,
     Server,
 )
-from dynatui.attach.exposition import NotMetricsError, Page, PageError, lines_of, parsed, require_metrics
-from dynatui.attach.figures import (
+from dynatui.servers.attach.exposition import NotMetricsError, Page, PageError, lines_of, parsed, require_metrics
+from dynatui.servers.attach.figures import (
     Counts,
     Judgement,
     as_event,
@@ -34,7 +34,7 @@ from dynatui.attach.figures import (
     restarted,
     with_drafts,
 )
-from dynatui.attach.servers import KINDS, Kind, recognised
+from dynatui.servers.attach.servers import KINDS, Kind, recognised
 
 
 class History:

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.attach import client as client_module
-from dynatui.attach.client import TOKEN, Client, token
-from dynatui.attach.exposition import NotMetricsError, PageError
-from tests.dynatui.attach.page_server import Answer, PageServer, by_path, dripping, page, raw, serving, text
+from dynatui.servers.attach import client as client_module
+from dynatui.servers.attach.client import TOKEN, Client, token
+from dynatui.servers.attach.exposition import NotMetricsError, PageError
+from tests.dynatui.servers.attach.page_server import Answer, PageServer, by_path, dripping, page, raw, serving, text
 
 SECRET = "sk-very-secret-token"  # noqa: S105 - a fake token
 SOON_S = 0.8

@@ -48,7 +48,7 @@ class Server(Base, tag="server", frozen=True, kw_only=True):
 
 
 class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Figures of an interval, as `dynatui.attach.figures` defines them."""
+    """Figures of an interval, as `dynatui.servers.attach.figures` defines them."""
 
     seconds: Figure
     drafts: Count | None = None
@@ -80,7 +80,7 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Drafts whose tokens are almost all rejected, as `dynatui.attach.figures` defines it."""
+    """Drafts whose tokens are almost all rejected, as `dynatui.servers.attach.figures` defines it."""
 
     since: Seconds
     """Time from which the counts and figures below count."""

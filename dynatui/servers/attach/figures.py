@@ -5,10 +5,10 @@ from dataclasses import astuple, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from dynatui.attach.events import LARGEST, MOST_POSITIONS, Drafting, Figures, Wasted
-from dynatui.attach.exposition import LARGEST as MOST_COUNTED
-from dynatui.attach.exposition import Labels, Page, Series
-from dynatui.attach.servers import Kind, Names
+from dynatui.servers.attach.events import LARGEST, MOST_POSITIONS, Drafting, Figures, Wasted
+from dynatui.servers.attach.exposition import LARGEST as MOST_COUNTED
+from dynatui.servers.attach.exposition import Labels, Page, Series
+from dynatui.servers.attach.servers import Kind, Names
 
 
 @dataclass(frozen=True)

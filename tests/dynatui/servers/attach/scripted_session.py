@@ -4,10 +4,21 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
-from dynatui.attach.events import Answer, Drafting, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
-from dynatui.attach.exposition import lines_of
-from dynatui.attach.servers import KINDS, Kind, recognised
-from dynatui.attach.session import History
+from dynatui.servers.attach.events import (
+    Answer,
+    Drafting,
+    Event,
+    Figures,
+    Gap,
+    Opening,
+    Reading,
+    RequestSent,
+    Server,
+    Wasted,
+)
+from dynatui.servers.attach.exposition import lines_of
+from dynatui.servers.attach.servers import KINDS, Kind, recognised
+from dynatui.servers.attach.session import History
 
 OPENING = Opening(version="0.1.0", started_at="2026-01-02T03:04:05Z", url="http://host:8000", interval_s=1.0)
 SERVER = Server(t=0.0, kind="vllm", url="http://host:8000/metrics", models=["meta-llama/Llama-3.1-8B-Instruct"])

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from dynatui.attach.address import address
-from dynatui.attach.client import Client
-from dynatui.attach.events import Event, Gap, Opening, Reading, Server
-from dynatui.attach.exposition import NotMetricsError, PageError, lines_of
-from dynatui.attach.servers import KINDS
-from dynatui.attach.session import History, Polling, watch
+from dynatui.servers.attach.address import address
+from dynatui.servers.attach.client import Client
+from dynatui.servers.attach.events import Event, Gap, Opening, Reading, Server
+from dynatui.servers.attach.exposition import NotMetricsError, PageError, lines_of
+from dynatui.servers.attach.servers import KINDS
+from dynatui.servers.attach.session import History, Polling, watch
 from dynatui.state.server_state import HISTORY_LENGTH, ServerState, applied
-from tests.dynatui.attach.page_server import Answer, dripping, page, raw, serving, text
+from tests.dynatui.servers.attach.page_server import Answer, dripping, page, raw, serving, text
 
 
 class Scripted:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from dynatui.attach.events import Drafting, Figures, Reading, Server
-from dynatui.attach.exposition import lines_of
-from dynatui.attach.servers import KINDS, Kind, recognised
-from tests.dynatui.attach.page_server import page
-from tests.dynatui.attach.scripted_session import known, readings, told
+from dynatui.servers.attach.events import Drafting, Figures, Reading, Server
+from dynatui.servers.attach.exposition import lines_of
+from dynatui.servers.attach.servers import KINDS, Kind, recognised
+from tests.dynatui.servers.attach.page_server import page
+from tests.dynatui.servers.attach.scripted_session import known, readings, told
 
 
 @pytest.mark.parametrize("name", KINDS)

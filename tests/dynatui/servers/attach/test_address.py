@@ -5,7 +5,7 @@ import re
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.attach.address import address, is_here, origin, without_query
+from dynatui.servers.attach.address import address, is_here, origin, without_query
 
 
 @pytest.mark.parametrize(
