@@ -1,5 +1,6 @@
 """The stream to the terminal, without errors, which would end Textual's thread, and the wait for the foreground."""
 
+import curses
 import errno
 import os
 import select
@@ -21,6 +22,37 @@ _GIVE_BACK = (
     f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # key encoding, colours, alternate screen, cursor, focus reports
 )
 """What Textual sends when it ends: resets the terminal's modes."""
+QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
+"""Device status report: a terminal answers once it has read all output before the question. No key sends the answer."""
+_SILENT_S = 1.0
+"""Time without a first answer after which a terminal is taken for one that never answers."""
+_LOST_S = 15.0
+"""Time without a further answer after which one is taken for lost."""
+
+
+class Answers:
+    """The questions that the terminal has not answered yet; after one is lost or never answered, none is waited for."""
+
+    def __init__(self) -> None:
+        self._asked = self._answered = 0
+        self._since_s = 0.0
+        """Time of the latest answer, or of the first question after it."""
+        self._patience_s = _SILENT_S
+
+    def ask(self, now: float) -> None:
+        if self._asked == self._answered:
+            self._since_s = now
+        self._asked += 1
+
+    def take(self, now: float) -> None:
+        """Takes an answer; from then on, answers are waited for again."""
+        self._answered = min(self._asked, self._answered + 1)
+        self._since_s, self._patience_s = now, _LOST_S
+
+    def complete(self, now: float) -> bool:
+        if self._answered < self._asked and now - self._since_s >= self._patience_s:
+            self._answered, self._patience_s = self._asked, 0.0
+        return self._answered == self._asked
 
 
 class Output:
@@ -28,9 +60,12 @@ class Output:
 
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
-        self.busy = False
         self._descriptor = None if terminal is None else _reopened(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
+        self.erases_in_color = self._descriptor is not None and _erases_in_color(self._descriptor)
+        """Whether erased cells get the present background colour."""
+        self._writing = False
+        self._answers = Answers()
         self._entered = False
         """Whether the terminal shows its alternate screen."""
         self._lost = False
@@ -45,18 +80,37 @@ class Output:
                 self._lost = True
         return self._lost
 
+    @property
+    def busy(self) -> bool:
+        """Whether a frame is on its way: being written, or, in a terminal that answers, not yet read by it."""
+        return self._writing or not self._answers.complete(time.monotonic())
+
+    def forget_answers(self) -> None:
+        """The terminal may have changed, or lost what it was asked."""
+        self._answers = Answers()
+
+    def question(self) -> str:
+        """To be written behind a frame."""
+        if self._descriptor is None:
+            return ""
+        self._answers.ask(time.monotonic())
+        return QUESTION
+
+    def answered(self) -> None:
+        self._answers.take(time.monotonic())
+
     def leave(self) -> None:
         """From now on, writes wait for a blocked terminal for at most one second."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
-        self.busy = True
+        self._writing = True
         if text in (_ENTER, _LEAVE):
             self._entered = text == _ENTER
         unsent = memoryview(text.encode("utf-8", "replace"))
         while unsent and not self._lost and self._descriptor is not None:
             unsent = unsent[self._send(self._descriptor, unsent) :]
-        self.busy = False
+        self._writing = False
         return len(text)
 
     def restore(self) -> None:
@@ -148,3 +202,12 @@ def _drained(terminal: int) -> bool:
                 "or use --headless"
             ) from None
     return True
+
+
+def _erases_in_color(terminal: int) -> bool:
+    """By the terminfo entry of `$TERM`: erases fill with the background colour, and characters can be erased."""
+    try:
+        curses.setupterm(fd=terminal)
+    except curses.error:
+        return False
+    return curses.tigetflag("bce") == 1 and curses.tigetstr("ech") is not None

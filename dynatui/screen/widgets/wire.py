@@ -1,4 +1,4 @@
-"""Writes changed rows to the terminal in few bytes: Textual would send several times as many.
+"""Writes what has changed on the screen to the terminal in few bytes: Textual would send several times as many.
 
 Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole. Knows no widgets.
 """
@@ -6,16 +6,18 @@ Widths are those of `rich.cells`; a row with characters wider than one cell is s
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
+from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
+from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.strip import Strip
 
-from dynatui.render.ink import Ink, Row, merged
-
-Cell: TypeAlias = tuple[str, Ink]
+from dynatui.render.ink import Ink, Row
 
 _ONE_CELL_WIDE = re.compile(
     "[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u22ff\u23ce\u2400-\u2426\u2500-\u25fc\u2800-\u28ff]*"
@@ -24,6 +26,8 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
 """Up to this many unchanged cells between two changes are sent again, since moving the cursor takes as many bytes."""
+_ERASED = 12
+"""Least number of blanks that are erased: to erase them and to move past them takes up to ten bytes."""
 _WORTH_SCROLLING = 3
 """Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
@@ -40,17 +44,22 @@ class CellStyle:
     foreground: str
     background: str
 
-    @property
-    def of_blanks(self) -> tuple[object, ...]:
+    @cached_property
+    def of_blanks(self) -> "CellStyle":
         """The part of the style that is visible on a blank."""
-        front = self.foreground if _REVERSE in self.attributes else ""
-        return front, self.background, self.attributes & _SHOWN_ON_BLANKS
+        front = self.foreground if _REVERSE in self.attributes else "39"
+        return _one_look(self.attributes & _SHOWN_ON_BLANKS, front, self.background)
 
 
 _one_look = cache(CellStyle)
 RESET = _one_look(frozenset(), "39", "49")
+Looks: TypeAlias = tuple[tuple[str, CellStyle], ...]
+"""A row as it looks."""
+Cell: TypeAlias = tuple[str | Looks, CellStyle | int]
+"""A character and its look; in a row with characters wider than one cell, the whole row and a column of it."""
 
 
+@lru_cache(maxsize=1024)
 def cell_style(style: Style, colors: ColorSystem) -> CellStyle:
     flags = {
         1: style.bold,
@@ -80,85 +89,143 @@ def style_change(before: CellStyle, after: CellStyle) -> tuple[str, bool]:
     codes += [after.background] if after.background != before.background else []
     if after is RESET:
         codes = [""] if codes else []
-    return f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks
+    return f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks is not after.of_blanks
 
 
-@dataclass(frozen=True)
-class Cells:
-    row: Row
-    cells: list[Cell] | None
-    """Character and ink of each cell; None if any character of the row is not one cell wide."""
-
-    @property
-    def is_blank(self) -> bool:
-        return self.cells is not None and all(sign == " " for sign, _ in self.cells)
+def in_looks(row: Row, looks: Mapping[Ink, CellStyle]) -> Looks:
+    return tuple((text, looks.get(ink, RESET)) for text, ink in row if text)
 
 
-NOTHING = Cells((), None)
+def parts(update: ChopsUpdate | LayoutUpdate, colors: ColorSystem) -> Iterator[tuple[int, int, Looks]]:
+    """What Textual would send: column, line and looks of each part."""
+    if isinstance(update, LayoutUpdate):
+        for y, line in enumerate(update.strips, update.region.y):
+            x = update.region.x
+            for strip in line:
+                yield x, y, _strip_looks(strip, colors)
+                x += strip.cell_length
+        return
+    for y, left, right in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=True):
+            if strip is not None and x < right and end > left:
+                yield x, y, _strip_looks(strip.crop(0, min(end, right) - x), colors)
 
 
-def cells(row: Row) -> Cells:
-    text = "".join(map(itemgetter(0), row))
-    plain = text.isascii() or _ONE_CELL_WIDE.fullmatch(text)
-    return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
+def _strip_looks(strip: Strip, colors: ColorSystem) -> Looks:
+    shown = (segment for segment in strip if segment.text and not segment.control)
+    return tuple((segment.text, cell_style(segment.style or Style.null(), colors)) for segment in shown)
+
+
+class Shown:
+    """The cells of the terminal, as the frames so far have left them; None where unknown."""
+
+    def __init__(self, size: tuple[int, int], *, erases: bool = False) -> None:
+        """`erases`: the terminal fills erased cells with the present background colour."""
+        self.width, self.height = size
+        self.erases = erases
+        self.rows: list[list[Cell | None]] = [[None] * self.width for _ in range(self.height)]
 
 
 class Frame:
-    """A look stays set from one row to the next."""
+    """Changes of the shown cells as one text; a look stays set from one row to the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
         self._pieces = list[str]()
         self._look = RESET
 
-    def patch(self, looks: Mapping[Ink, CellStyle], before: Cells, after: Cells, column: int, line: int) -> None:
-        """Changes a row of the terminal from `before` to `after`, of equal width; column and line count from 0."""
-        pieces, at = self._pieces, -1
-        for start, run in changes(before, after):
-            pieces.append(f"\x1b[{start - at}C" if at >= 0 else f"\x1b[{line + 1};{column + start + 1}H")
+    def clear(self, look: CellStyle) -> None:
+        """Fills the screen with blanks of this look, or with plain ones if the terminal cannot erase in colours."""
+        blank = look.of_blanks if self._shown.erases else RESET
+        self._turn(blank, blank=False)
+        self._pieces.append("\x1b[2J")
+        self._shown.rows = [[(" ", blank)] * self._shown.width for _ in range(self._shown.height)]
+
+    def put(self, row: Looks, column: int, line: int) -> None:
+        """Makes the cells from this place on, which counts from 0, look like the row."""
+        if line >= self._shown.height:
+            return
+        after = _cells(row)[: self._shown.width - column]
+        shown, cursor = self._shown.rows[line], None
+        for start, end in _changes(shown[column : column + len(after)], after):
             at = start
-            for text, ink in run:
-                new = looks.get(ink, RESET)
-                if new is not self._look:
-                    codes, shows_on_blanks = style_change(self._look, new)
-                    if shows_on_blanks or not text.isspace():
-                        pieces.append(codes)
-                        self._look = new
-                pieces.append(text)
-                at += len(text)
+            for text, look in row if _is_whole(after) else _merged(after[start:end]):
+                if cursor != at:
+                    place = f"\x1b[{line + 1};{column + at + 1}H"
+                    self._pieces.append(place if cursor is None else f"\x1b[{at - cursor}C")
+                self._turn(look, blank=text.isspace())
+                erased = len(text) >= _ERASED and text.isspace() and self._may_erase(look)
+                self._pieces.append(f"\x1b[{len(text)}X" if erased else text)
+                width = cell_len(text)
+                cursor = at if erased else at + width
+                at += width
+        shown[column : column + len(after)] = after
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
         """The last lines become undefined."""
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
+        shown = self._shown
+        below: list[list[Cell | None]] = [[None] * shown.width for _ in range(rows)]
+        shown.rows[top : bottom + 1] = [*shown.rows[top + rows : bottom + 1], *below]
 
     def text(self) -> str:
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
 
+    def _turn(self, look: CellStyle, *, blank: bool) -> None:
+        if look is not self._look:
+            codes, shows_on_blanks = style_change(self._look, look)
+            if shows_on_blanks or not blank:
+                self._pieces.append(codes)
+                self._look = look
 
-def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
+    def _may_erase(self, look: CellStyle) -> bool:
+        return self._shown.erases and not look.of_blanks.attributes
+
+
+def scrolled(before: Sequence[Row], after: Sequence[Row]) -> int:
     """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
     for rows in range(1, len(after)):
-        same = sum(old.row == new.row and not new.is_blank for old, new in zip(before[rows:], after, strict=False))
+        same = sum(old == new and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:
             return rows
     return 0
 
 
-def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
-    """Parts of `after` that differ, each with its first column."""
-    old, new = before.cells, after.cells
-    if old is None or new is None:
-        if before.row != after.row:
-            yield 0, after.row
-        return
+def _is_blank(row: Row) -> bool:
+    return all(text.strip() == "" for text, _ in row)
+
+
+def _cells(row: Looks) -> list[Cell]:
+    text = "".join(map(itemgetter(0), row))
+    if not (text.isascii() or _ONE_CELL_WIDE.fullmatch(text)):
+        return [(row, place) for place in range(sum(cell_len(part) for part, _ in row))]
+    cells = list[Cell]()
+    for part, look in row:
+        blank: Cell = (" ", look.of_blanks)
+        cells += [blank if sign == " " else (sign, look) for sign in part]
+    return cells
+
+
+def _is_whole(cells: Sequence[Cell]) -> bool:
+    return isinstance(cells[0][0], tuple)
+
+
+def _merged(cells: Sequence[Cell]) -> Iterator[tuple[str, CellStyle]]:
+    for look, run in groupby(cells, key=itemgetter(1)):
+        yield "".join(map(itemgetter(0), run)), look
+
+
+def _changes(before: Sequence[Cell | None], after: Sequence[Cell]) -> Iterator[tuple[int, int]]:
+    """First and one past the last column of each part of `after` that differs."""
     start = end = -1
-    for place, (a, b) in enumerate(zip(old, new, strict=True)):
-        if a == b:
+    for place, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old == new:
             continue
         if place - end > _NEAR and end >= 0:
-            yield start, merged(new[start:end])
+            yield start, end
             start = place
         elif end < 0:
             start = place
         end = place + 1
     if end >= 0:
-        yield start, merged(new[start:end])
+        yield start, end
