@@ -216,22 +216,10 @@ def test_what_textual_cannot_read_means_nothing_and_is_over(piece: str) -> None:
 
 _KEYS = (b"q", b"[0n", "ä".encode(), b"\x1b[A", b"\x1b[1;2R", b"\x1b[<0;5;5M", b"\x1bx", b"\x1bOP")
 _TYPED = (*_KEYS, b"\x1b[200~a\x1b[0nb\x1b[201~")
-    b"q",
-    b"[0n",
-    "ä".encode(),
-    b"\x1b[A",
-    b"\x1b[1;2R",
-    b"\x1b[<0;5;5M",
-    b"\x1bx",
-    b"\x1bOP",
-    b"\x1b[200~a\x1b[0nb\x1b[201~",
-)
 
 
 @given(st.lists(st.sampled_from(_TYPED), max_size=6), st.lists(st.integers(0, 6), max_size=4))
-def test_an_answer_of_the_terminal_eats_no_key_and_no_key_is_one(
-    typed: list[bytes], places: list[int]
-) -> None:
+def test_an_answer_of_the_terminal_eats_no_key_and_no_key_is_one(typed: list[bytes], places: list[int]) -> None:
     mixed = [*typed]
     for place in places:
         mixed.insert(place, ANSWER.encode())
