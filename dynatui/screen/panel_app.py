@@ -125,6 +125,10 @@ class PanelApp(App[None], inherit_bindings=False):
         self._clock = clock
         self._all_due = False
         """Even canvases that are not due."""
+        self._hurried = False
+        """Whether a key may have changed something."""
+        self._left: list[Canvas] = []
+        """Canvases for which the last frame had no room."""
         self._shown: Shown | None = None
         """None: the terminal may show anything."""
         self._whole_due = False
@@ -234,23 +238,35 @@ class PanelApp(App[None], inherit_bindings=False):
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy."""
+        """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy.
+
+        A frame that is too large for a slow line ends after some canvases; the next one begins with the others. What a
+        key changes is mostly small, so after `everything` small canvases are drawn first.
+        """
+        self._hurried |= everything
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
         self._missed = self.output.busy
         if self._missed:
             return
-        everything, self._all_due = self._all_due, False
-        self._drawn_at = now if everything else self._drawn_at
+        due, left = self._due(), list[Canvas]()
+        self._drawn_at = now if self._all_due else self._drawn_at
+        self._all_due = self._hurried = False
         screen, frame = self.screen_stack[0], self._new_frame()
         places = uncovered(screen) if self.screen is screen and not self._whole_due else {}
-        self._canvases = self._canvases or list(screen.query(Canvas))
-        for canvas in self._canvases:
-            if everything or canvas.flowing:
-                if canvas in places:
-                    canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
-                else:
-                    canvas.show(scene_of(canvas), self._inks)
+        for canvas in due:
+            if canvas not in places:
+                canvas.show(scene_of(canvas), self._inks)
+            elif frame.size < self.output.most_bytes:
+                canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
+            else:
+                left.append(canvas)
+        self._left, self._missed = left, bool(left)
         self._send(frame)
+
+    def _due(self) -> list[Canvas]:
+        self._canvases = self._canvases or list(self.screen_stack[0].query(Canvas))
+        due = [canvas for canvas in self._canvases if self._all_due or canvas.flowing or canvas in self._left]
+        return sorted(due, key=lambda canvas: canvas.size.area if self._hurried else canvas not in self._left)
 
     def on_answered(self) -> None:
         """Draws what has changed while the terminal read the last frame, so that a slow line is never idle."""
@@ -290,4 +306,4 @@ class PanelApp(App[None], inherit_bindings=False):
             changes += f"\x1b[{y + 1};{x + 1}H"
         self._frame_meter.frames += 1
         framed = f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes
-        self._driver.write(f"{framed}{self.output.question()}")
+        self._driver.write(f"{framed}{self.output.question(len(framed.encode()))}")

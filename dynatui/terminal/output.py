@@ -2,11 +2,13 @@
 
 import curses
 import errno
+import math
 import os
 import select
 import signal
 import termios
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -26,33 +28,53 @@ QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
 """Device status report: a terminal answers once it has read all output before the question. No key sends the answer."""
 _SILENT_S = 1.0
 """Time without a first answer after which a terminal is taken for one that never answers."""
+_FRAME_S = 0.25
+"""Longest time in which a slow line should take a frame."""
+_LEAST_BYTES = 250
 _LOST_S = 15.0
 """Time without a further answer after which one is taken for lost."""
 
 
 class Answers:
-    """The questions that the terminal has not answered yet; after one is lost or never answered, none is waited for."""
+    """The questions that the terminal has not answered yet; after one is lost or never answered, none is waited for.
+
+    Also learns how many bytes the line takes in `_FRAME_S`, beyond the time of the quickest answer.
+    """
 
     def __init__(self) -> None:
-        self._asked = self._answered = 0
+        self.most_bytes = math.inf
+        """Of a frame; infinite while no frame has taken longer than `_FRAME_S`."""
+        self._waiting = deque[tuple[float, int]]()
+        """Time of each question, and bytes before it."""
         self._since_s = 0.0
         """Time of the latest answer, or of the first question after it."""
         self._patience_s = _SILENT_S
+        self._quickest_s = math.inf
 
-    def ask(self, now: float) -> None:
-        if self._asked == self._answered:
+    def ask(self, now: float, size: int) -> None:
+        if not self._waiting:
             self._since_s = now
-        self._asked += 1
+        self._waiting.append((now, size))
 
     def take(self, now: float) -> None:
         """Takes an answer; from then on, answers are waited for again."""
-        self._answered = min(self._asked, self._answered + 1)
         self._since_s, self._patience_s = now, _LOST_S
+        if self._waiting:
+            asked_s, size = self._waiting.popleft()
+            self._quickest_s = min(self._quickest_s, now - asked_s)
+            self._learn(size, now - asked_s - self._quickest_s)
 
     def complete(self, now: float) -> bool:
-        if self._answered < self._asked and now - self._since_s >= self._patience_s:
-            self._answered, self._patience_s = self._asked, 0.0
-        return self._answered == self._asked
+        if self._waiting and now - self._since_s >= self._patience_s:
+            self._waiting.clear()
+            self._patience_s = 0.0
+        return not self._waiting
+
+    def _learn(self, size: int, sent_s: float) -> None:
+        if sent_s > _FRAME_S:
+            self.most_bytes = max(_LEAST_BYTES, size * _FRAME_S / sent_s)
+        elif size > self.most_bytes / 2:
+            self.most_bytes *= 2 if sent_s < _FRAME_S / 2 else 1
 
 
 class Output:
@@ -89,11 +111,16 @@ class Output:
         """The terminal may have changed, or lost what it was asked."""
         self._answers = Answers()
 
-    def question(self) -> str:
-        """To be written behind a frame."""
+    @property
+    def most_bytes(self) -> float:
+        """Of a frame, so that a slow line takes it within about half a second."""
+        return self._answers.most_bytes
+
+    def question(self, size: int = 0) -> str:
+        """To be written behind a frame of so many bytes."""
         if self._descriptor is None:
             return ""
-        self._answers.ask(time.monotonic())
+        self._answers.ask(time.monotonic(), size)
         return QUESTION
 
     def answered(self) -> None:

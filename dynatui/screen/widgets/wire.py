@@ -26,6 +26,8 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
 """Up to this many unchanged cells between two changes are sent again, since moving the cursor takes as many bytes."""
+_MOVE = 7
+"""Bytes of a move of the cursor, about."""
 _ERASED = 12
 """Least number of blanks that are erased: to erase them and to move past them takes up to ten bytes."""
 _WORTH_SCROLLING = 3
@@ -106,9 +108,9 @@ def parts(update: ChopsUpdate | LayoutUpdate, colors: ColorSystem) -> Iterator[t
                 x += strip.cell_length
         return
     for y, left, right in update.spans:
-        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=True):
-            if strip is not None and x < right and end > left:
-                yield x, y, _strip_looks(strip.crop(0, min(end, right) - x), colors)
+        for end, (x, chop) in zip(update.chop_ends[y], update.chops[y].items(), strict=True):
+            if chop is not None and x < right and end > left:
+                yield x, y, _strip_looks(chop.crop(0, min(end, right) - x), colors)
 
 
 def _strip_looks(strip: Strip, colors: ColorSystem) -> Looks:
@@ -127,12 +129,18 @@ class Shown:
 
 
 class Frame:
-    """Changes of the shown cells as one text; a look stays set from one row to the next."""
+    """Changes of the shown cells as one text. Cells of one look are written together, wherever they are, since moving
+    the cursor takes fewer bytes than changing colours.
+    """
 
     def __init__(self, shown: Shown) -> None:
         self._shown = shown
         self._pieces = list[str]()
+        self._runs = dict[CellStyle, list[tuple[int, int, Looks]]]()
+        """By first look: line, column and content."""
         self._look = RESET
+        self.size = 0
+        """About the number of bytes."""
 
     def clear(self, look: CellStyle) -> None:
         """Fills the screen with blanks of this look, or with plain ones if the terminal cannot erase in colours."""
@@ -142,34 +150,62 @@ class Frame:
         self._shown.rows = [[(" ", blank)] * self._shown.width for _ in range(self._shown.height)]
 
     def put(self, row: Looks, column: int, line: int) -> None:
-        """Makes the cells from this place on, which counts from 0, look like the row."""
+        """Makes the cells from this place on, which counts from 0, look like the row; each cell once a frame."""
         if line >= self._shown.height:
             return
         after = _cells(row)[: self._shown.width - column]
-        shown, cursor = self._shown.rows[line], None
+        shown = self._shown.rows[line]
         for start, end in _changes(shown[column : column + len(after)], after):
-            at = start
-            for text, look in row if _is_whole(after) else _merged(after[start:end]):
-                if cursor != at:
-                    place = f"\x1b[{line + 1};{column + at + 1}H"
-                    self._pieces.append(place if cursor is None else f"\x1b[{at - cursor}C")
-                self._turn(look, blank=text.isspace())
-                erased = len(text) >= _ERASED and text.isspace() and self._may_erase(look)
-                self._pieces.append(f"\x1b[{len(text)}X" if erased else text)
-                width = cell_len(text)
-                cursor = at if erased else at + width
-                at += width
+            if _is_whole(after):
+                self._add(line, column, row)
+            else:
+                for at, text, look in self._segments(after[start:end]):
+                    self._add(line, column + start + at, ((text, look),))
         shown[column : column + len(after)] = after
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
         """The last lines become undefined."""
+        self._write_runs()
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
         shown = self._shown
         below: list[list[Cell | None]] = [[None] * shown.width for _ in range(rows)]
         shown.rows[top : bottom + 1] = [*shown.rows[top + rows : bottom + 1], *below]
 
     def text(self) -> str:
+        self._write_runs()
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
+
+    def _segments(self, cells: Sequence[Cell]) -> Iterator[tuple[int, str, CellStyle]]:
+        """Place, text and look of parts; blanks join a part beside them whose look makes them look the same."""
+        start, text, part_look = 0, "", RESET
+        for look, run in groupby(cells, key=itemgetter(1)):
+            added = "".join(map(itemgetter(0), run))
+            joins = look.of_blanks is part_look.of_blanks and (added.isspace() or text.isspace())
+            if text and (not joins or self._erases(added, look) or self._erases(text, part_look)):
+                yield start, text, part_look
+                start, text = start + len(text), ""
+            part_look = part_look if text and added.isspace() else look
+            text += added
+        yield start, text, part_look
+
+    def _add(self, line: int, column: int, row: Looks) -> None:
+        self._runs.setdefault(row[0][1], []).append((line, column, row))
+        self.size += _MOVE + sum(len(text.encode()) for text, _ in row)
+
+    def _write_runs(self) -> None:
+        cursor: tuple[int, int] | None = None
+        for runs in self._runs.values():
+            for line, column, row in runs:
+                self._pieces.append(_move(cursor, line, column))
+                cursor = line, column
+                for text, look in row:
+                    self._turn(look, blank=text.isspace())
+                    if len(row) == 1 and self._erases(text, look):
+                        self._pieces.append(f"\x1b[{len(text)}X")
+                    else:
+                        self._pieces.append(text)
+                        cursor = line, cursor[1] + cell_len(text)
+        self._runs.clear()
 
     def _turn(self, look: CellStyle, *, blank: bool) -> None:
         if look is not self._look:
@@ -178,8 +214,18 @@ class Frame:
                 self._pieces.append(codes)
                 self._look = look
 
-    def _may_erase(self, look: CellStyle) -> bool:
-        return self._shown.erases and not look.of_blanks.attributes
+    def _erases(self, text: str, look: CellStyle) -> bool:
+        return len(text) >= _ERASED and text.isspace() and self._shown.erases and not look.of_blanks.attributes
+
+
+def _move(cursor: tuple[int, int] | None, line: int, column: int) -> str:
+    if cursor == (line, column):
+        return ""
+    if cursor and line == cursor[0] and column > cursor[1]:
+        return f"\x1b[{column - cursor[1]}C"
+    if cursor and (line, column) == (cursor[0] + 1, 0):
+        return "\r\n"
+    return f"\x1b[{line + 1};{column + 1}H"
 
 
 def scrolled(before: Sequence[Row], after: Sequence[Row]) -> int:
@@ -208,11 +254,6 @@ def _cells(row: Looks) -> list[Cell]:
 
 def _is_whole(cells: Sequence[Cell]) -> bool:
     return isinstance(cells[0][0], tuple)
-
-
-def _merged(cells: Sequence[Cell]) -> Iterator[tuple[str, CellStyle]]:
-    for look, run in groupby(cells, key=itemgetter(1)):
-        yield "".join(map(itemgetter(0), run)), look
 
 
 def _changes(before: Sequence[Cell | None], after: Sequence[Cell]) -> Iterator[tuple[int, int]]:
