@@ -105,8 +105,8 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
     two.
     """
     points = sorted(by_rows.items())
-    (n, before_s), (most, last_s) = points[-2:] if len(points) > 1 else (*points, *points)
-    row_s = max(0.0, last_s - before_s) / (most - n) if most > n else 0.0
+    (fewer, before_s), (most, last_s) = points[max(0, len(points) - 2)], points[-1]
+    row_s = max(0.0, last_s - before_s) / max(1, most - fewer)
     return PassCost(fixed_s, tuple((float(rows), s) for rows, s in points), row_s)
 
 
