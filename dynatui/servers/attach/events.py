@@ -59,6 +59,7 @@ Chains: TypeAlias = Annotated[tuple[PromisedChain, ...], Meta(min_length=1, max_
 class Promise(Base, tag="promise", frozen=True, kw_only=True):
     """What the server is compared with, from a profile of prompts."""
 
+    t: Seconds
     profile: Name
     """The file's name."""
     draft: Name

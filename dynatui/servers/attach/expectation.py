@@ -1,48 +1,70 @@
 """What a profile of prompts promises of a server, as servers count."""
 
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import NormalDist, median
+from typing import TypeAlias
 
 from decoder.analysis.interval import COVERAGE
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.servers.attach.course import load_class
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
-from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, Promise, PromisedChain
+from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
+from dynatui.servers.attach.servers import Kind
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 """Half the width of an interval in standard errors."""
+_ANY_LOAD = 2**32
+_BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
-Advised = Sequence[tuple[int, int, int]]
-"""(least, most running requests, K)."""
-
-
-def promise(path: Path, profile: Profile, draft: str, advised: Advised, plain: Iterable[StepPoint]) -> Promise:
-    """`plain` are step times of the server without drafts."""
-    drafts = list(profile.drafts.items())[:MOST_DRAFTS]
-    return Promise(
-        profile=path.name[:LONGEST_NAME],
-        draft=draft[:LONGEST_NAME],
-        drafts={name[:LONGEST_NAME]: _chains(each) for name, each in drafts},
-        advised=tuple((least, min(most, int(LARGEST)), k) for least, most, k in advised),
-        plain=tuple(_medians(plain)),
-    )
+Advised: TypeAlias = tuple[tuple[int, int, int], ...]
+"""(least, most running requests, K), ascending."""
 
 
-def deployed(profile: Profile, path: Path, name: str | None) -> str:
-    """The draft of a profile that is named, or else the only one; raises ConfigError."""
-    names = list(profile.drafts)
+def promises(
+    path: Path, profile: Profile, draft: str | None, advised: Advised | None, plain: Iterable[StepPoint]
+) -> Callable[[Kind, float], Promise]:
+    """(kind of server, seconds since the start) -> the promise.
+
+    `draft` is the deployed one, by default the profile's only one; `plain` are step times of the server without drafts.
+    Raises ConfigError if the draft is unknown.
+    """
+    names = list(profile.drafts)[:MOST_DRAFTS]
+    listed = ", ".join(map(shortened, names))
     if not names:
-        raise ConfigError(f"{shortened(path)} has no draft; measure one with dynatui profile", "expect")
-    if name is None and len(names) == 1:
-        return names[0]
-    if name not in names:
-        listed = ", ".join(map(shortened, names))
-        given = "--expect is a profile of several drafts" if name is None else f"--deployed is {quoted(name)}"
-        raise ConfigError(f"{given}; name one of its drafts: --deployed NAME ({listed})", "deployed")
-    return name
+        raise ConfigError(f"{shortened(path)} has no draft; measure one with dynatui profile")
+    if draft is not None and draft not in names:
+        raise ConfigError(f"--deployed is {quoted(draft)}; give one of the profile's drafts: {listed}")
+    if draft is None and len(names) > 1:
+        raise ConfigError(f"{shortened(path)} has several drafts; name the server's with --deployed NAME: {listed}")
+    chosen = (draft or names[0])[:LONGEST_NAME]
+    chains = {name[:LONGEST_NAME]: _chains(profile.drafts[name]) for name in names}
+    steps = tuple(_medians(plain))
+
+    def of(kind: Kind, t: float) -> Promise:
+        del kind
+        return Promise(
+            t=t, profile=path.name[:LONGEST_NAME], draft=chosen, drafts=chains, advised=advised or (), plain=steps
+        )
+
+    return of
+
+
+def schedule(text: str) -> Advised:
+    """Such as 5 or 1-16:5,17-64:3,65-:0; raises ConfigError."""
+    bands = list[tuple[int, int, int]]()
+    for part in text.split(","):
+        match = _BAND.fullmatch(part.strip())
+        first = int(match[1] or 1) if match else 0
+        last = int(match[2] or _ANY_LOAD) if match and (match[2] is not None or not match[1]) else first
+        if match is None or first > last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
+            form = "give drafted tokens, or several by running requests, such as 1-16:5,17-64:3"
+            raise ConfigError(f"--draft-tokens is {quoted(text)}; {form}")
+        bands.append((first, last, int(match[3])))
+    return tuple(bands)
 
 
 def promised_chain(chain: Chain) -> PromisedChain:
@@ -76,5 +98,13 @@ def _medians(points: Iterable[StepPoint]) -> Iterable[StepPoint]:
     for point in points:
         groups.setdefault(load_class(point.running), []).append(point)
     for _, group in sorted(groups.items()):
-        running, step_s = (median(getattr(each, name) for each in group) for name in ("running", "step_s"))
-        yield StepPoint(running=running, k=0, step_s=step_s, steps=math.fsum(each.steps for each in group))
+        yield StepPoint(
+            running=_median([each.running for each in group]),
+            k=0,
+            step_s=_median([each.step_s for each in group]),
+            steps=math.fsum(each.steps for each in group),
+        )
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(median(values))
