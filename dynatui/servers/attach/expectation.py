@@ -60,7 +60,7 @@ def schedule(text: str) -> Advised:
         match = _BAND.fullmatch(part.strip())
         first = int(match[1] or 1) if match else 0
         last = int(match[2] or _ANY_LOAD) if match and (match[2] is not None or not match[1]) else first
-        if match is None or first > last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
+        if match is None or not 0 < first <= last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
             form = "give drafted tokens, or several by running requests, such as 1-16:5,17-64:3"
             raise ConfigError(f"--draft-tokens is {quoted(text)}; {form}")
         bands.append((first, last, int(match[3])))
