@@ -1,11 +1,15 @@
-"""What a watched server did at each load: acceptance and time of a step over running requests."""
+"""What a watched server did at each load: acceptance and time of a step, and the speed-up that follows."""
 
 from dynatui.number_format import count, ms, percent, short
 from dynatui.render.ink import Column, Row, Rows, Sheet, bar, frame, inside, share, wrapped
+from dynatui.render.load import load_curve
 from dynatui.servers.attach.course import Cell
+from dynatui.servers.attach.live_curve import live_curve
+from dynatui.session import Symbols
 from dynatui.state.server_state import ServerState
 
 _TITLE: Row = (("Acceptance by running requests", "title"),)
+_CURVE_TITLE: Row = (("Speed-up by running requests", "title"),)
 _COLUMNS: tuple[Column[Cell], ...] = (
     Column("running", 7, lambda cell: short(cell.running, 1)),
     Column("L-bar", 6, lambda cell: short(cell.span.length) if cell.span.rounds else "-"),
@@ -29,6 +33,15 @@ def loads(state: ServerState, size: tuple[int, int]) -> Rows:
         filled = bar(_acceptance(cell), room) if room >= _LEAST_BAR else ""
         rows.append(((sheet.row(cell), "strong"), (f" {filled}", "accepted")))
     return frame(_TITLE, rows, size)
+
+
+def speedups(state: ServerState, size: tuple[int, int], symbols: Symbols) -> Rows:
+    promise, load = state.promise, state.course.load
+    curve = promise and live_curve(promise, state.course.cells, state.course.k)
+    if curve is None:
+        needs = "needs --expect FILE and step times of the server without drafts: --baseline FILE"
+        return frame(_CURVE_TITLE, wrapped([(needs, "dim")], max(1, inside(size)[0])), size)
+    return load_curve(curve, size, symbols, running=load.running if load else None)
 
 
 def _acceptance(cell: Cell) -> float:

@@ -1,7 +1,7 @@
 """The app that watches a server: folds new events on a timer and draws its panels; it has one mode and no engine."""
 
 from collections.abc import Callable
-from typing import TypeAlias, Unpack
+from typing import Literal, TypeAlias, Unpack
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -11,7 +11,7 @@ from dynatui.render import server, status
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, Size
-from dynatui.render.server_load import loads
+from dynatui.render.server_load import loads, speedups
 from dynatui.screen.pages.help import server_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.widgets.canvas import Canvas
@@ -29,6 +29,8 @@ _TALL = 24
 """Height from which the note has `_FOUND` lines where there are findings."""
 _FOUND = 4
 
+Below: TypeAlias = Literal["totals", "loads", "speedups"]
+_NEXT: dict[Below, Below] = {"totals": "loads", "loads": "speedups", "speedups": "totals"}
 DrawSized: TypeAlias = Callable[[ServerState, ServerView, Size], Rows]
 
 
@@ -45,8 +47,8 @@ class ServerApp(PanelApp):
         self.state = ServerState()
         self.frozen_state: ServerState | None = None
         """While the view is paused."""
-        self.by_load = False
-        """Whether the figures by load take the place of the totals where there is no room for both."""
+        self.below: Below = "totals"
+        """The panel at the right under the charts, if there is no room for two."""
         self.failure: DecoderError | None = None
         """For the caller to raise."""
 
@@ -60,7 +62,7 @@ class ServerApp(PanelApp):
         with Container(id="below"):
             yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
-            yield self._sized("loads", lambda state, _, size: loads(state, size))
+            yield self._sized("loads", self._by_load)
         yield Canvas(status.footer, panel="footer")
 
     @property
@@ -101,8 +103,11 @@ class ServerApp(PanelApp):
         self.rearrange()
 
     def action_loads(self) -> None:
-        self.by_load = not self.by_load
+        self.below = _NEXT[self.below]
         self.rearrange()
+
+    def _by_load(self, state: ServerState, look: ServerView, size: Size) -> Rows:
+        return speedups(state, size, look.symbols) if self.below == "speedups" else loads(state, size)
 
     def action_help(self) -> None:
         self.push_screen(server_help(self.scene.keys))
@@ -122,5 +127,6 @@ class ServerApp(PanelApp):
         screen.query_one("#note").styles.height = _FOUND if found and height >= _TALL else None
         screen.query_one("#below").display = height >= _LOW
         screen.query_one("#speeds").display = width >= _NARROW
-        screen.query_one("#loads").display = loads_known if width >= _WIDE else self.by_load and width >= _NARROW
-        screen.query_one("#totals").display = width >= (_WIDE if self.by_load else _NARROW)
+        by_load, wide = self.below != "totals", width >= _WIDE
+        screen.query_one("#loads").display = (loads_known or by_load) if wide else by_load and width >= _NARROW
+        screen.query_one("#totals").display = wide or (not by_load and width >= _NARROW)
