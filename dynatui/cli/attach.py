@@ -187,10 +187,10 @@ def _printed(source: ServerSource, *, expected: bool = False) -> int:
                     streams.say(line)
         finally:
             source.close(_WAIT_S)
+    code = _judged(state) if expected else 0
     if stop.is_set():
         streams.say("interrupted")
-        return INTERRUPTED
-    return _judged(state) if expected else 0
+    return INTERRUPTED if stop.is_set() else code
 
 
 def _judged(state: ServerState) -> int:

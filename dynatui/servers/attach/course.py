@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise, zip_longest
 
-from dynatui.servers.attach.events import Event, Figures, Load, Reading
+from dynatui.servers.attach.events import Event, Load, Reading
 from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
@@ -141,8 +141,8 @@ def followed(course: Course, reading: Reading) -> Course:
     if reading.restarted:
         lived = course.life if course.life.rounds else course.before
         course = Course(before=lived, restarted_at=reading.t, looks=course.looks, k=course.k)
-    interval, load = reading.interval, reading.load
-    span = _span(interval, load)
+    load = reading.load
+    span = _span(reading)
     point = load_point(course.load, reading)
     cells = course.cells
     if (running := _steady(course.load, load)) is not None and (span.rounds or span.generated):
@@ -208,15 +208,23 @@ def _steady(before: Load | None, after: Load | None) -> float | None:
     return (low + high) / 2 if high - low <= max(1.0, _STEADY * high) else None
 
 
-def _span(interval: Figures, load: Load | None) -> Span:
-    rounds, running = interval.drafts or 0, (load.running if load else None) or 0.0
-    cached = (load.cache_usage if load else None) or 0.0
+def _span(reading: Reading) -> Span:
+    """Rounds whose accepted tokens are unknown do not count."""
+    interval, load = reading.interval, reading.load or Load()
+    rounds, accepted, drafted = interval.drafts or 0, interval.accepted, interval.drafted
+    if accepted is None and interval.tokens_per_round is not None:
+        accepted = round(rounds * max(0.0, interval.tokens_per_round - 1))
+    if accepted is None and not interval.accepted_by_position:
+        rounds = 0
+    if drafted is None:
+        drafted = rounds * (_most_drafted(reading) or 0)
+    running, cached = load.running or 0.0, load.cache_usage or 0.0
     return Span(
         interval.seconds,
         interval.generated or 0,
         rounds,
-        interval.drafted or 0,
-        interval.accepted or 0,
+        drafted,
+        accepted or 0,
         interval.accepted_by_position,
         interval.drafted_by_position,
         rounds * running,
@@ -236,12 +244,13 @@ def _cut(pieces: tuple[Span, ...], span: Span, least: int) -> tuple[tuple[Span, 
 
 
 def _most_drafted(reading: Reading) -> int | None:
+    """In a tree, the number of its levels."""
     if places := len(reading.interval.accepted_by_position):
         return places
     drafting = reading.drafting
     if drafting is None:
         return None
-    return drafting.draft_tokens - 1 if drafting.draft_tokens else drafting.steps
+    return drafting.draft_tokens - 1 if drafting.draft_tokens and (drafting.steps or 1) == 1 else drafting.steps
 
 
 def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:

@@ -57,12 +57,10 @@ def test_a_server_of_any_kind_that_runs_another_draft_does_not_and_the_draft_is_
     assert verdict(state, final=True).kept is False
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_a_server_of_any_kind_that_never_drafts_although_a_draft_is_promised_is_off(name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in KINDS if name != "tgi"])
+def test_a_server_that_never_drafts_although_a_draft_is_promised_is_off_if_its_steps_are_no_rounds(name: str) -> None:
     server = StandIn(KINDS[name])
     kind = server.kind
-    if name == "tgi":
-        return  # counts every step as a round, with or without drafts
 
     def pages() -> Iterator[str]:
         yield server.page()
