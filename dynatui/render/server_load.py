@@ -37,7 +37,7 @@ def loads(state: ServerState, size: tuple[int, int]) -> Rows:
 
 def speedups(state: ServerState, size: tuple[int, int], symbols: Symbols) -> Rows:
     promise, load = state.promise, state.course.load
-    curve = promise and live_curve(promise, state.course.cells, state.course.k)
+    curve = live_curve(promise, state.course.cells, state.course.k) if promise else None
     if curve is None:
         needs = "needs --expect FILE and step times of the server without drafts: --baseline FILE"
         return frame(_CURVE_TITLE, wrapped([(needs, "dim")], max(1, inside(size)[0])), size)

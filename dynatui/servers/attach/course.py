@@ -132,15 +132,13 @@ class Course:
     """By `load_class`, since the start."""
     k: int | None = None
     """Most tokens that a round drafts; None if unknown."""
-    looks: int = 0
-    """Readings with rounds in the whole session."""
     load: Load | None = None
 
 
 def followed(course: Course, reading: Reading) -> Course:
     if reading.restarted:
         lived = course.life if course.life.rounds else course.before
-        course = Course(before=lived, restarted_at=reading.t, looks=course.looks, k=course.k)
+        course = Course(before=lived, restarted_at=reading.t, k=course.k)
     load = reading.load
     span = _span(reading)
     point = load_point(course.load, reading)
@@ -156,7 +154,6 @@ def followed(course: Course, reading: Reading) -> Course:
         piece=piece,
         cells=cells,
         k=_most_drafted(reading) or course.k,
-        looks=course.looks + (span.rounds > 0),
         load=load,
     )
 

@@ -1,13 +1,13 @@
 """What is wrong with a server's speculative decoding, from what it did and, if there is one, from a promise.
 
-Two shares p1 of n1 and p2 of n2 rounds differ if the likelihood ratio of one common share,
+Two shares p1 of n1 and p2 of n2 rounds differ if the evidence
 
-    n1 KL(p1, p) + n2 KL(p2, p) with p = (n1 p1 + n2 p2) / (n1 + n2),
+    n1 KL(p1, p) + n2 KL(p2, p) - log(4 sqrt(n1 n2)) with p = (n1 p1 + n2 p2) / (n1 + n2)
 
-is at least log(1 / error). Rounds of one text are alike, so both n are numbers of independent rounds: rounds / design
-effect, which the profile's interval over prompts tells. Every poll looks again: the j-th look may err with a
-probability of ERROR * 6 / (pi j)^2, divided by the number of comparisons, so that all looks of a session, however long,
-err with a probability of at most ERROR.
+is at least log(comparisons / ERROR). It is a lower bound on the logarithm of a product of two mixtures of likelihood
+ratios (Krichevsky and Trofimov 1981), which is a martingale as rounds are added. So (Ville 1939) the error holds for
+all polls of a session together, however long, and for the profile's own error. Rounds of one text are alike: both n are
+numbers of independent rounds, rounds / design effect, which the profile's interval over prompts tells.
 """
 
 import math
@@ -78,9 +78,9 @@ class Seen:
 
     @property
     def evidence(self) -> float:
-        """The least likelihood ratio, as a logarithm, that is no chance."""
+        """The least evidence that is no chance."""
         comparisons = 3 + (self.k or len(self.life.accepted_at))
-        return math.log(comparisons * (math.pi * max(1, self.course.looks)) ** 2 / (6 * ERROR))
+        return math.log(comparisons / ERROR)
 
     @property
     def varies(self) -> bool:
@@ -144,10 +144,12 @@ def unchecked(seen: Seen | None, reason: str) -> Finding | None:
 
 
 def differing(one: float, rounds: float, other: float, other_rounds: float) -> float:
-    """Logarithm of the likelihood ratio of two shares against one common share."""
-    both = rounds + other_rounds
-    common = (rounds * one + other_rounds * other) / both if both else 0.0
-    return rounds * _divergence(one, common) + other_rounds * _divergence(other, common)
+    """The evidence that two shares differ; see the module."""
+    if min(rounds, other_rounds) < 1:
+        return 0.0
+    common = (rounds * one + other_rounds * other) / (rounds + other_rounds)
+    ratio = rounds * _divergence(one, common) + other_rounds * _divergence(other, common)
+    return ratio - math.log(4 * math.sqrt(rounds * other_rounds))
 
 
 def _divergence(share: float, common: float) -> float:
@@ -236,7 +238,7 @@ def _slow(seen: Seen) -> Finding | None:
     length = seen.life.length
     deviation = math.log(break_even / length)
     error = sum(_squared_error(cell) for cell, _ in cells) / polls**2
-    if length / break_even >= SLOWER or deviation**2 < 2 * error * seen.evidence:
+    if length / break_even >= SLOWER or deviation**2 < 2 * error * (seen.evidence + 2 * math.log(polls)):
         return None
     running = fmean(cell.running for cell, _ in cells)
     return Finding(
@@ -274,7 +276,10 @@ def _context(seen: Seen) -> Finding | None:
     first, last = (_sum(part) for part in (pieces[:quarter], pieces[-quarter:]))
     low, high = sorted((first.mean_running, last.mean_running))
     grown = last.mean_cached / first.mean_cached if first.mean_cached else None
-    if not low or high > SAME_LOAD * low or (grown is not None and grown < GROWTH) or not _fell(seen, first, last):
+    windows = 1 + seen.life.rounds // first.rounds
+    if not low or high > SAME_LOAD * low or (grown is not None and grown < GROWTH):
+        return None
+    if not _fell(seen, first, last, windows):
         return None
     cache = "" if grown is None else f", each with {short(grown)} times the KV cache"
     return Finding(
@@ -339,14 +344,15 @@ def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
             yield name
 
 
-def _fell(seen: Seen, before: Span, after: Span) -> bool:
-    """Whether L-bar is certainly lower, and by a share that matters."""
+def _fell(seen: Seen, before: Span, after: Span, windows: int = 1) -> bool:
+    """Whether L-bar is certainly lower, and by a share that matters; `windows` like these have been compared."""
     if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
         return False
     most = max(1.0, before.drafted_per_round, after.drafted_per_round, seen.k or 1)
     shares = [min(1.0, span.accepted_per_round / most) for span in (before, after)]
     rounds = [span.rounds / seen.effect for span in (before, after)]
-    return differing(shares[0], rounds[0], shares[1], rounds[1]) >= seen.evidence
+    evidence = differing(shares[0], rounds[0], shares[1], rounds[1])
+    return evidence >= seen.evidence + 2 * math.log(windows) + math.log(math.pi**2 / 6)
 
 
 def _first_rate(seen: Seen) -> float:

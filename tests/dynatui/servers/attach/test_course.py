@@ -36,7 +36,8 @@ def test_parts_of_a_session_of_any_length_are_few_of_about_equal_size_and_hold_a
         course = followed(course, Reading(t=float(number), interval=interval, session=interval))
         assert len(course.pieces) <= 16
     assert sum((piece.rounds for piece in course.pieces), 0) == course.life.rounds == 150_000
-    assert len({piece.rounds for piece in course.pieces[:-1]}) <= 2
+    sizes = [piece.rounds for piece in course.pieces[:-1]]
+    assert max(sizes) < 1.1 * min(sizes)
     assert len(course.pieces) >= 8
 
 
@@ -84,7 +85,8 @@ def test_without_a_latency_the_step_follows_from_running_requests_and_rounds() -
     first = Reading(t=0.0, interval=Figures(seconds=0.0), session=interval, load=Load(running=4))
     last = Reading(t=2.0, interval=interval, session=interval, load=Load(running=4))
     (point,) = load_points([first, last])
-    assert (point.running, point.k, point.step_s) == (4, 3, pytest.approx(0.08))
+    assert (point.running, point.k) == (4, 3)
+    assert point.step_s == pytest.approx(0.08)
 
 
 def test_recordings_without_load_tell_no_step_and_neither_does_a_restart() -> None:
