@@ -22,6 +22,7 @@ from decoder.heads.parts import StatesReader
 from decoder.methods.linear import Linear
 from decoder.models.compatibility import tokenizers_of
 from decoder.models.heads import is_model_free
+from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.prompts.prompt import AnyPrompt
@@ -79,7 +80,7 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     """Raises DecoderError if texts are not greedy, no draft can be used with this target, or a prompt does not fit."""
     greedy = job.config.sampling.greedy
     require(greedy, "--temperature is not 0, but drafts are ranked on greedy texts; leave --temperature out")
-    engines, refused = _loaded(job, note)
+    engines, refused = loaded(job, note)
     first = next(iter(engines.values())).pair
     config, context = job.config, min(engine.pair.context for engine in engines.values())
     prompts = encode_prompts(first.tokenizer, job.prompts, config.max_new_tokens, context, chat=config.chat)
@@ -190,7 +191,7 @@ def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tu
     return best, speeds[best]
 
 
-def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
+def loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
     """Engines of the usable drafts, and reasons why the other drafts are unusable; keys are names of drafts."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
@@ -210,9 +211,11 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
     if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
         raise PairError(
-            f"{draft} does not have the tokenizer of {job.target}, but drafts are ranked by how many of the target's "
-            "tokens they guess; choose drafts with the target's tokenizer"
+            f"{draft} does not have the tokenizer of {job.target}, but drafts are compared by how many of the "
+            "target's tokens they guess; choose drafts with the target's tokenizer"
         )
+    if loaded and draft == LOOKUP:
+        return replace(loaded, pair=replace(loaded.pair, draft=None, head=None))
     if loaded:
         return with_draft(loaded, job.target, draft, draft_dtype=job.draft_dtype, report=note)
     return load_pair(job.target, draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note)
