@@ -64,6 +64,13 @@ class ScoredText:
         return [*self.prompt, *self.tokens]
 
 
+def greedy_text(prompt: Tokens, tokens: Tokens, places: int | None = None) -> ScoredText:
+    """The target's own greedy text; by default, rounds may begin at all of its tokens."""
+    return ScoredText(
+        prompt, tokens, len(tokens) if places is None else places, tokens, [1.0] * len(tokens), Sampling()
+    )
+
+
 @torch.inference_mode()
 def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
     """A text of at most `places` tokens; 16 further ones follow, also after its end, so that chains from its last
@@ -82,7 +89,9 @@ def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, see
     finally:
         session.close()
     tokens = tokens[:most]
-    known = [1.0] * len(tokens) if sampling.greedy else _chosen(engine.pair.target, prompt, tokens, None, sampling)[1]
+    if sampling.greedy:
+        return greedy_text(prompt, tokens, most - LONGEST_CHAIN)
+    _, known = _chosen(engine.pair.target, prompt, tokens, None, sampling)
     return ScoredText(prompt, tokens, most - LONGEST_CHAIN, tokens, known, sampling)
 
 
