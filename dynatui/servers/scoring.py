@@ -210,7 +210,7 @@ def _chains(passes: Passes, table: "_Table", place: int, logits: Tensor) -> None
         known = place + level < len(text.tokens)
         if known:
             table.put(place, level, _judged(logits[:1], text, range(place + level, place + level + 1)))
-        (token,), confidence = _best(logits[-1:])
+        (token,), (confidence,) = _best(logits[-1:])
         table.confidence[place, level] = confidence
         table.drafted[place] = level + 1
         if level + 1 < table.levels:

@@ -297,7 +297,7 @@ def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], m
         return known_costs.given(job.step_s, {name: seconds for name, seconds in timed.items() if name in drafts})
     if job.roofline:
         sizes = {name: draft.size for name, draft in drafts.items() if draft.size}
-        return known_costs.roofline(job.roofline, size, sizes, measured.context)
+        return known_costs.roofline(job.roofline, size, sizes, round(measured.context))
     return measured
 
 

@@ -3,10 +3,19 @@ beginning, counted by position. Shares no code with the program.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+
+Law: TypeAlias = NDArray[np.float64]
+
+
+def one_hot(token: int, vocabulary: int) -> Law:
+    law = np.zeros(vocabulary)
+    law[token] = 1
+    return law
 
 
 class SlowModel:
@@ -21,11 +30,11 @@ class SlowModel:
     def best(self, text: Sequence[int]) -> int:
         return int(self.logits(text).argmax())
 
-    def probs(self, text: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def probs(self, text: Sequence[int]) -> Law:
         logits = self.logits(text)
         if not self._temperature:
-            return np.eye(len(logits))[int(logits.argmax())]
-        found: np.ndarray[Any, np.dtype[np.float64]] = (logits / self._temperature).softmax(-1).numpy()
+            return one_hot(int(logits.argmax()), len(logits))
+        found: Law = (logits / self._temperature).softmax(-1).numpy()
         return found
 
 
@@ -62,7 +71,7 @@ def sampled_rounds(
     """
     random = np.random.default_rng(seed)
 
-    def sampled(probs: np.ndarray[Any, np.dtype[np.float64]]) -> int:
+    def sampled(probs: Law) -> int:
         return int(random.choice(len(probs), p=probs / probs.sum()))
 
     text, counted = [*prompt, sampled(target.probs(prompt))], Counted(k)
@@ -70,7 +79,7 @@ def sampled_rounds(
         chain, laws = list(text), []
         for _ in range(k):
             law = draft.probs(chain)
-            laws.append(law if drawn else np.eye(len(law))[int(law.argmax())])
+            laws.append(law if drawn else one_hot(int(law.argmax()), len(law)))
             chain.append(sampled(laws[-1]))
         accepted = 0
         for law in laws:

@@ -57,7 +57,7 @@ def test_a_profile_is_read_as_it_was_written(file: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "field"),
     [
-        ('"rounds": 40.0', '"rounds": "many"', "$.drafts[...].rounds"),
+        ('"rounds": 40', '"rounds": "many"', "$.drafts[...].rounds"),
         ("0.8,\n", "1.8,\n", "survival"),
         ("0.8,\n", "-0.1,\n", "survival"),
         ("0.8,\n", "0.3,\n", "$.drafts[draft].survival increases"),

@@ -62,7 +62,9 @@ def test_counts_do_not_depend_on_the_places_that_a_pass_scores(
     monkeypatch.setattr("dynatui.servers.scoring.AT_ONCE", 7)
     parts = scored(engine.pair, text)
     assert (whole.accepted == parts.accepted).all()
-    assert np.allclose(whole.confidence or 0, parts.confidence or 0, atol=1e-5)
+    assert whole.confidence is not None
+    assert parts.confidence is not None
+    assert np.allclose(whole.confidence, parts.confidence, atol=1e-5)
 
 
 def test_a_prompt_of_one_token_is_scored(tiny_models: TinyModels) -> None:
@@ -126,7 +128,7 @@ def test_a_text_ends_after_its_end_of_text_token_but_its_last_chains_do_not(tiny
     engine = tiny_models.engine("neox")
     free = written(engine, PROMPT, PLACES, GREEDY, 0)
     end = free.tokens[9]
-    first = free.tokens.index(end)  # type: ignore[attr-defined]  # a list
+    first = free.tokens.index(end)
     ending = replace(engine, pair=replace(engine.pair, eos=frozenset({end})))
     text = written(ending, PROMPT, PLACES, GREEDY, 0)
     assert (text.places, text.tokens) == (first + 1, free.tokens[: first + 1 + LONGEST_CHAIN])

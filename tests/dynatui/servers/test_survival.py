@@ -13,6 +13,7 @@ from dynatui.servers.survival import (
     Counts,
     Reals,
     ScoredPlaces,
+    Whole,
     counted,
     grouped,
     stopped,
@@ -22,11 +23,23 @@ from dynatui.servers.survival import (
 LEVELS = 16
 
 
-def places(accepted: Reals, *, known: int | None = None, context: int = 0, **further: Reals | None) -> ScoredPlaces:
-    count = len(accepted)
+def places(
+    accepted: Reals,
+    *,
+    known: int | None = None,
+    context: int = 0,
+    ranks: Whole | None = None,
+    confidence: Reals | None = None,
+) -> ScoredPlaces:
+    count, levels = accepted.shape
     return ScoredPlaces(
-        accepted, np.full(count, accepted.shape[1]), known=known or count + LEVELS, context=context, **further
-    )  # type: ignore[arg-type]  # the tests give what each needs
+        accepted,
+        np.full(count, levels),
+        known=known or count + LEVELS,
+        context=context,
+        ranks=ranks,
+        confidence=confidence,
+    )
 
 
 def runs(lengths: Sequence[int]) -> Reals:

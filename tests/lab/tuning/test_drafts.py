@@ -49,9 +49,9 @@ def ranked(tiny_models: TinyModels) -> Ranking:
 
 
 def test_the_expected_chain_follows_acceptance_and_cost() -> None:
-    assert best_chain([1.5, 1.75, 1.8], 0.1) == (2, pytest.approx(1.75 / 1.2))
+    assert best_chain([1.5, 1.75, 1.8], 0.1) == (2, 1.75 / 1.2)
     assert best_chain([1.3, 1.4], 0.5) == (0, 1.0)
-    assert best_chain([1.9, 2.7, 3.4], 0.05)[0] > best_chain([1.9, 2.1, 2.2], 0.05)[0] > 0
+    assert best_chain([1.9, 2.7, 3.4], 0.05)[0] > best_chain([1.9, 2.0, 2.02], 0.05)[0] > 0
     assert best_chain([], 0.1) == (0, 1.0)
 
 
@@ -79,7 +79,7 @@ HEADS = (
 def test_a_head_of_several_levels_a_pass_is_expected_to_pay_for_one_pass(tiny_models: TinyModels) -> None:
     pairs = [tiny_models.loaded(tiny_models.pair(pair), "float32").pair for pair in HEADS]
     assert [guesses_at_once(pair) for pair in pairs[:3]] == [None, 6, None]
-    assert best_chain([1.9, 2.7, 3.4], 0.1, at_once=3) == (3, pytest.approx(3.4 / 1.1))
+    assert best_chain([1.9, 2.7, 3.4], 0.1, at_once=3) == (3, 3.4 / 1.1)
 
 
 def test_heads_are_ranked_beside_models(tiny_models: TinyModels) -> None:
