@@ -67,7 +67,7 @@ class LineStyle:
     dash: str
 
 
-LOOKS: Mapping[str, LineStyle] = {
+LINE_STYLES: Mapping[str, LineStyle] = {
     "ar": LineStyle("#1f3d6e", "o", "--"),
     "linear": LineStyle("#8fc1e6", "^", "-"),
     "fixed": LineStyle("#4fa06e", "s", "-."),
@@ -79,11 +79,11 @@ LOOKS: Mapping[str, LineStyle] = {
     "hf": LineStyle("#7a4f9a", "P", "--"),
 }
 OTHER = LineStyle("#666666", "h", ":")
-"""Style of families that `LOOKS` does not have."""
+"""Style of families that `LINE_STYLES` does not have."""
 
 
 def look(family: str) -> LineStyle:
-    return LOOKS.get(family, OTHER)
+    return LINE_STYLES.get(family, OTHER)
 
 
 def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, NDArray[np.object_]]:
