@@ -30,7 +30,7 @@ from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.on_pair import Note, Show
 from dynatui.lab.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from dynatui.lab.bench.samples import Samples
-from dynatui.servers.scoring import ScoredText, greedy_text, scored
+from dynatui.lab.tuning.scoring import ScoredText, greedy_text, scored
 from dynatui.servers.survival import FIRST, counted, grouped
 
 METHODS = ("linear", "auto")

@@ -23,12 +23,12 @@ from decoder.prompts.prompt import as_prompt, templated
 from dynatui.lab.bench.on_pair import Done, Note, Progress, Show, interrupted
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog, header_now, opened
 from dynatui.lab.tuning.drafts import OnDrafts, guesses_at_once, loaded
+from dynatui.lab.tuning.scoring import Tokens, given, scored, written
+from dynatui.lab.tuning.sizes import head_size, model_size
 from dynatui.number_format import counted as counted_words
 from dynatui.servers import costs as known_costs
 from dynatui.servers.costs import ROWS, NamedDevice
 from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftKind, DraftProfile, ModelSize, Profile
-from dynatui.servers.scoring import Tokens, given, scored, written
-from dynatui.servers.sizes import head_size, model_size
 from dynatui.servers.survival import TextCounts, counted, grouped, stopped, trees
 
 

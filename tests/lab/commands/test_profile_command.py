@@ -10,9 +10,9 @@ from msgspec import structs
 from decoder.models.pair import Pair
 from dynatui.cli.headless import INTERRUPTED
 from dynatui.lab.tuning import profiling
+from dynatui.lab.tuning.scoring import ScoredText, scored
 from dynatui.main import main
 from dynatui.servers.profile_file import Profile, read_profile
-from dynatui.servers.scoring import ScoredText, scored
 from dynatui.servers.survival import ScoredPlaces
 from tests import tiny
 from tests.decoder import other_tokenizers

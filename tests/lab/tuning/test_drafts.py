@@ -25,7 +25,7 @@ from dynatui.lab.tuning.drafts import (
     lane_name,
     rank,
 )
-from dynatui.servers.scoring import greedy_text
+from dynatui.lab.tuning.scoring import greedy_text
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels

@@ -13,13 +13,13 @@ from decoder.methods.linear import Linear
 from decoder.models.pair import Pair
 from decoder.sampling.settings import Sampling
 from decoder.session.protocol import Session
+from dynatui.lab.tuning.scoring import AT_ONCE, ScoredText, given, scored, written
 from dynatui.servers.profile_file import LONGEST_CHAIN
-from dynatui.servers.scoring import AT_ONCE, ScoredText, given, scored, written
 from dynatui.servers.survival import Counts, counted
 from tests import dflash_checkpoints, eagle3_checkpoints
 from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, host_session
-from tests.dynatui.servers.slow_rounds import SlowModel, greedy_rounds, sampled_rounds
+from tests.lab.tuning.slow_rounds import SlowModel, greedy_rounds, sampled_rounds
 
 PROMPT = [5, 6, 7, 8]
 PLACES = 24
@@ -59,7 +59,7 @@ def test_counts_do_not_depend_on_the_places_that_a_pass_scores(
     text = written(engine, PROMPT, PLACES, GREEDY, 0)
     assert len(text.tokens) < AT_ONCE
     whole = scored(engine.pair, text)
-    monkeypatch.setattr("dynatui.servers.scoring.AT_ONCE", 7)
+    monkeypatch.setattr("dynatui.lab.tuning.scoring.AT_ONCE", 7)
     parts = scored(engine.pair, text)
     assert (whole.accepted == parts.accepted).all()
     assert whole.confidence is not None
