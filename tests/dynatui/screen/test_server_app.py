@@ -181,7 +181,7 @@ async def test_the_help_names_keys_and_figures() -> None:
         await pilot.press("question_mark")
         assert len(app.screen_stack) == 2
         await pilot.pause()
-        assert "at least 100 rounds, over at least 10 s," in " ".join(screen_text(app, -1).split())
+        assert "at least 100 rounds" in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
 
