@@ -153,7 +153,7 @@ class Frame:
         """Makes the cells from this place on, which counts from 0, look like the row; each cell once a frame."""
         if line >= self._shown.height:
             return
-        after = _cells(row)[: self._shown.width - column]
+        after = _cells(row)[: max(0, self._shown.width - column)]
         shown = self._shown.rows[line]
         for start, end in _changes(shown[column : column + len(after)], after):
             if _is_whole(after):

@@ -263,6 +263,8 @@ def test_what_lies_outside_the_screen_is_not_sent() -> None:
     frame = Frame(shown)
     frame.put(in_looks(EMPTY, LOOKS), 0, 2)
     assert frame.text() == ""
+    frame.put(in_looks((("ab", "plain"),), LOOKS), WIDTH + 3, 1)
+    assert frame.text() == ""
     frame.put(in_looks((("ab", "plain"),), LOOKS), WIDTH - 1, 1)
     assert frame.text().endswith("ma\x1b[m")
 
