@@ -145,7 +145,8 @@ class Frame:
     def clear(self, look: CellStyle) -> None:
         """Fills the screen with blanks of this look, or with plain ones if the terminal cannot erase in colours."""
         blank = look.of_blanks if self._shown.erases else RESET
-        self._turn(blank, blank=False)
+        self._pieces.append(style_change(self._look, blank)[0] or "\x1b[m")
+        self._look = blank
         self._pieces.append("\x1b[2J")
         self._shown.rows = [[(" ", blank)] * self._shown.width for _ in range(self._shown.height)]
 
@@ -223,8 +224,6 @@ def _move(cursor: tuple[int, int] | None, line: int, column: int) -> str:
         return ""
     if cursor and line == cursor[0] and column > cursor[1]:
         return f"\x1b[{column - cursor[1]}C"
-    if cursor and (line, column) == (cursor[0] + 1, 0):
-        return "\r\n"
     return f"\x1b[{line + 1};{column + 1}H"
 
 

@@ -194,7 +194,7 @@ def test_on_a_line_of_four_kilobytes_a_second_a_key_takes_effect_within_two_seco
         ("8", "╭─ Log", ""),
         ("?", "esc goes back", ""),
         ("\x1b", "", "esc goes back"),
-        ("1", "", "╭─ Log"),
+        ("4", "╭─ Race", ""),
     ):
         seen.read(0.7)
         seen.terminal.press(key)

@@ -205,7 +205,7 @@ def test_a_look_stays_in_force_from_row_to_row() -> None:
     frame = Frame(shown)
     for line in (0, 1):
         frame.put(row, 0, line)
-    assert frame.text().endswith("word\r\nword\x1b[m")
+    assert frame.text().endswith("word\x1b[2;1Hword\x1b[m")
 
 
 @given(rows, rows, rows)
@@ -252,7 +252,7 @@ def test_after_a_clear_only_what_differs_from_a_blank_screen_is_sent(erases: boo
     shown = Shown((WIDTH, 3), erases=erases)
     frame = Frame(shown)
     frame.clear(LOOKS["plain"])
-    assert frame.text().startswith("\x1b[48;2;15;19;25m\x1b[2J" if erases else "\x1b[2J")
+    assert frame.text().startswith("\x1b[48;2;15;19;25m\x1b[2J" if erases else "\x1b[m\x1b[2J")
     frame = Frame(shown)
     frame.put(in_looks(EMPTY, LOOKS), 0, 1)
     assert bool(frame.text()) == (not erases)
