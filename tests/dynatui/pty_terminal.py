@@ -72,6 +72,7 @@ class Terminal:
     def wait_for(self, text: str) -> str:
         if not self.wait_until(lambda: text in self.shown):
             pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
+        self._take(0.02)  # the rest of the frame, which may have arrived in parts
         return self.shown
 
     def wait_until(self, holds: Callable[[], bool]) -> bool:
