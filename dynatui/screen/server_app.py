@@ -52,7 +52,7 @@ class ServerApp(PanelApp):
         with Container(id="below"):
             yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
-        yield Canvas(status.footer, panel="footer")
+        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
 
     @property
     def shown(self) -> ServerState:
