@@ -284,6 +284,7 @@ GROUPS = (
             Key(("f",), ("difference",), "difference", "go to the first token that differs from the text of ar", _EVERYWHERE),
             Key(("o",), ("heat",), "colours", "colour the text by origin, draft probability, round or time", _EVERYWHERE, 180, also="colors heat legend"),
             Key(("t",), ("mask",), "mask", "show the tree as its attention mask, or as a tree again", _EVERYWHERE, 170, also="attention matrix"),
+            Key(("a",), ("beside",), "beside", "show the text of plain decoding beside that of the watched method, or the latter alone", _EVERYWHERE, 185, also="ar plain compare side"),
             Key(tuple("123456789"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log, sampling", _VIEWING, 5, PANELS, fixed=True),
             Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the previous panel", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
             Key(("e",), ("maximise",), "expand", "show the chosen panel alone on the screen, or all panels again", _VIEWING, 190, also="zoom maximise maximize full screen"),

@@ -32,7 +32,7 @@ from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argume
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
-from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
+from dynatui.session import DEMO, EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
 from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
@@ -193,16 +193,20 @@ def watch(
     # `can_show_screen` may replace standard input, so the prompts must have been read before.
     on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
+    chosen = prompts.given or any(value is not None for value in given.values())
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
         given |= {name: value for name, value in usual.items() if given[name] is None}
     if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
         given["selector"] = NONE  # other pairs have no selector that a key could turn on
+    config = request.run_config(given)
+    if on_screen and models == Models() and not chosen:
+        config = config.with_rules("dynatree", DEMO)
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
         prompts=prompts.beside(files),
         models=models,
-        config=request.run_config(given),
+        config=config,
         record=record,
         metrics_port=metrics_port,
         view=replace(shown, tour=newcomer),
