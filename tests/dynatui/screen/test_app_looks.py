@@ -148,7 +148,7 @@ async def test_at_every_size_the_first_page_has_headline_text_tree_and_race(size
         assert "● -t" in page
         assert re.search(r"dynatree +█+.*150/s", page)
         assert re.search(r"ar .*50/s", page)
-        assert "tokens a pass" in page
+        assert "tokens a round" in page
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])
