@@ -172,8 +172,8 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options, five methods race each other on the embedded prompts, all with the embedded pair of models. Without
-    a terminal, the race runs without a screen.
+    Without options, five methods race each other on the embedded prompts, all with the embedded pair of models. The
+    screen then draws larger trees than are fastest. Without a terminal, the race runs without a screen.
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)

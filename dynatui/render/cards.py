@@ -79,7 +79,7 @@ def _outcome(scene: Scene) -> list[_Card]:
     if figures is None:
         every = ("speed against plain decoding", "speed"), per_round, guesses
         return [_Card(_OUTCOME, titles, ("-",), ("",)) for titles in every]
-    distinct = f"plain decoding: 1; distinct 8-grams {short(figures.distinct_8grams)}"
+    distinct = f"plain decoding 1; distinct 8-grams {short(figures.distinct_8grams)}"
     drafted = "not shown by this method" if figures.drafted is None else "no guesses"
     if figures.drafted:
         drafted = f"{figures.accepted} of {counted(figures.drafted, 'guess', 'es')}"

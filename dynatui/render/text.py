@@ -147,22 +147,21 @@ class TextPanel:
         plain, own = _headings(scene.state, width)
         self._place = width + width_of(_BETWEEN), 1
         right = [own, *self._page(scene, width, height - 1)]
-        left = [plain, *self._plain_page(scene.state, width, height - 1)]
+        left = [plain, *self._plain_page(scene.state, width, height - 1, self._head)]
         return [(*fit(before, width), *_BETWEEN, *after) for before, after in zip(left, right, strict=True)]
 
     def _one_below_the_other(self, scene: Scene, width: int, height: int) -> Rows:
         plain, own = _headings(scene.state, width)
-        upper = height // 3
+        upper = max(3, 2 * height // 5)
         self._place = 0, upper + 1
         below = [own, *self._page(scene, width, height - upper - 1)]
         return [plain, *self._plain_page(scene.state, width, upper - 1), *below]
 
-    def _plain_page(self, state: RunState, width: int, height: int) -> Rows:
-        """Begins at the same line as the other text while its own end is then in view."""
+    def _plain_page(self, state: RunState, width: int, height: int, head: int = 0) -> Rows:
+        """Begins at the same line as the other text while its own end is then in view. `head`: rows for the prompt."""
         column, tokens = self._plain, state.lanes["ar"].tokens
         column.wrap(state.prompt_text, tokens, width)
-        lines, head = column.flow.lines, [_reminder(state.prompt_text, width)] * self._head
-        height -= self._head
+        lines, height = column.flow.lines, height - head
         if self._own.top <= len(lines) - 1 < self._own.top + height:
             column.top = self._own.top
         else:
@@ -174,7 +173,7 @@ class TextPanel:
         page = [inked(lines[y], ink_of) for y in column.rows(height)]
         if "ar" not in state.ends and page:
             page[-1] = (*page[-1], ("▌", "dim"))
-        return [*head, *page, *[()] * (height - len(page))]
+        return [*[_reminder(state.prompt_text, width)] * head, *page, *[()] * (height - len(page))]
 
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
         self._height = height
