@@ -99,6 +99,7 @@ def test_its_interval_stands_beside_it_where_there_is_room() -> None:
     pages = [lines(status(scene, 200, 1)), lines(cards(scene, 200, 3)), lines(prompts(scene, 116, 12))]
     pages += [lines(race(scene, 160, 9)), said(COUNT).splitlines(), summary(log), result(scene.state.race)]
     assert all(exact in "\n".join(page) for page in pages)
+    assert f"{exact} plain decoding" in lines(cards(scene, 200, 3))[2]
     assert times_plain(scene.state.pooled()["dynatree"])[0].endswith(f"{exact} the speed of plain decoding")
 
 
