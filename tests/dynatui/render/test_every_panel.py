@@ -4,14 +4,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from decoder.analysis.metrics import FIGURES
 from decoder.events import Figures
@@ -52,7 +50,6 @@ from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     lines,
     plain_round,
-    run,
     running,
     sampled_round,
     sampled_run,
