@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 import pytest
-from msgspec import structs
 
-from decoder.analysis.metrics import fold
-from decoder.events import End, Event, Summary
+from decoder.events import Event
 from dynatui.cli.headless import replay_events
 from dynatui.record.transcript import Transcript
 from dynatui.render.cards import cards
@@ -20,27 +18,12 @@ from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.result import interval, result, times_plain
 from dynatui.screen.run import lines as summary
-from dynatui.state.run_state import Prompt, Record, RunState, apply
+from dynatui.state.run_state import RunState, apply
 from dynatui.state.session_log import SessionLog
-from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, tree_round
+from tests.dynatui.several_texts import session
 
 COUNT = 3
-
-
-def text(number: int) -> list[Event]:
-    """A run whose speed-up is another in each text."""
-    trees = [tree_round(place) for place in range(40)]
-    ends = [0.03 * (place + 1) * (1 + 0.2 * number) + 0.002 * (place % 4) for place in range(len(trees))]
-    own = [structs.replace(event, t=t) for event, t in zip(trees, ends, strict=True)]
-    plain = [plain_round("ar", place) for place in range(60)]
-    begun = structs.replace(run(prompt=f"Text {number}"), started_at=f"2026-01-01T00:00:{number:02}Z")
-    ended = [End(method="dynatree", reason="length"), End(method="ar", reason="length")]
-    events = [begun, *raced(own, plain), *ended]
-    return [*events, Summary(methods=fold(events).figures())]
-
-
-def session(texts: int) -> list[Record]:
-    return [record for number in range(1, texts + 1) for record in (Prompt(number, texts), *text(number))]
 
 
 def scene_and_log(texts: int) -> tuple[Scene, SessionLog]:
@@ -53,7 +36,7 @@ def scene_and_log(texts: int) -> tuple[Scene, SessionLog]:
 
 def said(texts: int) -> str:
     out, err = io.StringIO(), io.StringIO()
-    events = [record for record in session(texts) if not isinstance(record, Prompt)]
+    events = [record for record in session(texts) if isinstance(record, Event)]
     assert replay_events(events, Transcript(out, err, as_json=False)) == 0
     return err.getvalue()
 
@@ -99,7 +82,7 @@ def test_its_interval_stands_beside_it_where_there_is_room() -> None:
     pages = [lines(status(scene, 200, 1)), lines(cards(scene, 200, 3)), lines(prompts(scene, 116, 12))]
     pages += [lines(race(scene, 160, 9)), said(COUNT).splitlines(), summary(log), result(scene.state.race)]
     assert all(exact in "\n".join(page) for page in pages)
-    assert f"{exact} plain decoding" in lines(cards(scene, 200, 3))[2]
+    assert f"{exact} plain decoding" in lines(cards(scene, 300, 3))[2]
     assert times_plain(scene.state.pooled()["dynatree"])[0].endswith(f"{exact} the speed of plain decoding")
 
 

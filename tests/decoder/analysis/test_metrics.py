@@ -64,7 +64,7 @@ def test_figures_of_two_rounds() -> None:
     shares = {"tokens_per_round": 4 / 2, "path_length": 2 / 2, "acceptance_rate": 2 / 6, "depth_acceptance": 1 / 3}
     times = {"decode_s": 1.5, "tokens_per_second": 4 / 1.5, "prefill_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.5 / 4}
     parts = {"draft_s": 0.5, "verify_s": 1.0, "commit_s": 0.25, "host_s": 1.5 - 0.5 - 1.0 - 0.25}
-    speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "speedup_reason": "warming up"}
+    speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "speedup_reason": "too few rounds"}
     stalls = {"stalled_rounds": 0, "left_out_rounds": 0, "left_out_s": 0.0}
     text = {"identical_to_ar": True, "first_difference": None, "near_tie": None, "first_difference_gap": None}
     others = {"peak_bytes": 77, "distinct_8grams": None}

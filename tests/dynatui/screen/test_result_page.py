@@ -8,7 +8,7 @@ from dynatui.screen.pages.result import ResultPage
 from dynatui.state.run_state import Prompt, Record
 from tests.dynatui.screen.shown_app import FULL, SMALL, TABBED, screen_text, shown, told
 from tests.dynatui.scripted_runs import run, story
-from tests.dynatui.test_one_speedup import session
+from tests.dynatui.several_texts import session
 
 ENDED: list[Record] = [Prompt(2, 2), *story(40)]
 
