@@ -56,6 +56,8 @@ _CODES = (
     ("0", "Done."),
     ("2", "The request is invalid; a line on standard error gives the reason and the remedy."),
     ("3", "A model or a device failed; for dynatui doctor: something required does not work."),
+    ("4", "A process of a target over several was lost or failed."),
+    ("5", "dynatui replay A B without a screen: a method is clearly slower in B, or writes another text."),
     ("130", "Interrupted; the text so far has been printed."),
 )
 

@@ -95,7 +95,7 @@ def _change(method: str, pairs: Iterable[Pair], coverage: float) -> Change:
     beside_ar = method != "ar" and all("ar" in race.tallies for pair in both for race in pair)
     read = _speedups(method, both) if beside_ar else _rates(method, both)
     found = change(read, coverage)
-    verdict, reason = _verdict(found), found.reason
+    reason: str | None = found.reason
     if not beside_ar:
         reason = reason or "not judged: load of the machine would look the same"
     texts = [differs for pair in both if (differs := _differs(method, *pair)) is not None]
@@ -107,7 +107,7 @@ def _change(method: str, pairs: Iterable[Pair], coverage: float) -> Change:
         low=found.low,
         high=found.high,
         reason=reason,
-        verdict=verdict if beside_ar else "cannot tell",
+        verdict=_verdict(found) if beside_ar else "cannot tell",
         compared_texts=len(texts),
         different_texts=sum(texts),
     )
@@ -128,7 +128,7 @@ def _verdict(found: Speedup) -> Verdict:
     if found.value is None:
         return "cannot tell"
     faster = compared_to_limit(Interval(value=found.value, low=found.low, high=found.high))
-    return {"holds": "faster", "does not hold": "slower", "cannot tell": "cannot tell"}[faster]
+    return "faster" if faster == "holds" else "slower" if faster == "does not hold" else "cannot tell"
 
 
 def _differs(method: str, a: RunFold, b: RunFold) -> bool | None:

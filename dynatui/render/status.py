@@ -183,7 +183,8 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
     if entry is None:
         return [fit(doing[:1], width)]
     depth: Row = ((f"D0 {math.floor(knobs.d0 + 0.5)}", "second"),) if knobs else ()
-    speed: Row = ((f"{short(rate(state, state.watched), 0)}/s", "first"),)
+    per_second = rate(state, state.watched)
+    speed: Row = () if per_second is None else ((f"{short(per_second, 0)}/s", "first"),)
     yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
     sentence = best_row(width, *(headline(state)[-2:] or [()]))
     parts = [part for part in (sentence, doing[:1], speed, yielded, depth) if part]

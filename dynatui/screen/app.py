@@ -92,8 +92,8 @@ class DynaApp(PanelApp):
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
         self._note_until = 0.0
-        self._told = ""
-        """Start of the last run of which the result was shown."""
+        self._told = 0
+        """Number of the last run of which the result was shown."""
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     def compose(self) -> ComposeResult:
@@ -150,11 +150,11 @@ class DynaApp(PanelApp):
 
     def _tell_result(self) -> None:
         """Once a live run is over, unless the user is looking at something else."""
-        state, begun = self.viewpoint.newest, self.viewpoint.newest.run
+        state = self.viewpoint.newest
         watching = self.viewpoint.live and self.scene.mode == "watch" and len(self.screen_stack) == 1
-        if begun is None or not (state.over and watching and self.source.controls) or begun.started_at == self._told:
+        if not (state.over and watching and self.source.controls) or state.number == self._told:
             return
-        self._told = begun.started_at
+        self._told = state.number
         page = partial(result_text, self, state, self.size.width)
         self.push_screen(ResultPage(self.scene.keys, page, self.act))
 

@@ -33,6 +33,7 @@ class ResultPage(Page):
         if cap in _OF_PAGE or action is None:
             return
         event.stop()
+        event.prevent_default()
         self.dismiss()
         self.app.call_later(self._act, action)
 
