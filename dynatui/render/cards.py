@@ -97,9 +97,9 @@ def _speed(scene: Scene, figures: Figures) -> _Card:
     state, rates = scene.state, scene.state.lane.curves.rate
     stalled = tuple(f"speed, {words}" for words in stall_notes(state.figures().values())[1:])
     own, plain = rate(state, state.watched), rate(state, "ar")
-    speed = f"{short(own, 1)} tokens/s"
+    speed = "warming up" if own is None else f"{short(own, 1)} tokens/s"
     values = times_plain(figures)[1:-1] if figures.speedup else no_speedup(figures) or (speed,)
-    notes = [speed]
+    notes = [speed] if figures.speedup else [""]
     if state.watched == "ar":
         values, notes = (speed,), ["this is plain decoding"]
     elif own is not None and plain is not None:

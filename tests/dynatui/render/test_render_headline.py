@@ -112,7 +112,7 @@ def test_no_limit_on_the_screen_is_exceeded_by_what_is_measured(speed: float) ->
     begun = structs.replace(run(("ar",)), expected=EXPECTED)
     painters: list[DrawPanel] = [status, cards, work, race]
     scenes = Scene(state_of([begun])), Scene(state_of([begun, *measured]))
-    shown = " ".join(" ".join(lines(painter(scene, 200, 40))) for painter in painters for scene in scenes)
+    shown = " ".join(" ".join(lines(painter(scene, 200, 12))) for painter in painters for scene in scenes)
     per_second = speed / step_s(EXPECTED)
     figures = {"tokens/s": per_second, "ms": 1000 / per_second}
     assert "estimate" in shown
