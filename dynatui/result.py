@@ -71,6 +71,8 @@ def result(race: RunFold, width: int | None = None) -> list[str]:
     rows = [["method", "x plain (95 %)", "tokens/s", "same as ar", "L-bar", "accepted", "texts"]]
     for method in race.tallies:
         entry, texts = race.pooled_among(method)
+        if not texts:
+            continue
         speed = "1" if method == "ar" else f"{speedup_cell(entry)} {interval(entry)}".strip()
         same = "-" if method == "ar" else same_as_ar(method, entry, "NO")
         yielded = short(entry.tokens_per_round), percent(entry.acceptance_rate)
@@ -78,10 +80,11 @@ def result(race: RunFold, width: int | None = None) -> list[str]:
     return aligned(rows, width)
 
 
-def heading(race: RunFold) -> str:
+def heading(race: RunFold) -> tuple[str, str]:
+    """How many texts the result is of, and the models."""
     run, texts = race.run, max((race.pooled_among(method)[1] for method in race.tallies), default=0)
-    pair = f": {run.target} with {run.draft} on {run.place} in {run.arithmetic}" if run else ""
-    return f"{counted(texts, 'text')} under these settings{pair}"
+    pair = f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}" if run else ""
+    return f"result of {counted(texts, 'text')}{' under these settings' if texts > 1 else ''}", pair
 
 
 def settings(lanes: Mapping[str, LaneState]) -> Iterator[str]:

@@ -115,7 +115,7 @@ class Transcript:
         self.finish()
         if self._runs > 1 and (run := self._race.run):
             lanes = {name: begun(name, run) for name in run.methods}
-            for line in (heading(self._race), *result(self._race), *settings(lanes)):
+            for line in (": ".join(heading(self._race)), *result(self._race), *settings(lanes)):
                 self.note(line)
 
     def note(self, line: str) -> None:

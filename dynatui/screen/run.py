@@ -84,7 +84,7 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
 
 def _result(log: SessionLog, width: int) -> Iterator[str]:
     if log.all_runs():
-        yield column(heading(log.state.race), width).rstrip()
+        yield column(": ".join(heading(log.state.race)), width).rstrip()
         yield from (column(line, width).rstrip() for line in result(log.state.race, width))
 
 

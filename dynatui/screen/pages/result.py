@@ -42,17 +42,16 @@ def result_text(screen: Screen, state: RunState, width: int) -> Text:
     """`width` is that of the screen, in cells."""
     inner = min(_WIDEST, int(_SHARE * width)) - _EDGE
     head, *rows = result(state.race, inner)
-    page = Text.assemble((f"Result: {heading(state.race)}\n\n", "bold"), (f"{head}\n", "dim"), "\n".join(rows), "\n\n")
+    title, pair = heading(state.race)
+    page = Text.assemble((f"{title.capitalize()}\n\n", "bold"), (f"{head}\n", "dim"), "\n".join(rows), f"\n\n{pair}\n")
     page.append("".join(f"{line}\n" for line in settings(state.lanes)))
-    cap, recorded = screen.scene.keys.cap, screen.source.recorded
-    keys = ("prompt(1)", "runs the prompts again"), ("prompt(0)", "the last one"), ("leave", "quits")
-    page.append("\n" + "".join(f"{cap(action)} {effect}   " for action, effect in keys) + "esc goes back to the panels")
-    how = "--record FILE records all prompts"
+    cap, recorded, command = screen.scene.keys.cap, screen.source.recorded, screen.command_line()
+    page.append(f"\n{cap('prompt(1)')} runs the prompts again   {cap('prompt(0)')} the last one   {cap('leave')} quits")
+    keeps = "" if recorded else f"   {cap('record')} records the last text"
+    page.append(f"\nesc goes back to the panels{keeps}")
     if recorded:
-        how = f"dynatui replay {clean_line(str(recorded))} plays it"
-    else:
-        how = f"{cap('record')} records the last text; {how}"
-    page.append(f"\n{how}")
-    if line := screen.command_line():
-        page.append(f"\n\nThe same run again: {clean_line(line)}", "dim")
+        page.append(f"\n\nRecorded: dynatui replay {clean_line(str(recorded))}", "dim")
+    if command:
+        all_of_it = "" if recorded else " (--record FILE records it)"
+        page.append(f"\n\nThe same run again{all_of_it}: {clean_line(command)}", "dim")
     return page

@@ -60,15 +60,16 @@ def test_every_speed_of_the_option_is_played(screen: FakeScreen, recorded: Path,
 
 
 def test_two_recordings_without_a_screen_are_compared(
-    recorded: Path, tmp_path: Path, printed: Printed, refused: Refused
+    recorded: Path, tmp_path: Path, printed: Printed, refused: Refused, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = json.loads(printed("replay", str(recorded), str(recorded), "--json"))
     assert (told["texts"], told["methods"]["dynatree"]["different_texts"]) == (1, 0)
     assert printed("replay", str(recorded), str(recorded), "--headless").startswith(
         f"A {recorded}, B {recorded}: 1 text"
     )
-    strange = [structs.replace(event, committed=[1, 1]) if isinstance(event, Round) else event for event in story()]
+    strange = [structs.replace(event, committed=[8, 99]) if isinstance(event, Round) else event for event in story()]
     assert cli.main(["replay", str(recorded), written(tmp_path / "strange.jsonl", strange), "--json"]) == CHANGED
+    assert json.loads(capsys.readouterr().out)["methods"]["dynatree"]["different_texts"] == 1
     other = [structs.replace(event, prompt_tokens=[9]) if isinstance(event, Run) else event for event in story("Other")]
     assert "have no prompt in common" in refused(
         "replay", str(recorded), written(tmp_path / "other.jsonl", other), "--json"

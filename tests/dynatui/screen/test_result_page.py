@@ -22,7 +22,7 @@ async def test_it_has_every_method_and_what_to_do_next(size: tuple[int, int], sn
 
 
 async def test_it_stays_until_a_key_and_comes_once_a_run() -> None:
-    async with shown(ENDED) as (app, source, pilot):
+    async with shown(ENDED, (200, 60)) as (app, source, pilot):
         for _ in range(3):
             app.tick()
         assert isinstance(app.screen, ResultPage)
