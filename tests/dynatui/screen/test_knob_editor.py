@@ -160,7 +160,7 @@ def test_a_preset_brings_every_knob_of_dynatree_and_the_next_is_not_the_one_in_f
 @pytest.mark.parametrize(("temperature", "preset"), [(0.6, "sampled"), (0.0, "tuned")])
 def test_from_knobs_that_are_no_preset_the_next_is_the_usual_one(temperature: float, preset: str) -> None:
     editor, engine = edited(RunConfig(temperature=temperature, dynatree=DEMO))
-    assert editor.next_preset(at()) == preset
+    assert editor.next_preset(state_of([run()])) == preset
     assert engine.rules == PRESETS[preset]
 
 
