@@ -25,7 +25,7 @@ FILE = HERE / "animated.svg"
 ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
-ROUNDS = 72
+ROUNDS = 44
 """The last rounds of the run, which have small trees, are omitted."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8

@@ -20,7 +20,7 @@ TRACES = HERE.parent / "tests" / "traces"
 FIRST, TRACE = TRACES / "first.jsonl", TRACES / "sampled.jsonl"
 SPEED = 0.25
 SHARE_OF_RUN = 0.78
-OPENING = 0.5
+OPENING = 0.8
 """Share of the first run that is played in the pictures of the whole screen."""
 
 

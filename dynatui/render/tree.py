@@ -160,12 +160,11 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         body += wrapped(((reason, "dim"),), inner)[: max(0, room - 1 - len(body))]
     explained = [row for words in _explained(scene, event, drawing.signs) for row in wrapped(((words, "dim"),), inner)]
     free = room - 1 - len(body) - len(explained)
+    if free <= 0:
+        explained, free = [], room - 1 - len(body)
     most = _FEW if scene.meters.slow_line else MOST
     past = past_trees(rounds.earlier(scene, most), inner, free - 1)
-    if free > 0:
-        body += [()] * (1 if past else free) + explained
-    else:
-        body += [()] * (room - 1 - len(body))
+    body += [()] * (1 if past else free) + explained
     return frame(title, [*body, _ending(scene, event, inner), *below, *past], (width, height))
 
 
