@@ -102,7 +102,7 @@ def test_an_expanded_tree_fills_its_rows_with_earlier_rounds() -> None:
     assert sum(not row.strip("│ ") for row in page[1:-1]) <= 12
 
 
-@given(st.lists(trees(), min_size=2, max_size=5), st.integers(1, 190), st.integers(1, 70))
+@given(st.lists(trees(), min_size=2, max_size=5), st.integers(17, 190), st.integers(1, 70))
 def test_for_earlier_trees_nothing_of_the_newest_is_cut(events: list[Round], width: int, height: int) -> None:
     events = numbered(events)
     alone = lines(tree(scene_of(events[-1:]), width, height))
