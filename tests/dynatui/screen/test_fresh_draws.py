@@ -242,7 +242,8 @@ async def test_a_film_of_a_view_that_looks_back_ends_as_one_that_follows() -> No
 
 async def test_without_colours_it_has_none() -> None:
     app = still(ScriptedSource(WHOLE), View(symbols="ascii", color=False))
-    async with pictured(app, (80, 24)) as (_, driver):
+    async with pictured(app, (80, 24)) as (pilot, driver):
+        await pilot.press("escape")  # closes the result
         lines = filmed(app)
         assert_alike(await afresh(app, driver), played(lines, (80, 24)).cells)
         assert b"".join(lines).isascii()
