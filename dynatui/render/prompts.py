@@ -115,7 +115,14 @@ def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening:
     label = f" all {texts} together" if texts == len(lines) else f" {counted(texts, 'text')} under these settings"
     exact = f"{label}; x plain {interval(entry)}" if interval(entry) else label
     cells = sheet.row(Result("", method, entry, "", done=True))
-    return [((column(best(_NUMBER + opening, exact, label), _NUMBER + opening) + cells, "title"),)]
+    return [
+        (
+            (
+                column(best(_NUMBER + opening, exact, label, f" {counted(texts, 'text')}"), _NUMBER + opening) + cells,
+                "title",
+            ),
+        )
+    ]
 
 
 def _agreement(result: Result) -> str:

@@ -281,7 +281,9 @@ def test_what_follows_the_end_of_one_text_changes_nothing() -> None:
     """Not even waits, stalls and slow passes of the methods that go on."""
     both, end = raced(trees(), plain()), ENDS[0]
     slow = plain(120, lambda number: PLAIN_S if number < 50 else 1.0)[50:]
-    waits = [structs.replace(event, waited_s=5.0, stalled_s=0.9 * (event.round % 2) or None) for event in slow]
+    waits: list[Event] = [
+        structs.replace(event, waited_s=5.0, stalled_s=0.9 * (event.round % 2) or None) for event in slow
+    ]
     before, after = (fold([run(), *both, end, *later]) for later in ([], [*waits, ENDS[1]]))
     assert after.pooled()["dynatree"].speedup == before.pooled()["dynatree"].speedup
     assert after.figures()["dynatree"].speedup_reason is None
