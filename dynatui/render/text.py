@@ -46,6 +46,8 @@ _ROOM_FOR_PROMPT = 6
 """Least height of the panel, in rows, at which its first row shows the prompt."""
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 shows the whole message"
+_FEW_ROWS = 3
+"""In which a text moves up line by line."""
 _BETWEEN: Row = ((" │ ", "frame"),)
 _LEAST_BESIDE, _LEAST_BELOW = 28, 7
 """Least width of each of two texts in cells, and least height in rows of two texts one below the other."""
@@ -82,7 +84,8 @@ class _Column:
         if len(self.flow.lines) <= height:
             self.top = 0
         elif not self.top <= line < self.top + height:
-            before = max(1, 3 * height // 4) - 1 if line >= self.top + height else height // 4
+            most = height if height <= _FEW_ROWS else 3 * height // 4
+            before = max(1, most) - 1 if line >= self.top + height else height // 4
             self.top = max(0, line - before)
 
     def rows(self, height: int) -> range:
