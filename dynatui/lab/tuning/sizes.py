@@ -46,7 +46,7 @@ def model_size(name: str, device: torch.device) -> ModelSize:
 
 
 def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> ModelSize:
-    """Of a drafting head for a target with so many layers, in its dtype; an MTP layer caches as much as one of these."""
+    """Of a drafting head for a target with so many layers, in its dtype; an MTP layer caches as one of them."""
     output, body = _weights(head)
     width = getattr(torch, target.dtype, head.dtype).itemsize
     row = (target.kv_bytes_per_token or 0) / layers
