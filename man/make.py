@@ -57,7 +57,7 @@ _CODES = (
     ("2", "The request is invalid; a line on standard error gives the reason and the remedy."),
     ("3", "A model or a device failed; for dynatui doctor: something required does not work."),
     ("4", "A process of a target over several was lost or failed."),
-    ("5", "dynatui replay A B without a screen: a method is clearly slower in B, or writes another text."),
+    ("5", "A check failed: dynatui replay A B finds a slowdown or another text; a watched server breaks a promise."),
     ("130", "Interrupted; the text so far has been printed."),
 )
 
