@@ -26,6 +26,7 @@ from decoder.errors import (
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
+from decoder.run.config import RunConfig
 from dynatui.cli import attach, config, doctor, headless, options, parameters, presets, ranks, report, request, settings
 from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
@@ -194,14 +195,15 @@ def watch(
     # `can_show_screen` may replace standard input, so the prompts must have been read before.
     on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
-    chosen = prompts.given or any(value is not None for value in given.values())
+    chosen = prompts.given or any(given[name] is not None for name in ("preset", "temperature", "seed"))
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
         given |= {name: value for name, value in usual.items() if given[name] is None}
     if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
         given["selector"] = NONE  # other pairs have no selector that a key could turn on
     config = request.run_config(given)
-    if on_screen and models == Models() and not chosen:
+    usual_config = RunConfig(seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE)
+    if on_screen and models == Models() and not chosen and config == usual_config:
         config = config.with_rules("dynatree", DEMO)
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(

@@ -333,4 +333,4 @@ def test_the_command_prints_them_for_the_embedded_pair(capsys: pytest.CaptureFix
     told = [finding["text"] for finding in report["findings"] if finding["topic"] == "times"]
     assert len(told) == 5
     assert told[0].startswith("the CPU reads 10.0 GB/s of weights and computes 1000 GFLOP/s in ")
-    assert told[-1].startswith("a round of 8 levels and 64 rows: at least ")
+    assert told[-1].startswith("estimate of a round of 8 levels and 64 rows: ")
