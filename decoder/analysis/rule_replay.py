@@ -195,7 +195,8 @@ def _too_improbable(record: TreeRecord, growth: Growth[Any], recorded: Growth[An
     so under the recorded rule, at a threshold that is not higher.
     """
     stricter = recorded.middle == growth.middle == 0 and growth.tau_h >= recorded.tau_h
-    return _expandable(recorded, record.depth, record.p) & stricter
+    sure: Bools = _expandable(recorded, record.depth, record.p) & stricter
+    return sure
 
 
 def _as_costs_allow(record: TreeRecord, recorded: TreeRule, growth: _Growth) -> _Growth:

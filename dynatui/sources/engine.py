@@ -98,7 +98,8 @@ def _loaded(
     ready = load_pair(
         **asdict(session.models), kernels_later=kernels_later, run=session.config, report=report, progress=progress
     )
-    return ready, lambda *given: metered(decode(ready, *given))
+    decoded: Decode = partial(decode, ready)
+    return ready, lambda *given: metered(decoded(*given))
 
 
 def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:

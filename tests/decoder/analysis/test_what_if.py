@@ -86,10 +86,9 @@ class World(ModelDrafter):
         rule = rules.rule()
         tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.growth.wide)), deepest=room)
         accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
-        adaptive = isinstance(rules, AdaptiveTree)
         return a_round(
             parents=tree.parents,
-            knobs=Knobs(rules.tau_h, rules.tau_l, rules.d0) if adaptive else None,
+            knobs=Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, AdaptiveTree) else None,
             tokens=tree.tokens,
             logprobs=tree.logprobs,
             accepted=accepted,

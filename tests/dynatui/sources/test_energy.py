@@ -74,8 +74,9 @@ def test_figures_of_a_run_and_of_its_summary_are_joules_over_these_tokens() -> N
         rounds(*[("ar", 0.5), ("linear", 0.5)] * 6),
         rounds(*ALONE, rest_s=0.2),
         rounds(("ar", 0.3), ("ar", 0.3), ("ar", 0.3)),
+        rounds(("linear", 0.5), ("linear", 0.5), ("ar", 0.1), ("linear", 0.5)),
     ],
-    ids=["methods in turn", "pauses between rounds", "less than a second"],
+    ids=["methods in turn", "pauses between rounds", "less than a second", "a short round of another"],
 )
 def test_where_a_method_does_not_decode_alone_nothing_is_counted(events: list[Event]) -> None:
     assert energies(events) == []
