@@ -156,7 +156,8 @@ def _described(nvml: Any, handle: Any) -> Gpu:
 
 
 def _millijoules(nvml: Any, handle: Any) -> int | None:
-    return _called(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    count: int | None = _called(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    return count
 
 
 def _called(question: Callable[..., Any], *about: Any) -> Any:

@@ -32,7 +32,7 @@ class Eagle2(Rules):
                  keys="-=", brief="levels", key_help="eagle2: levels"),
         KnobInfo("eagle_topk", "top-k", "nodes that grow, and their children", "whole",
                  lambda own: (1.0, float(max(HIGHEST_BRANCHING, own.topk))), turns="topk", coarse=2,
-                 keys="[]", brief="nodes that grow", key_help="eagle2: nodes that grow a level, and their children"),
+                 keys="[]", brief="nodes that grow", key_help="eagle2: nodes that grow"),
         KnobInfo("draft_tokens", "N", "nodes verified, root included", "whole",
                  lambda own: (2.0, float(max(HIGHEST_NODES, own.draft_tokens))), coarse=8,
                  keys="{}", brief="nodes verified", key_help="eagle2: verified nodes"),

@@ -157,8 +157,10 @@ KINDS = {
     "vllm:spec_decode_num_accepted_tokens_per_pos": "counter",
     "vllm:time_to_first_token_seconds": "histogram",
     "vllm:inter_token_latency_seconds": "histogram",
+    "dynatui:energy_joules": "counter",
+    "dynatui:energy_tokens": "counter",
 }
-"""Names and types of metrics as vLLM's server has them; on the page, counters end in _total."""
+"""Names and types of metrics as vLLM's server has them, and our own; on the page, counters end in _total."""
 DYNATREE = {"model_name": "books-16m", "engine": "0", "method": "dynatree"}
 
 
