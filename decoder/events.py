@@ -395,6 +395,7 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         "J/token",
         "energy of the run's GPUs by NVML's counters / committed, over stretches of a second or more in which this "
         "method alone decoded",
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION / 1000 / vllm:generation_tokens_total (Prometheus)",
     ] = None
 
 

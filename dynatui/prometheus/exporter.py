@@ -1,5 +1,4 @@
-"""Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM, and energy, which
-vLLM does not count.
+"""Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM.
 
 The label `method` is not in vLLM: the methods of a race count as if they were several servers. As in vLLM, each round
 with drafted tokens is one draft, and each round gives one latency.
@@ -54,8 +53,6 @@ class Exporter:
         self._first_s = histogram("vllm:time_to_first_token_seconds", first)
         later = "Time of a round by the method's own clock; all tokens of a round appear at once."
         self._later_s = histogram("vllm:inter_token_latency_seconds", later)
-        self._energy = counter("dynatui:energy_joules", "Energy of the GPUs in stretches of one method's rounds.")
-        self._metered = counter("dynatui:energy_tokens", "Tokens committed in these stretches.")
         self._target, self._prompt = "", 0
         """Of the current run: name of its target, and number of its prompt's tokens."""
         self._prefill_s, self._decoded_s = dict[str, float](), dict[str, float]()
@@ -87,9 +84,6 @@ class Exporter:
             self._accepted.labels(*labels).inc(len(event.accepted))
             for position in range(len(event.accepted)):
                 self._by_position.labels(*labels, position).inc()
-        if event.energy:
-            self._energy.labels(*labels).inc(event.energy.joules)
-            self._metered.labels(*labels).inc(event.energy.tokens)
         first, later = self._first_s.labels(*labels), self._later_s.labels(*labels)
         if event.round > 0:
             later.observe(event.t - self._decoded_s.get(event.method, 0.0))

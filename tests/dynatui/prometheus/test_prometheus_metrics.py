@@ -13,19 +13,18 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from decoder.analysis.metrics import fold
-from decoder.events import Energy, Event, Round, Start
+from decoder.events import Event, Round, Start
 from decoder.methods import root_is_drafted
 from dynatui.clean import clean_line
 from dynatui.prometheus.exporter import BOUNDS_S, Exporter
 from dynatui.record.reader import read_events
 from tests.dynatui.prometheus.scraping import Metrics, counted, metrics_of, sessions
-from tests.dynatui.scripted_runs import HOSTILE, plain_round, run, runs_of, story
+from tests.dynatui.scripted_runs import HOSTILE, plain_round, runs_of, story
 
 TRACES = sorted((Path(__file__).parents[2] / "traces").glob("*.jsonl"))
 PROMPTS, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
 DRAFTS, DRAFTED = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_draft_tokens_total"
 ACCEPTED, AT = (f"vllm:spec_decode_num_accepted_tokens{each}_total" for each in ("", "_per_pos"))
-JOULES, METERED = (f"dynatui:energy_{each}_total" for each in ("joules", "tokens"))
 FIRST, LATER = "vllm:time_to_first_token_seconds", "vllm:inter_token_latency_seconds"
 
 
@@ -97,13 +96,6 @@ def test_latencies_and_prompts_are_what_a_recount_finds(events: list[Event]) -> 
         assert metrics[PROMPTS, method, ""] == 2 * len(first)
 
 
-def test_energy_is_counted_with_its_tokens_and_has_no_series_where_it_is_unknown() -> None:
-    told = [structs.replace(plain_round("ar", number), energy=Energy(2.5, 4)) for number in range(2)]
-    metrics = counted([run(), *told, plain_round("dynatree", 0)])
-    assert (metrics[JOULES, "ar", ""], metrics[METERED, "ar", ""]) == (5.0, 8)
-    assert not {(JOULES, "dynatree", ""), (METERED, "dynatree", "")} & metrics.keys()
-
-
 @given(sessions())
 def test_no_number_ever_falls(events: list[Event]) -> None:
     exporter, before = Exporter(), Metrics()
@@ -157,10 +149,8 @@ KINDS = {
     "vllm:spec_decode_num_accepted_tokens_per_pos": "counter",
     "vllm:time_to_first_token_seconds": "histogram",
     "vllm:inter_token_latency_seconds": "histogram",
-    "dynatui:energy_joules": "counter",
-    "dynatui:energy_tokens": "counter",
 }
-"""Names and types of metrics as vLLM's server has them, and our own; on the page, counters end in _total."""
+"""Names and types of metrics as vLLM's server has them; on the page, counters end in _total."""
 DYNATREE = {"model_name": "books-16m", "engine": "0", "method": "dynatree"}
 
 
