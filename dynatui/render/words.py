@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
-from decoder.analysis.what_if import WhatIf
+from decoder.analysis.what_if import Grid, WhatIf
 from decoder.events import Figures, Limit, Round
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
@@ -183,19 +183,28 @@ def remedy(scene: Scene) -> Remedy | None:
     if estimate is not None and (knobs := faster_knobs(estimate)):
         values, gain = knobs
         return Remedy(f"{values}, {gain} faster by estimate", f"{values} ({gain} faster by estimate)", values)
-    settled = estimate is not None and estimate.breadth.here.rate is not None
+    settled = estimate is not None and estimate.here.rate is not None
     return remedy_of(of_method(state.race, state.watched), settled=settled)
 
 
 def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
     """Values in words and gain; None if none are faster than the present ones."""
-    place, here = estimate.faster(), estimate.breadth.here.rate
+    place, here = estimate.faster(), estimate.here.rate
     if place is None or here is None:
         return None
     grid, row, column = place
     rate = grid.cells[row][column].rate or here
-    values = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
-    return values, percent(rate / here - 1)
+    return cell_words(grid, row, column), percent(rate / here - 1)
+
+
+def cell_words(grid: Grid, row: int, column: int) -> str:
+    """Such as: τh 0.80 with D0 5."""
+    down, across = info(grid.down), info(grid.across)
+    return f"{down.symbol} {row_value(grid, row)} with {across.symbol} {grid.columns[column]:.0f}"
+
+
+def row_value(grid: Grid, row: int) -> str:
+    return short(grid.rows[row], 0 if info(grid.down).integer else 2)
 
 
 def drawing(state: RunState) -> Delayed | None:
