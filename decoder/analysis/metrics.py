@@ -213,6 +213,7 @@ def total(texts: Iterable[Figures]) -> Figures:
         identical_to_ar=all(same) if same and not by_design else None,
         first_difference=differing[0].first_difference if differing else None,
         near_tie=all(ties) if ties else None,
+        joules_per_token=_weighted((one.joules_per_token, one.committed) for one in each),
         peak_bytes=max((one.peak_bytes or 0 for one in each), default=0) or None,
     )
 
