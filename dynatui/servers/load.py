@@ -8,7 +8,7 @@ All rows share one reading of the weights, so with more of them the products cha
 roofline, products(rows) = max(weights, rows * row). Keys and values are read once a stream, however many rows it has
 (MagicDec, arXiv 2408.11049). A round that drafts K tokens, and its speed-up with a mean length of L tokens:
 
-    round_s = drafting + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
+    round_s = drafting + K * token + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
     speed-up = L * pass_s of the target, 1 row / round_s
 
 P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in between (prefill) are left out.
@@ -61,28 +61,28 @@ class Round:
     """Of the draft."""
     rows: float
     """That the target verifies, its own token's included."""
+    draft_rows: float = 1
+    """Of a draft pass."""
 
 
 PLAIN = Round(0, 1)
-
-
-def chain(drafted: float, levels_at_once: int | None = None) -> Round:
-    """A round that drafts and verifies this many tokens in a chain."""
-    return Round(math.ceil(drafted / (levels_at_once or 1)), drafted + 1)
 
 
 @dataclass(frozen=True)
 class LoadCosts:
     target: PassCost
     draft: PassCost = field(default_factory=PassCost)
+    token_s: float = 0.0
+    """What a drafted token costs beyond the passes."""
     drafting_s: float = 0.0
-    """What a round that drafts costs beyond its passes."""
+    """What a round that drafts costs beyond passes and tokens."""
 
     def round_s(self, streams: float, shape: Round, context: float = 0.0) -> float:
         verify_s = self.target.seconds(streams, shape.rows, context)
         if shape == PLAIN:
             return verify_s
-        return self.drafting_s + shape.passes * self.draft.seconds(streams, 1, context) + verify_s
+        passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
+        return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
     def break_even(self, streams: float, shape: Round, context: float = 0.0) -> float:
         """Tokens a round, the target's own included, from which such rounds beat plain steps."""
@@ -150,7 +150,7 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
     target = PassCost(fixed_s, row_s=row_s, stream_s=stream_s - row_s)
     loads = [point.running for point in cells]
     error = float(np.abs(terms @ factors - 1).max())
-    return Fit(LoadCosts(target, PassCost(token_s), drafting_s), (min(loads), max(loads)), drafted, error)
+    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), (min(loads), max(loads)), drafted, error)
 
 
 def _cells(points: Iterable[StepPoint]) -> Iterator[StepPoint]:

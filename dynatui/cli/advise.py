@@ -1,0 +1,125 @@
+"""`dynatui advise`: from a profile of prompts to what a server is told, with the costs that were used."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from decoder.errors import ConfigError, quoted
+from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
+from dynatui.servers.engines.table import ENGINES
+from dynatui.terminal import streams
+
+_WIDEST, _NARROWEST, _CURVE_ROWS = 120, 60, 14
+_COSTS = "Costs of passes, instead of those in the profile"
+
+
+def _range(text: str) -> tuple[int, int]:
+    from dynatui.servers.advice import MOST_STREAMS  # noqa: PLC0415 - not needed for --help
+
+    first, _, last = str(text).partition("-")
+    try:
+        loads = int(first), int(last or first)
+    except ValueError:
+        loads = 0, 0
+    if not 1 <= loads[0] <= loads[1] <= MOST_STREAMS:
+        raise ConfigError(
+            f"--concurrency is {quoted(text)}; give numbers of requests, as in 8 or 1-64, up to {MOST_STREAMS}"
+        )
+    return loads
+
+
+def _seconds(name: str, text: str, most: int) -> tuple[float, ...]:
+    try:
+        values = tuple(float(part) / 1000 for part in str(text).split(","))
+    except ValueError:
+        values = ()
+    if not 1 <= len(values) <= most or not all(0 <= value < 1000 for value in values):
+        form = (
+            "a number of milliseconds"
+            if most == 1
+            else "milliseconds of a drafted token, or of a round and of a token, as in 35,26"
+        )
+        raise ConfigError(f"{name} is {quoted(text)}; give {form}")
+    return values
+
+
+def _step(text: str) -> float:
+    (step_s,) = _seconds("--step-ms", text, 1)
+    if step_s == 0:
+        raise ConfigError("--step-ms is 0; give the time of a step without drafts")
+    return step_s
+
+
+def _draft(text: str) -> tuple[float, float]:
+    *drafting_s, token_s = _seconds("--draft-ms", text, 2)
+    return (drafting_s[0] if drafting_s else 0.0), token_s
+
+
+PARAMETERS: Declared = (
+    argument("path", "PROFILE", "A profile, as written by dynatui profile.", Path),
+    option(
+        f"--server {'|'.join(ENGINES)}",
+        "The engine that is told.",
+        default="vllm",
+        complete=lambda _: tuple(ENGINES),
+    ),
+    option("--concurrency N|N-M", "Running requests, least and most.", default="1-64", parse=_range),
+    option("--category NAME", "Use the rounds of the prompts of this category alone."),
+    *in_panel(
+        _COSTS,
+        option("--step-ms T", "Milliseconds of a step without drafts.", parse=_step),
+        option(
+            "--draft-ms [R,]T",
+            "Milliseconds that a drafted token adds to a step, after those that a round with drafts adds, if any.",
+            parse=_draft,
+        ),
+        option("--gpu NAME", "Least times on this GPU, such as H100 or 2xH100, by its bandwidth and arithmetic."),
+    ),
+    switch("--json", "Print the advice as one JSON object.", name="as_json"),
+)
+
+
+def advise(
+    path: Path,
+    server: str,
+    concurrency: tuple[int, int],
+    category: str | None,
+    step_ms: float | None,
+    draft_ms: tuple[float, float] | None,
+    gpu: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Say which draft, and how many tokens of it, a server should use, by the number of running requests.
+
+    Reads a profile of your prompts and the costs of passes. Prints the engine's options to paste, the command without
+    drafts to measure against, and where the engine has it, a variant that accepts at random as often as promised. Loads
+    no models.
+    """
+    from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
+    from dynatui.render.load import load_curve  # noqa: PLC0415
+    from dynatui.servers.advice import advised  # noqa: PLC0415
+    from dynatui.servers.costs import device, source  # noqa: PLC0415
+    from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
+
+    if server not in ENGINES:
+        raise ConfigError(f"--server is {quoted(server)}; give one of {', '.join(ENGINES)}")
+    if draft_ms is not None and step_ms is None:
+        raise ConfigError("--draft-ms is given without --step-ms; give the time of a step without drafts too")
+    profile = read_profile(path)
+    costs = source(profile, step_s=step_ms, draft_s=draft_ms, on=device(gpu) if gpu else None)
+    advice = advised(profile, costs, ENGINES[server], concurrency, category)
+    out, _ = streams.for_printing()
+    if as_json:
+        streams.show(f"{msgspec.json.encode(advice).decode()}\n", out)
+        return 0
+    width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
+    lines = list(advice_lines(advice, width))
+    if advice.drafts and len(advice.loads) > 1:
+        rows = load_curve(advice.drafts[0].curve, (width, _CURVE_ROWS))
+        lines += ["", *("".join(text for text, _ in row) for row in rows)]
+    for title, text in advice.commands.blocks():
+        lines += ["", f"# {title}", text]
+    streams.show("\n".join(lines) + "\n", out)
+    return 0
