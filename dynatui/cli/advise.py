@@ -57,7 +57,7 @@ def _draft(text: str) -> tuple[float, float]:
 
 
 PARAMETERS: Declared = (
-    argument("path", "PROFILE", "A profile, as written by dynatui profile.", Path),
+    argument("path", "FILE", "A profile, as written by dynatui profile.", Path),
     option(
         f"--server {'|'.join(ENGINES)}",
         "The engine that is told.",

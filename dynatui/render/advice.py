@@ -28,6 +28,8 @@ def advice_lines(advice: Advice, width: int) -> Iterator[str]:
         yield ""
         for line in _verdicts(advice, advice.drafts[0]):
             yield from wrap(clean_line(line), width, subsequent_indent="  ")
+    else:
+        yield "advice: no draft can be judged; serve without drafts"
     for name, why in advice.left_out.items():
         yield from wrap(clean_line(f"left out: {name}, {why}"), width, subsequent_indent="  ")
 

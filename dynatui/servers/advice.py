@@ -320,7 +320,7 @@ class _Case:
         seen = self.draft.trees
         if seen is None:
             return None
-        bounds = list[TreeBound]()
+        bounds, chains = list[TreeBound](), [self.best(acceptance, streams, context)[1] for streams in self.loads]
         for steps in range(1, acceptance.longest + 1):
             chain = acceptance.at(steps)
             for topk in _CHILDREN[: len(seen.siblings)]:
@@ -329,7 +329,6 @@ class _Case:
                 tree = Tree(steps, topk, 1 + steps * topk)
                 shape = Round(self.shape(chain).passes, tree.tokens, topk)
                 reached = tuple(length / self.costs.break_even(streams, shape, context) for streams in self.loads)
-                chains = [self.best(acceptance, streams, context)[1] for streams in self.loads]
                 pays = any(one > other * (1 + _ALIKE) for one, other in zip(reached, chains, strict=True))
                 bounds.append(TreeBound(tree=tree, speedups=reached, pays=pays))
         return max(bounds, key=lambda bound: bound.speedups[0], default=None)

@@ -15,9 +15,11 @@ P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in be
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import itemgetter
 from statistics import median
 
 import numpy as np
@@ -47,10 +49,15 @@ class PassCost:
 
     def seconds(self, streams: float, rows: float, context: float = 0.0) -> float:
         """Of a pass over `rows` rows of each stream."""
-        places, values = zip(*self.products_s, strict=True)
-        every = rows * streams
-        products_s = float(np.interp(every, places, values)) + max(0.0, every - places[-1]) * self.row_s
-        return self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)
+        return self.fixed_s + self._products_s(rows * streams) + streams * (self.stream_s + context * self.cached_s)
+
+    def _products_s(self, rows: float) -> float:
+        points = self.products_s
+        after = bisect_right(points, rows, key=itemgetter(0))
+        if after == len(points):
+            return points[-1][1] + (rows - points[-1][0]) * self.row_s
+        (fewer, before_s), (more, after_s) = points[max(0, after - 1)], points[after]
+        return before_s + (after_s - before_s) * (rows - fewer) / max(1.0, more - fewer)
 
 
 @dataclass(frozen=True)
