@@ -1,6 +1,8 @@
 """`dynatui advise`: from a profile of prompts to what a server is told, with the costs that were used."""
 
 import shutil
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,7 @@ from dynatui.servers.engines.table import ENGINES
 from dynatui.terminal import streams
 
 _WIDEST, _NARROWEST, _CURVE_ROWS = 120, 60, 14
+_LONGEST_S = 1000.0
 _COSTS = "Costs of passes, instead of those in the profile"
 
 
@@ -29,31 +32,26 @@ def _range(text: str) -> tuple[int, int]:
     return loads
 
 
-def _seconds(name: str, text: str, most: int) -> tuple[float, ...]:
-    try:
+def _seconds(name: str, text: str) -> tuple[float, ...]:
+    with suppress(ValueError):
         values = tuple(float(part) / 1000 for part in str(text).split(","))
-    except ValueError:
-        values = ()
-    if not 1 <= len(values) <= most or not all(0 <= value < 1000 for value in values):
-        form = (
-            "a number of milliseconds"
-            if most == 1
-            else "milliseconds of a drafted token, or of a round and of a token, as in 35,26"
-        )
-        raise ConfigError(f"{name} is {quoted(text)}; give {form}")
-    return values
+        if all(0 <= value < _LONGEST_S for value in values):
+            return values
+    raise ConfigError(f"{name} is {quoted(text)}; give milliseconds such as 37.7")
+
+
+def _time(name: str, text: str) -> float:
+    value, *more = _seconds(name, text)
+    if more:
+        raise ConfigError(f"{name} is {quoted(text)}; give one time in milliseconds")
+    return value
 
 
 def _step(text: str) -> float:
-    (step_s,) = _seconds("--step-ms", text, 1)
+    step_s = _time("--step-ms", text)
     if step_s == 0:
         raise ConfigError("--step-ms is 0; give the time of a step without drafts")
     return step_s
-
-
-def _draft(text: str) -> tuple[float, float]:
-    *drafting_s, token_s = _seconds("--draft-ms", text, 2)
-    return (drafting_s[0] if drafting_s else 0.0), token_s
 
 
 PARAMETERS: Declared = (
@@ -68,13 +66,22 @@ PARAMETERS: Declared = (
     option("--category NAME", "Use the rounds of the prompts of this category alone."),
     *in_panel(
         _COSTS,
-        option("--step-ms T", "Milliseconds of a step without drafts.", parse=_step),
+        option("--step-ms MS", "Time of a step of the server without drafts, in milliseconds.", parse=_step),
         option(
-            "--draft-ms [R,]T",
-            "Milliseconds that a drafted token adds to a step, after those that a round with drafts adds, if any.",
-            parse=_draft,
+            "--draft-ms MS,..",
+            "Beside --step-ms: what a drafted token adds to a step, for each draft but lookup in the profile's order, "
+            "or one number for all.",
+            parse=partial(_seconds, "--draft-ms"),
         ),
-        option("--gpu NAME", "Least times on this GPU, such as H100 or 2xH100, by its bandwidth and arithmetic."),
+        option(
+            "--round-ms MS",
+            "Beside --step-ms: what drafting adds to a step, whatever the number of tokens.",
+            parse=partial(_time, "--round-ms"),
+        ),
+        option(
+            "--roofline DEVICE|GB/S,TFLOPS",
+            "Least times of a device, such as H100 or 2xH100, by its data sheet and the sizes in the profile.",
+        ),
     ),
     switch("--json", "Print the advice as one JSON object.", name="as_json"),
 )
@@ -86,8 +93,9 @@ def advise(
     concurrency: tuple[int, int],
     category: str | None,
     step_ms: float | None,
-    draft_ms: tuple[float, float] | None,
-    gpu: str | None,
+    draft_ms: tuple[float, ...] | None,
+    round_ms: float | None,
+    roofline: str | None,
     *,
     as_json: bool,
 ) -> int:
@@ -100,15 +108,17 @@ def advise(
     from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
     from dynatui.render.load import load_curve  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
-    from dynatui.servers.costs import device, source  # noqa: PLC0415
+    from dynatui.servers.cost_source import source  # noqa: PLC0415
+    from dynatui.servers.costs import named_device  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
     if server not in ENGINES:
         raise ConfigError(f"--server is {quoted(server)}; give one of {', '.join(ENGINES)}")
-    if draft_ms is not None and step_ms is None:
-        raise ConfigError("--draft-ms is given without --step-ms; give the time of a step without drafts too")
+    if step_ms is None and (draft_ms is not None or round_ms is not None):
+        raise ConfigError("--draft-ms and --round-ms need --step-ms; give the time of a step without drafts too")
     profile = read_profile(path)
-    costs = source(profile, step_s=step_ms, draft_s=draft_ms, on=device(gpu) if gpu else None)
+    on = named_device(roofline) if roofline else None
+    costs = source(profile, step_s=step_ms, draft_s=draft_ms or (), drafting_s=round_ms or 0.0, on=on)
     advice = advised(profile, costs, ENGINES[server], concurrency, category)
     out, _ = streams.for_printing()
     if as_json:

@@ -61,7 +61,8 @@ def _chains(advice: Advice, one: DraftAdvice, width: int) -> Iterator[str]:
             for place, load in enumerate(advice.loads)
         ]
     sheet = Sheet(columns, width)
-    yield f"{clean_line(one.draft)}: tokens a round, speed-up at running requests, and from which L it pays there"
+    title = "tokens a round (L), speed-up by running requests, and the L from which drafts pay there"
+    yield from wrap(f"{clean_line(one.draft)}: {title}", width, subsequent_indent="  ")
     yield sheet.heads
     listed = {each.k for each in one.chains if each.k <= _DEEPEST} | {one.k, len(one.chains)}
     yield from (sheet.row(each) for each in one.chains if each.k in listed)
@@ -97,7 +98,7 @@ def _verdicts(advice: Advice, one: DraftAdvice) -> Iterator[str]:
     if unsure := _unsure(advice, one):
         yield f"uncertain at {unsure} running requests: the interval of L includes the break-even; profile more prompts"
     if one.contexts:
-        yield f"by tokens of context: {'; '.join(_contexts(one.contexts, advice.loads))}"
+        yield f"by tokens of context, at these loads: {'; '.join(_contexts(one.contexts))}"
     if one.tree:
         tree, bound = one.tree.tree, ", ".join(short(each) for each in one.tree.speedups)
         shape = f"{tree.steps} steps, top-k {tree.topk}"
@@ -120,11 +121,15 @@ def _unsure(advice: Advice, one: DraftAdvice) -> str:
 
 
 def _loads(first: int, last: int) -> str:
-    return f"{first} to {last} running requests" if last > first else f"{first} running request{'s' * (first > 1)}"
+    return f"{_between(first, last)} running request{'s' * (last > 1)}"
+
+
+def _between(first: int, last: int) -> str:
+    return f"{first}-{last}" if last > first else f"{first}"
 
 
 def _banded(bands: Sequence[Band]) -> str:
-    parts = [f"{f'K {band.k}' if band.k else 'no drafts'} at {band.first}-{band.last}" for band in bands]
+    parts = [f"{f'K {band.k}' if band.k else 'no drafts'} at {_between(band.first, band.last)}" for band in bands]
     return f"{', '.join(parts)} running requests"
 
 
@@ -132,10 +137,9 @@ def _rates(survival: Iterable[float]) -> str:
     return " ".join(percent(rate) for rate in survival)
 
 
-def _contexts(contexts: Sequence[ContextAdvice], loads: Sequence[int]) -> Iterator[str]:
+def _contexts(contexts: Sequence[ContextAdvice]) -> Iterator[str]:
     for each in contexts:
-        cells = zip(loads, each.speedups, each.best, strict=True)
-        yield f"{each.context} {', '.join(f'{short(value)} (K {k}) at {load}' for load, value, k in cells)}"
+        yield f"{each.context} {', '.join(map(short, each.speedups))} with K {', '.join(map(str, each.best))}"
 
 
 def _memory(memory: Memory) -> str:

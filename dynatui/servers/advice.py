@@ -9,7 +9,7 @@ from itertools import groupby
 import msgspec
 
 from decoder.errors import ConfigError, quoted
-from dynatui.servers.costs import CostSource
+from dynatui.servers.cost_source import CostSource
 from dynatui.servers.engines.engine import Band, Commands, Deployment, Engine, Rule, Tree, commands
 from dynatui.servers.load import LoadCosts, LoadCurve, Round
 from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, Profile
@@ -20,6 +20,8 @@ _MEMORY_SHARE = 0.9
 """Of a device's memory, for weights and KV cache."""
 _ALIKE = 0.01
 """A speed-up that is smaller by less than this share counts as equal, if it drafts fewer tokens."""
+_KEPT = 0.02
+"""A number of tokens is kept at further loads while it is slower than the best by less than this share."""
 _CONTEXTS = {"<1k": 512, "<4k": 2048, "<16k": 8192, ">=16k": 32768}
 """A length of text, in tokens, for each group of the profile."""
 _CHILDREN = (2, 3, 4)
@@ -219,12 +221,24 @@ class _Case:
     def speedup(self, chain: Chain, streams: float, context: float) -> float:
         return chain.mean_length / self.costs.break_even(streams, self.shape(chain), context)
 
-    def best(self, acceptance: Acceptance, streams: float, context: float) -> tuple[int, float]:
-        """Number of drafted tokens and speed-up: the fewest tokens that are about as fast as any number; 0 and 1 if
-        drafts do not pay.
+    def best(
+        self, acceptance: Acceptance, streams: float, context: float, before: int | None = None
+    ) -> tuple[int, float]:
+        """Number of drafted tokens and speed-up: `before` if it is hardly slower than any, else the fewest tokens that
+        are about as fast as any; 0 and 1 if drafts do not pay.
         """
         values = [1.0, *(self.speedup(acceptance.at(k), streams, context) for k in range(1, acceptance.longest + 1))]
-        return next((k, value) for k, value in enumerate(values) if value >= max(values) * (1 - _ALIKE))
+        k = next(k for k, value in enumerate(values) if value >= max(values) * (1 - _ALIKE))
+        if before is not None and values[before] >= max(values) * (1 - _KEPT):
+            k = before
+        return k, values[k]
+
+    def schedule(self, acceptance: Acceptance, context: float) -> list[tuple[int, float]]:
+        """The best at every load, as few changes as possible."""
+        found = list[tuple[int, float]]()
+        for streams in range(self.loads[0], self.loads[-1] + 1):
+            found.append(self.best(acceptance, streams, context, found[-1][0] if found else None))
+        return found
 
     def octaves(self) -> list[int]:
         first, last = self.loads[0], self.loads[-1]
@@ -237,7 +251,7 @@ class _Case:
     def advice(self, rule: Rule) -> DraftAdvice:
         acceptance, context = _grouped(self.draft, rule, self.category), self.profile.mean_context
         every = range(self.loads[0], self.loads[-1] + 1)
-        best = [self.best(acceptance, streams, context) for streams in every]
+        best = self.schedule(acceptance, context)
         means = [
             1.0,
             *(
@@ -257,7 +271,7 @@ class _Case:
             bands=tuple(_bands(every, [k for k, _ in best])),
             k=stop.k if stop else k,
             gain=self.mean(partial(self.stopped_speedup, stop, context=context)) if stop else gain,
-            best=self.at_loads("all", acceptance, context),
+            best=_at_loads("all", [best[load - every[0]] for load in self.loads]),
             contexts=tuple(self.contexts(rule)),
             curve=self.curve(acceptance, best, context),
             stop=stop,
@@ -280,11 +294,8 @@ class _Case:
         draft = self.draft
         grouped = draft.probabilistic if rule == "probabilistic" and draft.probabilistic else draft
         for name, acceptance in grouped.by_context.items():
-            yield self.at_loads(name, acceptance, _CONTEXTS.get(name, self.profile.mean_context))
-
-    def at_loads(self, name: str, acceptance: Acceptance, context: float) -> ContextAdvice:
-        best = [self.best(acceptance, streams, context) for streams in self.loads]
-        return ContextAdvice(context=name, best=tuple(k for k, _ in best), speedups=tuple(each for _, each in best))
+            context = _CONTEXTS.get(name, self.profile.mean_context)
+            yield _at_loads(name, [self.best(acceptance, streams, context) for streams in self.loads])
 
     def curve(self, acceptance: Acceptance, best: Sequence[tuple[int, float]], context: float) -> LoadCurve:
         every = range(self.loads[0], self.loads[-1] + 1)
@@ -344,6 +355,10 @@ class _Case:
         free = max(0.0, _MEMORY_SHARE * self.source.memory_bytes - target.weights_bytes)
         left = max(0.0, free - own.weights_bytes) / (target.kv_bytes_per_token + own.kv_bytes_per_token)
         return msgspec.structs.replace(taken, tokens=free / target.kv_bytes_per_token, tokens_left=left)
+
+
+def _at_loads(name: str, best: Sequence[tuple[int, float]]) -> ContextAdvice:
+    return ContextAdvice(context=name, best=tuple(k for k, _ in best), speedups=tuple(value for _, value in best))
 
 
 def _bands(streams: Sequence[int], best: Sequence[int]) -> Iterator[Band]:

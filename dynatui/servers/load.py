@@ -98,9 +98,9 @@ class LoadCosts:
 
 def roofline(size: ModelSize, on: DeviceSpeed) -> PassCost | None:
     """The least times of a model's passes, by its bytes and its arithmetic; None if its size is unknown."""
-    if size.weights_bytes is None:
+    if size.pass_bytes is None:
         return None
-    weights_s = size.weights_bytes / on.bytes_per_s
+    weights_s = size.pass_bytes / on.bytes_per_s
     row_s = FLOPS * size.weights / on.flops_per_s if size.weights and on.flops_per_s else 0.0
     knee = [(weights_s / row_s, weights_s)] if row_s else []
     cached_s = (size.kv_bytes_per_token or 0.0) / on.bytes_per_s

@@ -37,7 +37,7 @@ def _options(deployment: Deployment) -> list[list[str]]:
 def _speculative(deployment: Deployment) -> Paste:
     models = [deployment.target] if deployment.kind in ("mtp", "lookup") else [deployment.target, deployment.draft]
     others = [name for name in models if not name.endswith(_GGUF)]
-    notes = (f"it reads GGUF files: convert {' and '.join(others)} first",) if others else ()
+    notes: tuple[str, ...] = (f"it reads GGUF files: convert {' and '.join(others)} first",) if others else ()
     if deployment.kind == "lookup":
         notes += ("its lookup needs a repetition of 12 tokens: acceptance may differ",)
     return Paste(_serve(deployment.target, deployment.most, *_options(deployment)), notes)

@@ -27,7 +27,9 @@ assistant.generation_config.update(
     num_assistant_tokens={k}, num_assistant_tokens_schedule="constant", assistant_confidence_threshold={p_min}
 )
 """
-_GENERATE = 'output = model.generate(**tokenizer("...", return_tensors="pt").to(model.device){arguments})'
+_GENERATE = """\
+inputs = tokenizer("...", return_tensors="pt").to(model.device)
+output = model.generate(**inputs, max_new_tokens=256{arguments})"""
 
 
 def _program(target: str, assistant: str = "", arguments: str = "") -> str:

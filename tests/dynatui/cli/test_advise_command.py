@@ -43,7 +43,7 @@ def test_advice_names_its_costs_and_ends_with_commands_to_paste(
 
 
 def test_the_result_is_also_one_json_object(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = said(capsys, mine, "--json", "--concurrency", "1-16", "--gpu", "H100")
+    code, out, _ = said(capsys, mine, "--json", "--concurrency", "1-16", "--roofline", "H100")
     found = json.loads(out)
     assert code == 0
     assert found["loads"] == [1, 4, 16]
@@ -54,7 +54,7 @@ def test_the_result_is_also_one_json_object(mine: Path, capsys: pytest.CaptureFi
 
 
 def test_given_times_are_used(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = said(capsys, mine, "--step-ms", "37.7", "--draft-ms", "35,26", "--json")
+    _, out, _ = said(capsys, mine, "--step-ms", "37.7", "--draft-ms", "26", "--round-ms", "35", "--json")
     found = json.loads(out)
     assert found["deployment"]["draft"] == "lookup", "with these times no drafted token of a model pays"
     chain = next(each for each in found["drafts"] if each["draft"] == "org/Head")["chains"][0]
@@ -69,12 +69,14 @@ def test_given_times_are_used(mine: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--concurrency", "many"], "--concurrency is 'many'"),
         (["--concurrency", "0"], "--concurrency is '0'"),
         (["--concurrency", "1-9999"], "up to 1024"),
-        (["--gpu", "Voodoo 2"], "--gpu is 'Voodoo 2'; give one of H100"),
-        (["--step-ms", "soon", "--draft-ms", "1"], "--step-ms is 'soon'; give a number of milliseconds"),
+        (["--roofline", "Voodoo 2"], "--roofline is 'Voodoo 2'; give B200"),
+        (["--step-ms", "soon", "--draft-ms", "1"], "--step-ms is 'soon'; give milliseconds such as 37.7"),
         (["--step-ms", "0", "--draft-ms", "1"], "--step-ms is 0"),
-        (["--step-ms", "10", "--draft-ms", "1,2,3"], "--draft-ms is '1,2,3'; give milliseconds"),
-        (["--step-ms", "10"], "--step-ms is given without --draft-ms"),
-        (["--draft-ms", "1"], "--draft-ms is given without --step-ms"),
+        (["--step-ms", "10,20", "--draft-ms", "1"], "--step-ms is '10,20'; give one time"),
+        (["--step-ms", "10", "--draft-ms", "1,2,3"], "one time, or one for each of org/Head, org/Small; 3 are given"),
+        (["--step-ms", "10", "--draft-ms", "-1"], "--draft-ms is '-1'; give milliseconds"),
+        (["--step-ms", "10"], "--step-ms needs --draft-ms with one time"),
+        (["--draft-ms", "1"], "--draft-ms and --round-ms need --step-ms"),
         (["--category", "poems"], "no draft has rounds of category 'poems'"),
     ],
 )
@@ -102,7 +104,7 @@ def test_a_profile_without_drafts_still_has_a_command_without_drafts(
 ) -> None:
     path = tmp_path / "mine.json"
     write_profile(path, profile({}, draft_errors={"org/Head": "cannot be read"}))
-    code, out, _ = said(capsys, path, "--gpu", "L4")
+    code, out, _ = said(capsys, path, "--roofline", "L4")
     assert code == 0
     assert "left out: org/Head, cannot be read" in out
     assert "vllm serve org/Target-8B" in out

@@ -6,8 +6,8 @@ from typing import Any
 
 from dynatui.servers.profile_file import SCHEMA, Acceptance, Chain, DraftProfile, ModelSize, Profile
 
-TARGET = ModelSize(name="org/Target-8B", weights_bytes=16e9, weights=8e9, kv_bytes_per_token=131072)
-HEAD = ModelSize(name="org/Head", weights_bytes=0.9e9, weights=0.45e9, kv_bytes_per_token=4096)
+TARGET = ModelSize(name="org/Target-8B", weights_bytes=16e9, pass_bytes=16e9, weights=8e9, kv_bytes_per_token=131072)
+HEAD = ModelSize(name="org/Head", weights_bytes=0.9e9, pass_bytes=0.9e9, weights=0.45e9, kv_bytes_per_token=4096)
 CODE = (0.837, 0.685, 0.562, 0.460, 0.368, 0.283, 0.217, 0.161)
 WRITING = (0.617, 0.388, 0.244, 0.158, 0.099, 0.062, 0.041, 0.026)
 """Survival rates of speculators' issue 1135: HumanEval and writing."""
@@ -44,9 +44,10 @@ def acceptance(survival: Sequence[float]) -> Acceptance:
 
 
 def draft(survival: Sequence[float], *, around: float | None = None, **fields: Any) -> DraftProfile:
-    return DraftProfile(**chains(survival, around), **({"kind": "eagle3", "size": HEAD} | fields))
+    given: dict[str, Any] = chains(survival, around) | {"kind": "eagle3", "size": HEAD} | fields
+    return DraftProfile(**given)
 
 
 def profile(drafts: dict[str, DraftProfile], **fields: Any) -> Profile:
-    usual = {"target": TARGET.name, "size": TARGET, "prompts": 20, "tokens": 5000, "mean_context": 1000}
+    usual: dict[str, Any] = {"target": TARGET.name, "size": TARGET, "prompts": 20, "tokens": 5000, "mean_context": 1000}
     return Profile(schema=SCHEMA, drafts=drafts, **(usual | fields))

@@ -143,20 +143,18 @@ def test_the_program_for_transformers_drafts_as_many_tokens_as_advised(monkeypat
     pair = {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     advised = next(blocks(TRANSFORMERS, structs.replace(HEAD, kind="model", bands=(), k=3, **pair)))
     seen: dict[str, Any] = {}
-    exec(compile(advised.replace('"auto"', '"cpu"'), "program", "exec"), seen)  # noqa: S102 - our own text
+    exec(compile(advised.replace('"auto"', '"cpu"').replace("256", "8"), "program", "exec"), seen)  # noqa: S102 - our own text
     assert seen["assistant"].generation_config.num_assistant_tokens == 3
     assert isinstance(seen["output"], torch.Tensor)
     for kind in ("mtp", "lookup"):
         text = next(blocks(TRANSFORMERS, structs.replace(HEAD, kind=kind, bands=())))
-        (call,) = (node for node in ast.walk(ast.parse(text)) if _is_call(node, "generate"))
+        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+        (call,) = (each for each in calls if ast.unparse(each.func) == "model.generate")
         given = {each.arg: ast.literal_eval(each.value) for each in call.keywords if each.arg}
         assert GenerationConfig().update(**given) == {}
 
 
-def _is_call(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == name
-
-
+FOLDER = os.environ.get("DYNATUI_ENGINES", "")
 SOURCES = {
     "vllm": ("vllm/config/speculative.py", "vllm/engine/arg_utils.py", "vllm/config/model.py"),
     "sglang": (
@@ -171,16 +169,25 @@ SOURCES = {
 """Files of each engine that declare its options."""
 
 
-def source_of(name: str) -> str:
-    """The engine's files, from an installed package or from the folder in DYNATUI_ENGINES; skips the test if absent."""
-    files = SOURCES[name]
-    package = find_spec(files[0].partition("/")[0])
+def text_of(file: str) -> str:
+    """From an installed package, or from the folder that DYNATUI_ENGINES names; skips the test if it is in neither."""
+    package = find_spec(file.partition("/")[0])
     places = [Path(place).parent for place in (package.submodule_search_locations or ())] if package else []
-    places += [Path(os.environ["DYNATUI_ENGINES"])] if "DYNATUI_ENGINES" in os.environ else []
-    for place in places:
-        if (place / files[0]).is_file():
-            return "\n".join((place / file).read_text(encoding="utf-8") for file in files)
-    pytest.skip(f"{name} is neither installed nor in a folder named by DYNATUI_ENGINES")
+    for place in [*places, *([Path(FOLDER)] if FOLDER else [])]:
+        if (place / file).is_file():
+            return (place / file).read_text(encoding="utf-8")
+    pytest.skip(f"{file} is neither installed nor in a folder named by DYNATUI_ENGINES")
+
+
+def source_of(name: str) -> str:
+    return "\n".join(map(text_of, SOURCES[name]))
+
+
+def own(file: str, name: str) -> Any:
+    """A function or class of a file of the engine that needs nothing else of it."""
+    found: dict[str, Any] = {}
+    exec(compile(text_of(file), file, "exec"), found)  # noqa: S102 - the engine's own source
+    return found[name]
 
 
 def pasted(engine: Engine) -> Iterator[str]:
@@ -194,6 +201,7 @@ def pasted(engine: Engine) -> Iterator[str]:
 
 def test_every_flag_for_vllm_is_in_its_source() -> None:
     source = source_of("vllm")
+    checked = own("vllm/v1/spec_decode/dynamic/utils.py", "validate_and_normalize_dynamic_sd_schedule")
     for text in pasted(VLLM):
         given = words(text)
         flags = {word for word in given if word.startswith("--")}
@@ -202,6 +210,8 @@ def test_every_flag_for_vllm_is_in_its_source() -> None:
             config = json.loads(after(text, "--speculative-config"))
             assert [key for key in config if not re.search(rf"^    {key}: ", source, re.MULTILINE)] == []
             assert f'"{config["method"]}"' in source
+            if schedule := config.get("num_speculative_tokens_per_batch_size"):
+                assert list(map(list, checked(schedule))) == schedule
 
 
 def test_every_flag_for_sglang_is_in_its_source() -> None:
@@ -213,6 +223,14 @@ def test_every_flag_for_sglang_is_in_its_source() -> None:
         assert "=" not in given[0] or given[0].partition("=")[0] in source
         if "--speculative-algorithm" in given:
             assert re.search(rf"\b{after(text, '--speculative-algorithm')}\b", source)
+
+
+def test_sglangs_own_router_takes_the_advised_number_of_steps() -> None:
+    router = own("sglang/srt/speculative/adaptive_step_router.py", "AdaptiveStepRouter")
+    steps = json.loads(file_in(next(blocks(SGLANG, HEAD))))
+    routed = router({int(load): each["candidate_steps"] for load, each in steps.items()})
+    for band in BANDS:
+        assert [routed.candidates_for_batch(load) for load in (band.first, band.last)] == [[band.k], [band.k]]
 
 
 def test_every_flag_for_llama_cpp_is_in_its_source() -> None:
@@ -238,4 +256,4 @@ def test_every_argument_for_transformers_is_in_its_source() -> None:
     source = source_of("transformers")
     for text in pasted(TRANSFORMERS):
         names = set(re.findall(r"\b(\w+)=", text)) - {"revision", "device_map", "return_tensors", "assistant_model"}
-        assert [name for name in names if f"self.{name} = " not in source] == []
+        assert [name for name in names - {"inputs", "output"} if f"self.{name} = " not in source] == []
