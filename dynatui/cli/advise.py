@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from decoder.errors import ConfigError, quoted
+from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
+from dynatui.record.server_recording import events
+from dynatui.servers.engines.engine import check
 from dynatui.servers.engines.table import ENGINES
 from dynatui.terminal import streams
 
@@ -66,6 +68,13 @@ PARAMETERS: Declared = (
     option("--category NAME", "Use the rounds of the prompts of this category alone."),
     *in_panel(
         _COSTS,
+        option(
+            "--recording FILE",
+            "A recording of dynatui attach, from which step times are read. May be repeated; one should be of the "
+            "server without drafts.",
+            list[Path],
+            name="recordings",
+        ),
         option("--step-ms MS", "Time of a step of the server without drafts, in milliseconds.", parse=_step),
         option(
             "--draft-ms MS,..",
@@ -92,6 +101,7 @@ def advise(
     server: str,
     concurrency: tuple[int, int],
     category: str | None,
+    recordings: list[Path] | None,
     step_ms: float | None,
     draft_ms: tuple[float, ...] | None,
     round_ms: float | None,
@@ -108,6 +118,7 @@ def advise(
     from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
     from dynatui.render.load import load_curve  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
+    from dynatui.servers.attach.course import load_points  # noqa: PLC0415
     from dynatui.servers.cost_source import source  # noqa: PLC0415
     from dynatui.servers.costs import named_device  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
@@ -118,7 +129,11 @@ def advise(
         raise ConfigError("--draft-ms and --round-ms need --step-ms; give the time of a step without drafts too")
     profile = read_profile(path)
     on = named_device(roofline) if roofline else None
-    costs = source(profile, step_s=step_ms, draft_s=draft_ms or (), drafting_s=round_ms or 0.0, on=on)
+    points = [point for each in recordings or () for point in load_points(events(each))]
+    if recordings and not points:
+        named = ", ".join(map(shortened, recordings))
+        raise ConfigError(f"--recording {named} has no time of a step; record the server while it serves requests")
+    costs = source(profile, points=points, step_s=step_ms, draft_s=draft_ms or (), drafting_s=round_ms or 0.0, on=on)
     advice = advised(profile, costs, ENGINES[server], concurrency, category)
     out, _ = streams.for_printing()
     if as_json:
@@ -129,7 +144,12 @@ def advise(
     if advice.drafts and len(advice.loads) > 1:
         rows = load_curve(advice.drafts[0].curve, (width, _CURVE_ROWS))
         lines += ["", *("".join(text for text, _ in row) for row in rows)]
-    for title, text in advice.commands.blocks():
+    blocks = list(advice.commands.blocks())
+    if advice.deployment:
+        blocks.append(
+            ("whether the server keeps it", check(str(path), advice.deployment, named=len(profile.drafts) > 1))
+        )
+    for title, text in blocks:
         lines += ["", f"# {title}", text]
     streams.show("\n".join(lines) + "\n", out)
     return 0

@@ -12,6 +12,7 @@ from decoder.errors import ConfigError, quoted
 from dynatui.servers.cost_source import CostSource
 from dynatui.servers.engines.engine import Band, Commands, Deployment, Engine, Rule, Tree, commands
 from dynatui.servers.load import LoadCosts, LoadCurve, Round
+from dynatui.servers.load import chain as chain_round
 from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, Profile
 
 MOST_STREAMS = 1024
@@ -181,11 +182,17 @@ def _deployment(profile: Profile, best: DraftAdvice, engine: Engine, most: int, 
         k=stop.k if stop else k,
         bands=bands,
         most=most,
-        survival=stop.survival if stop else chain.survival,
+        survival=stop.survival if stop else _of_drafts(chain),
         length=stop.length if stop else chain.mean_length,
         rule=best.rule,
         p_min=stop.p_min if stop else None,
     )
+
+
+def _of_drafts(chain: Chain) -> tuple[float, ...]:
+    """Servers count rounds without a draft apart."""
+    first = chain.drafted[0] if chain.drafted and chain.drafted[0] else 1.0
+    return tuple(min(1.0, rate / first) for rate in chain.survival)
 
 
 def _grouped(draft: DraftProfile, rule: Rule, category: str | None) -> Acceptance:
@@ -215,8 +222,8 @@ class _Case:
         return tuple(rule for rule in self.engine.rules if (rule == "probabilistic") <= drawn) or ("greedy",)
 
     def shape(self, chain: Chain) -> Round:
-        k = len(chain.survival)
-        return Round(math.ceil(k / (self.draft.levels_at_once or 1)), 1 + (sum(chain.drafted) if chain.drafted else k))
+        verified = sum(chain.drafted) if chain.drafted else None
+        return chain_round(len(chain.survival), self.draft.levels_at_once or 1, verified)
 
     def speedup(self, chain: Chain, streams: float, context: float) -> float:
         return chain.mean_length / self.costs.break_even(streams, self.shape(chain), context)

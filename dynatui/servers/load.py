@@ -75,6 +75,11 @@ class Round:
 PLAIN = Round(0, 1)
 
 
+def chain(drafted: float, levels_at_once: int = 1, verified: float | None = None) -> Round:
+    """A round that drafts a chain, of which `verified` tokens exist on average: lookups may find fewer."""
+    return Round(math.ceil(drafted / levels_at_once), 1 + (drafted if verified is None else verified))
+
+
 @dataclass(frozen=True)
 class LoadCosts:
     target: PassCost

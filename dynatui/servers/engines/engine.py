@@ -116,6 +116,16 @@ def shell(*lines: Sequence[str]) -> str:
     return " \\\n  ".join(shlex.join(line) for line in lines if line)
 
 
+def check(profile: str, deployment: Deployment, *, named: bool) -> str:
+    """The command that compares a server with the profile; `named` if the profile has several drafts."""
+    drafts = ",".join(f"{band.first}-{band.last}:{band.k}" for band in deployment.bands) or str(deployment.k)
+    return shell(
+        ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
+        ["--deployed", deployment.draft] if named else [],
+        ["--draft-tokens", drafts],
+    )
+
+
 def written(name: str, content: str) -> str:
     """A command that writes a file."""
     return f"cat > {name} <<'END'\n{content}\nEND\n"

@@ -6,7 +6,7 @@ import pytest
 
 from decoder.analysis.roofline import DeviceSpeed
 from decoder.errors import ConfigError
-from dynatui.servers.load import PLAIN, LoadCosts, PassCost, Round, fitted, measured, roofline, scaled
+from dynatui.servers.load import PLAIN, LoadCosts, PassCost, chain, fitted, measured, roofline, scaled
 from dynatui.servers.profile_file import ModelSize, StepPoint
 from tests.dynatui.servers.profiles import TARGET
 
@@ -16,10 +16,6 @@ MS = 1e-3
 
 def point(running: float, k: float, ms: float) -> StepPoint:
     return StepPoint(running=running, k=k, step_s=ms * MS, steps=100)
-
-
-def chain(k: int) -> Round:
-    return Round(k, k + 1)
 
 
 def test_a_roofline_reads_weights_once_and_each_streams_text_apart() -> None:
