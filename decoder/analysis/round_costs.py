@@ -2,7 +2,8 @@
 
     seconds = fixed_s + level_s * levels + row_s * drafted
 
-Medians, so that a few stalled rounds change little. This module knows neither rules nor screens.
+Medians, so that a few stalled rounds change little. A chain that a least probability ended took one more level than it
+has. This module does not know screens.
 """
 
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from statistics import linear_regression, median
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Round
+from decoder.methods.linear import P_MIN
 from decoder.tree import depths
 
 LEAST_ROUNDS = 5
@@ -33,7 +35,7 @@ def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | 
     they are too alike to tell what a row costs.
     """
     timed = [
-        (event.t - before.t, event.draft_s, event.verify_s, max(depths(event.parents)), drafted_nodes(event) or 0)
+        (event.t - before.t, event.draft_s, event.verify_s, _levels(event), drafted_nodes(event) or 0)
         for before, event in pairwise(rounds)
         if event.draft_s is not None and event.verify_s is not None and event.t > before.t
     ]
@@ -46,6 +48,10 @@ def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | 
     level_s = median(draft_s / levels for draft_s, _, levels, _ in trees)
     fixed_s = median(whole_s - level_s * levels - row_s * drafted for whole_s, _, _, levels, drafted in timed)
     return RoundCosts(fixed_s, level_s, row_s) if fixed_s > 0 else None
+
+
+def _levels(event: Round) -> int:
+    return max(depths(event.parents)) + (event.limited_by == P_MIN)
 
 
 def _row_s(verified: Sequence[tuple[int, float]], plain_pass_s: float | None) -> float | None:

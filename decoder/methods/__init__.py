@@ -6,7 +6,20 @@ from typing import Any
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
-from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
+from decoder.methods import (
+    alg1,
+    ar,
+    auto,
+    bestfirst,
+    delayed,
+    dynatree,
+    eagle2,
+    fixed,
+    hf,
+    linear,
+    sampling,
+    streaming,
+)
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from decoder.sampling.settings import SAMPLING, Sampling
@@ -114,5 +127,5 @@ def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -
     return rule(parameters, prompt_tokens) if rule else WHOLE
 
 
-for _module in (dynatree, auto, ar, linear, fixed, bestfirst, delayed, streaming, alg1, hf):
+for _module in (dynatree, auto, ar, linear, fixed, bestfirst, eagle2, delayed, streaming, alg1, hf):
     register(_module.METHOD)

@@ -1,5 +1,6 @@
 """Tables of estimates for other values of the knobs; bars repeat the figures for screens without colours."""
 
+from functools import reduce
 from itertools import zip_longest
 
 from decoder.analysis.what_if import ALIKE, Grid, GridCell, WhatIf
@@ -7,7 +8,7 @@ from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of, wrapped
 from dynatui.render.scene import Scene
-from dynatui.render.words import faster_knobs, remedy
+from dynatui.render.words import cell_words, faster_knobs, remedy, row_value
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
 _LABEL = 6
@@ -36,8 +37,8 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
 
 def _nothing_yet(scene: Scene) -> str:
     if scene.state.lane.newest and scene.state.lane.knobs is None:
-        return f"{scene.state.watched} has no tree with knobs"
-    return "estimates for other values of τh, τl and D0 appear after the first rounds"
+        return f"{scene.state.watched} has no tree that is replayed under other knobs"
+    return "estimates for other values of the knobs appear after the first rounds"
 
 
 def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
@@ -45,32 +46,43 @@ def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
     for cell in (_CELL_RATED, _CELL):
-        widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
-        if width >= sum(widths) + _GAP and height >= rows:
-            left, right = (_table(grid, room, cell, scale) for grid, room in zip(estimate.grids, widths, strict=True))
-            most = max(map(width_of, left)) + _GAP
-            return [(*fit(a, most), *b) for a, b in zip_longest(left, right, fillvalue=())]
-        if width >= max(widths) and height >= 2 * rows:
+        widths = [len(_corner(grid)) + len(grid.columns) * cell for grid in estimate.grids]
+        if width >= sum(widths) + _GAP * (len(widths) - 1) and height >= rows:
+            tables = [_table(grid, room, cell, scale) for grid, room in zip(estimate.grids, widths, strict=True)]
+            return reduce(_beside, tables)
+        if width >= max(widths) and height >= len(widths) * rows:
             return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
-    cell = _CELL_RATED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_RATED else _CELL
-    table = _table(estimate.breadth, width, cell, scale)
+    first = estimate.grids[0]
+    cell = _CELL_RATED if width >= len(_corner(first)) + len(first.columns) * _CELL_RATED else _CELL
+    table = _table(first, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
+
+
+def _beside(left: Rows, right: Rows) -> Rows:
+    most = max(map(width_of, left)) + _GAP
+    return [(*fit(a, most), *b) for a, b in zip_longest(left, right, fillvalue=())]
+
+
+def _corner(grid: Grid) -> str:
+    """Symbols of both knobs; the cells begin after it."""
+    symbols = f"{info(grid.down).symbol}\\{info(grid.across).symbol}"
+    return symbols.ljust(_LABEL if len(symbols) <= _LABEL else len(symbols) + 1)
 
 
 def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
     around = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
-    columns = sorted(around[: max(1, (width - _LABEL) // cell_width)])
-    down, across = info(grid.down).symbol, info("d0").symbol
-    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
+    corner, down, across = _corner(grid), info(grid.down), info(grid.across)
+    columns = sorted(around[: max(1, (width - len(corner)) // cell_width)])
+    words = f"{down.symbol} {_MEANINGS.get(grid.down, down.brief)} ↓  {across.symbol} {across.brief} →"
     figures = "tokens a round, tokens/s" if cell_width == _CELL_RATED else "tokens a round"
-    head: Row = ((f"{down}\\{across}".ljust(_LABEL), "dim"),)
+    head: Row = ((corner, "dim"),)
     for column in columns:
         here = column == grid.present[1]
         head = (*head, (_marked(f"{grid.columns[column]:.0f}", here=here).center(cell_width), _ink(here=here)))
     rows: Rows = [((best(width, f"{words}  {figures}", words), "dim"),), head]
-    for index, (value, cells) in enumerate(zip(grid.rows, grid.cells, strict=True)):
+    for index, cells in enumerate(grid.cells):
         here = index == grid.present[0]
-        row: Row = ((_marked(short(value), here=here).ljust(_LABEL), _ink(here=here)),)
+        row: Row = ((_marked(row_value(grid, index), here=here).ljust(len(corner)), _ink(here=here)),)
         for column in columns:
             row = (*row, *_cell(cells[column], cell_width, scale, here=(index, column) == grid.present))
         rows.append(row)
@@ -101,7 +113,7 @@ def _cell(cell: GridCell, width: int, scale: tuple[float, float], *, here: bool)
 
 
 def _sentence(scene: Scene, estimate: WhatIf) -> str:
-    if (rate := estimate.breadth.here.rate) is not None:
+    if (rate := estimate.here.rate) is not None:
         present = f"the knobs as they are, {short(rate, 0)} tokens/s"
         if knobs := faster_knobs(estimate):
             values, gain = knobs
@@ -112,12 +124,12 @@ def _sentence(scene: Scene, estimate: WhatIf) -> str:
 
 
 def _most_tokens(estimate: WhatIf) -> str:
-    place, here = estimate.best(), estimate.breadth.here
+    place, here = estimate.best(), estimate.here
     if place is None or not here.known:
         return "The recorded trees do not suffice yet for an estimate."
     grid, row, column = place
     cell = grid.cells[row][column]
-    where = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
+    where = cell_words(grid, row, column)
     now = f"the knobs as they are give {_yield_text(here)}"
     if cell.tokens > here.tokens + ALIKE:
         doubt = "" if here.exact else "; it is unknown which gives more"

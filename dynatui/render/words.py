@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
-from decoder.analysis.what_if import WhatIf
+from decoder.analysis.what_if import Grid, WhatIf
 from decoder.events import Figures, Limit, Round
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
@@ -19,22 +19,15 @@ from dynatui.knobs import info, limit_name, rules_in_force
 from dynatui.number_format import counted, percent, short
 from dynatui.render.ink import Row, best, column, width_of
 from dynatui.render.scene import Scene
+from dynatui.result import BY_DESIGN
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
 TARGET = 0.7
 """Depth acceptance that the history rule aims at if the run gives no target."""
-ALONE = "own noise"
-"""Table entry of a method that samples with its own noise."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
-BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
-_NO_SPEEDUP = {
-    "machine busy": ("machine busy: no figure", "busy"),
-    "too few rounds": ("too few rounds: no figure", "few"),
-    "warming up": ("warming up", "warm-up"),
-}
 _LEAST_REASON = 8
 """Least width in cells of the reason in a message; in less room, the message is its remedy alone."""
 
@@ -111,40 +104,9 @@ def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
-def times_plain(speedup: float) -> tuple[str, str, str]:
-    """Wordings, the longest first."""
-    factor = f"{short(speedup)}x"
-    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor
-
-
 def is_alone(state: RunState, method: str) -> bool:
     """Whether the text is not compared with that of ar, because the method samples with its own noise."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
-
-
-def no_speedup(figures: Figures) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if the speed-up is known, or if ar does not race."""
-    return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
-
-
-def speedup_cell(figures: Figures) -> str:
-    """Table entry of a speed-up, at most 6 cells wide."""
-    if figures.speedup_reason == "warming up":
-        return "-"
-    return short(figures.speedup) if figures.speedup_reason is None else no_speedup(figures)[-1]
-
-
-def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """`differs` is the entry for a clear difference."""
-    if differs_by_design(figures):
-        return BY_DESIGN
-    if figures.identical_to_ar is None:
-        # If ar runs too, the only reason not to compare the texts is the method's own noise.
-        beside_ar = figures.speedup is not None or figures.speedup_reason is not None
-        return ALONE if draws_alone(method) and beside_ar else "-"
-    if figures.identical_to_ar:
-        return "yes"
-    return "near tie" if figures.near_tie else differs
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
@@ -183,19 +145,28 @@ def remedy(scene: Scene) -> Remedy | None:
     if estimate is not None and (knobs := faster_knobs(estimate)):
         values, gain = knobs
         return Remedy(f"{values}, {gain} faster by estimate", f"{values} ({gain} faster by estimate)", values)
-    settled = estimate is not None and estimate.breadth.here.rate is not None
+    settled = estimate is not None and estimate.here.rate is not None
     return remedy_of(of_method(state.race, state.watched), settled=settled)
 
 
 def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
     """Values in words and gain; None if none are faster than the present ones."""
-    place, here = estimate.faster(), estimate.breadth.here.rate
+    place, here = estimate.faster(), estimate.here.rate
     if place is None or here is None:
         return None
     grid, row, column = place
     rate = grid.cells[row][column].rate or here
-    values = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
-    return values, percent(rate / here - 1)
+    return cell_words(grid, row, column), percent(rate / here - 1)
+
+
+def cell_words(grid: Grid, row: int, column: int) -> str:
+    """Such as: τh 0.80 with D0 5."""
+    down, across = info(grid.down), info(grid.across)
+    return f"{down.symbol} {row_value(grid, row)} with {across.symbol} {grid.columns[column]:.0f}"
+
+
+def row_value(grid: Grid, row: int) -> str:
+    return short(grid.rows[row], 0 if info(grid.down).integer else 2)
 
 
 def drawing(state: RunState) -> Delayed | None:
