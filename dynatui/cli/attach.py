@@ -93,7 +93,8 @@ PARAMETERS: Declared = (
             option("--deployed NAME", "The profile's draft that the server uses, if the profile has several."),
             option(
                 "--draft-tokens K",
-                "Drafted tokens a round that were advised, or several by running requests, such as 1-16:5,17-64:3.",
+                "Drafted tokens a round that were advised, or several by running requests, such as 1-16:5,17-64:3. "
+                "Default: those that follow from the costs in the profile.",
             ),
             option(
                 "--baseline FILE",

@@ -3,21 +3,29 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import NormalDist, median
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from decoder.analysis.interval import COVERAGE
 from decoder.errors import ConfigError, quoted, shortened
+from dynatui.servers.advice import advised as advice_for
 from dynatui.servers.attach.course import load_class
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
 from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
+from dynatui.servers.cost_source import source
+from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 """Half the width of an interval in standard errors."""
 _ANY_LOAD = 2**32
+LOADS = (1, 64)
+"""Numbers of running requests for which dynatui advise advises by default."""
 _BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
 Advised: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -29,8 +37,8 @@ def promises(
 ) -> Callable[[Kind, float], Promise]:
     """(kind of server, seconds since the start) -> the promise.
 
-    `draft` is the deployed one, by default the profile's only one; `plain` are step times of the server without drafts.
-    Raises ConfigError if the draft is unknown.
+    `draft` is the deployed one, by default the profile's only one; `advised` by default what follows from the costs in
+    the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft is unknown.
     """
     names = list(profile.drafts)[:MOST_DRAFTS]
     listed = ", ".join(map(shortened, names))
@@ -43,14 +51,29 @@ def promises(
     chosen = (draft or names[0])[:LONGEST_NAME]
     chains = {name[:LONGEST_NAME]: _chains(profile.drafts[name]) for name in names}
     steps = tuple(_medians(plain))
+    alone = replace(profile, drafts={chosen: profile.drafts[draft or names[0]]})
 
     def of(kind: Kind, t: float) -> Promise:
-        del kind
-        return Promise(
-            t=t, profile=path.name[:LONGEST_NAME], draft=chosen, drafts=chains, advised=advised or (), plain=steps
-        )
+        bands = _advised(alone, kind) if advised is None else advised
+        return Promise(t=t, profile=path.name[:LONGEST_NAME], draft=chosen, drafts=chains, advised=bands, plain=steps)
 
     return of
+
+
+def _advised(profile: Profile, kind: Kind) -> Advised:
+    """What dynatui advise advises without further options; empty without costs, for other engines, or if no draft
+    pays.
+    """
+    engine = next((each for each in ENGINES.values() if each.title == kind.title), None)
+    if engine is None or profile.costs is None:
+        return ()
+    with suppress(ConfigError):
+        deployment = advice_for(profile, source(profile), engine, LOADS).deployment
+        if deployment is not None:
+            bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
+            first, _, k = bands.pop()
+            return (*bands, (first, _ANY_LOAD, k))
+    return ()
 
 
 def schedule(text: str) -> Advised:
