@@ -40,7 +40,7 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
     assert "on cpu in float32, draft bfloat16" in captured.out
-    assert "10 of 10 turns" in captured.err
+    assert "11 of 11 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
     names = [row["name"] for row in second["rows"]]
     trees = ["dynatree", "auto", "linear 2", "linear 3x0.4", "fixed 2x2", "bestfirst 8x5"]
