@@ -26,13 +26,28 @@ from decoder.errors import (
 from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
-from dynatui.cli import attach, config, doctor, headless, options, parameters, presets, ranks, report, request, settings
+from decoder.run.config import RunConfig
+from dynatui.cli import (
+    advise,
+    attach,
+    config,
+    doctor,
+    headless,
+    options,
+    parameters,
+    presets,
+    ranks,
+    report,
+    request,
+    settings,
+)
 from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
+from dynatui.record.comparison import comparison
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
-from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
+from dynatui.session import DEMO, EMBEDDED_SEED, EMBEDDED_TEMPERATURE, Models, Session, View
 from dynatui.terminal import streams
 
 USAGE_ERROR = DecoderError.exit_code
@@ -70,6 +85,7 @@ def command() -> TyperGroup:
         parameters.command("why", reasons.why, reasons.PARAMETERS),
         parameters.command("report", report.report, report.PARAMETERS),
         parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
+        parameters.command("advise", advise.advise, advise.PARAMETERS),
     ]
     if find_spec("dynatui.lab") is not None:
         from dynatui.lab.commands import bench, profile, selector, tune  # noqa: PLC0415 - the laboratory may be missing
@@ -171,8 +187,8 @@ def watch(
 ) -> int:
     """Watch and steer speculative decoding of language models, live, in a terminal.
 
-    Without options, five methods race each other on the embedded prompts, all with the embedded pair of models. Without
-    a terminal, the race runs without a screen.
+    Without options, five methods race each other on the embedded prompts, all with the embedded pair of models. The
+    screen then draws larger trees than are fastest. Without a terminal, the race runs without a screen.
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
@@ -193,16 +209,21 @@ def watch(
     # `can_show_screen` may replace standard input, so the prompts must have been read before.
     on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
+    chosen = prompts.given or any(given[name] is not None for name in ("preset", "temperature", "seed"))
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
         given |= {name: value for name, value in usual.items() if given[name] is None}
     if on_screen and not models.embedded and given["selector"] is None and given["drafting"] is None:
         given["selector"] = NONE  # other pairs have no selector that a key could turn on
+    config = request.run_config(given)
+    usual_config = RunConfig(seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE)
+    if on_screen and models == Models() and not chosen and config == usual_config:
+        config = config.with_rules("dynatree", DEMO)
     newcomer = tour and models.embedded and not (prompts.given or record)
     session = Session(
         prompts=prompts.beside(files),
         models=models,
-        config=request.run_config(given),
+        config=config,
         record=record,
         metrics_port=metrics_port,
         view=replace(shown, tour=newcomer),
@@ -223,20 +244,27 @@ def watch(
 
 
 def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, view: Given) -> int:
-    """Replay a recording without loading models, or two recordings side by side."""
+    """Replay a recording without loading models, or two recordings side by side.
+
+    Without a screen, two recordings of the same prompts are compared: the exit code is 5 if a method is clearly slower
+    in the second one, or writes another text.
+    """
     if other is None and is_of_server(path):
         on_screen = not (no_screen or as_json) and streams.can_show_screen()
         return attach.replay_server(path, request.view(view, settings.keymap()), on_screen=on_screen)
     runs = Runs(path)
-    others = Runs(other) if other else ()
-    if no_screen or as_json or not streams.can_show_screen():
+    on_screen = not (no_screen or as_json) and streams.can_show_screen()
+    if other is not None and not on_screen:
+        out, _ = streams.for_printing()
+        return headless.compare(comparison((str(path), str(other)), runs, Runs(other)), out, as_json=as_json)
+    if not on_screen:
         transcript = Transcript(*streams.for_printing(), as_json=as_json)
-        return headless.replay_events(chain.from_iterable(chain(runs, others)), transcript)
+        return headless.replay_events(chain.from_iterable(runs), transcript)
     shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
 
-        return compare((path, runs), (other, others), shown)
+        return compare((path, runs), (other, Runs(other)), shown)
     from dynatui.screen.run import show_replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, shown)

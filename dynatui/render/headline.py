@@ -1,7 +1,8 @@
-"""Sentences on a run and its machine: speed, passes, least times, GPUs, in wordings of which the caller chooses."""
+"""Sentences on a run and its machine: speed, passes, expected times, GPUs, in wordings of which the caller chooses."""
 
 from collections.abc import Mapping
 
+from decoder.analysis.interval import Interval, Verdict, compared_to_limit
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.roofline import SIZES, round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
@@ -9,20 +10,21 @@ from decoder.events import Figures
 from dynatui.gpu import GpuLoad
 from dynatui.number_format import counted, ms, percent, short
 from dynatui.render.ink import DOT, Ink, Row, joined
-from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
+from dynatui.render.words import is_alone
+from dynatui.result import ALONE, BY_DESIGN, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
-_SLOWER, _FASTER = 0.995, 1.005
-"""Relative speeds in this interval count as equal to the speed of plain decoding."""
+_CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cannot tell": "plain"}
+"""By whether the interval lies above the speed of plain decoding."""
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
     """Wordings, the longest first; empty before the first token."""
-    entry = state.figures().get(state.watched)
+    entry = state.pooled().get(state.watched)
     if entry is None or not entry.committed:
         return ()
     speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
-    sentences = [(speed, passes[0], texts[0]) for speed in speeds[:2]]
+    sentences = [(speed, passes[0], texts[0]) for speed in speeds[:-1] or speeds]
     sentences += [(speeds[-1], passes[-1], texts[-1]), (speeds[-1], (), texts[-1])]
     last = speeds[-1] or texts[-1] or passes[-1]
     return tuple(dict.fromkeys((*(joined(filter(None, parts), DOT) for parts in sentences if any(parts)), last)))
@@ -50,13 +52,19 @@ def is_warm(state: RunState, method: str) -> bool:
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 
 
+def rate(state: RunState, method: str) -> float | None:
+    """Tokens per second; None before the end of the method's warm-up."""
+    entry = state.figures().get(method)
+    return entry.tokens_per_second if entry is not None and is_warm(state, method) else None
+
+
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
     if state.watched == "ar":
         return _inked("plain", "plain decoding")
     if entry.speedup is None:
         return () if entry.speedup_reason == "warming up" else _inked("warn", *no_speedup(entry))
-    ink: Ink = "warn" if entry.speedup < _SLOWER else "plain" if entry.speedup < _FASTER else "good"
-    return _inked(ink, *times_plain(entry.speedup))
+    clear = compared_to_limit(Interval(value=entry.speedup, low=entry.speedup_low, high=entry.speedup_high))
+    return _inked(_CLEAR[clear], *times_plain(entry))
 
 
 def _passes(entry: Figures) -> tuple[Row, ...]:
@@ -106,7 +114,7 @@ def _load_and_memory(gpu: GpuLoad) -> list[str]:
 
 
 _FAST = 0.6
-"""A round is near its least time if the least time is at least this share of it."""
+"""A round is near its expected time if that is at least this share of it."""
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
@@ -116,8 +124,8 @@ def expected_words(state: RunState) -> tuple[str, ...]:
         return ()
     levels, rows = SIZES[-1]
     rate = 1 / step_s(run.expected)
-    plain = f"at most {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
-    return f"{plain}, a round of {rows} rows at least {ms(round_s(run.expected, levels, rows))} ms", plain
+    plain = f"estimate: {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
+    return f"{plain}, {ms(round_s(run.expected, levels, rows))} ms a round of {rows} rows", plain
 
 
 def overhead_words(state: RunState) -> tuple[str, ...]:
@@ -129,10 +137,8 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
     if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
         return ()  # the method does not report its work
     measured = (entry.decode_s - entry.left_out_s) / rounds
-    least = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
-    near = f"near the least time on this machine, {ms(least)} ms: only smaller trees or smaller weights shorten it."
-    far = (
-        f"of which memory and arithmetic of this machine need {ms(least)}; the rest is overhead, which is a smaller "
-        "share with larger models."
-    )
-    return (f"A round takes {ms(measured)} ms, {far if least < _FAST * measured else near}",)
+    expected = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
+    needed = f"memory and arithmetic of this machine need {ms(expected)} ms by estimate"
+    if expected < _FAST * measured:
+        return (f"A round takes {ms(measured)} ms; {needed}, and the rest is a smaller share with larger models.",)
+    return (f"A round takes {ms(measured)} ms; {needed}, so only smaller trees or smaller weights help much.",)

@@ -22,9 +22,10 @@ from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.tree import tree
 from dynatui.render.versus import table
-from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
+from dynatui.render.words import WHY_BY_DESIGN
 from dynatui.render.work import times_table
 from dynatui.report.replay import replay_page
+from dynatui.result import BY_DESIGN
 from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
 from dynatui.sources.engine import EngineSource, Loaded
@@ -270,8 +271,9 @@ def test_what_is_said_of_stalls_fits_any_panel(events: list[Event]) -> None:
 
 
 def test_the_first_card_names_it_where_there_is_room() -> None:
-    assert "tokens/s, 1 stalled round left out" in lines(cards(scene(ONE), 240, 3))[0]
-    assert lines(cards(scene(ONE), 80, 3)) == lines(cards(scene(USUAL), 80, 3))
+    assert "speed, 1 stalled round left out" in lines(cards(scene(ONE), 240, 3))[0]
+    assert "speed, 1 stalled " in lines(cards(scene(ONE), 80, 3))[0]
+    assert lines(cards(scene(USUAL), 80, 3))[0].startswith("▏speed  ")
 
 
 def test_a_round_that_is_looked_at_says_what_it_lost_also_where_it_is_narrow() -> None:
