@@ -254,7 +254,8 @@ GROUPS = (
             Key(("u",), ("undo",), "undo", "undo the last turn: one knob, or all knobs of a preset", _EVERYWHERE, 140, also="back revert"),
             Key(("0",), ("defaults",), "defaults", "reset all knobs of the watched method to their values at the start", _VIEWING, also="reset"),
             Key(("s",), ("preset",), "preset", "set DynaTree's knobs to the next preset: tuned, paper, sampled", _EVERYWHERE, also="parameters"),
-            Key(("b",), ("pin",), "A/B", "pin the rounds so far as side A of the comparison; again: remove the pin; each turn of a knob also pins the rounds so far", _VIEWING, 150, names=("pin",), also="compare comparison baseline"),
+            Key(("b",), ("compare",), "A/B", "compare two settings of the watched method: decode this prompt and the next ones with both, in turns, A with the settings before your turns, B with the present ones; again: end it", _VIEWING, 150, names=("compare",), also="pair paired baseline faster"),
+            Key(("S",), ("settings",), "settings tried", "list the settings of the watched method that were tried, with the measured ratio of those that were compared", _EVERYWHERE, also="table A/B results best"),
         ),
     ),
     KeyGroup(

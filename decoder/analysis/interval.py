@@ -65,6 +65,12 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
     return math.sqrt(freedom) * math.tan(float(angle))
 
 
+def factor_of(series: NDArray[np.float64], coverage: float = COVERAGE) -> float:
+    """Half the width of a ratio's interval, as a factor, from the parts of its logarithm, which may be correlated."""
+    variance, freedom = variance_of_mean(series)
+    return math.exp(min(students_t(freedom, coverage) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0
+
+
 def compared_to_limit(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
     """An unknown interval, or one that contains the limit, cannot tell."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:

@@ -4,13 +4,10 @@ passes do the same work, so that differences between their times measure the loa
 no figure.
 """
 
-import math
-
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from decoder.analysis.interval import students_t, variance_of_mean
+from decoder.analysis.interval import factor_of
 from decoder.append_only import SharedList
 from decoder.events import Reason
 
@@ -113,15 +110,9 @@ def speedup(segments: Segments, *, warm: bool, busy: bool, whole: bool) -> Speed
         return Speedup(reason="too few rounds")
     # The logarithm of the ratio is linear in the logarithms of the four totals; the delta method gives its variance.
     shares = len(parts) * parts / totals
-    of_plain, of_all = (_factor(shares @ signs) for signs in ((0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
+    of_plain, of_all = (factor_of(shares @ signs) for signs in ((0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
     uneven, many = of_plain**2 >= WIDE, segments.count >= ENOUGH
     if of_all**2 >= WIDE and (uneven or not (many or whole)):
         return Speedup(reason="machine busy" if uneven and many else "too few rounds")
     value = float(totals[0] / totals[1] * totals[3] / totals[2])
     return Speedup(value, value / of_all, value * of_all)
-
-
-def _factor(series: NDArray[np.float64]) -> float:
-    """Half the width of a ratio's interval, as a factor, from the parts of its logarithm."""
-    variance, freedom = variance_of_mean(series)
-    return math.exp(min(students_t(freedom) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0

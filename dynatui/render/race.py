@@ -14,7 +14,7 @@ from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, bar, best, c
 from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, remedy, same_as_ar, speedup_cell, tie_words
 
-_SHORTEST_NAME, _LONGEST_NAME = 8, 9
+_SHORTEST_NAME, _LONGEST_NAME = 8, 11
 """Of the column with method names, in cells."""
 _NUMBERS = 16
 _TITLE = len("╭─ Race  ─╮")

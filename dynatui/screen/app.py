@@ -45,6 +45,7 @@ from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
+from dynatui.state.session_log import SessionLog
 
 _NOTE_S = 6.0
 _LOW = 40
@@ -79,7 +80,7 @@ class DynaApp(PanelApp):
         super().__init__(view, "watch", **surroundings)
         self.source = source
         self.event_reader = EventReader(source)
-        self.viewpoint, self.pins = self.event_reader.viewpoint, self.event_reader.pins
+        self.viewpoint = self.event_reader.viewpoint
         self.knob_editor = self.event_reader.knob_editor
         self.text_panel = TextPanel()
         self.aside = Aside(self.call_later)
@@ -92,6 +93,10 @@ class DynaApp(PanelApp):
         self._visible: frozenset[str] = frozenset()
         self._note_until = 0.0
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
+
+    @property
+    def session_log(self) -> SessionLog:
+        return self.event_reader.session_log
 
     def compose(self) -> ComposeResult:
         yield Canvas(status.status, panel="status")

@@ -11,12 +11,15 @@ from dynatui.knobs import choices, having, info, sliders_of, turns
 from dynatui.render.drawer import listed_knobs
 from dynatui.render.words import moved_back
 from dynatui.screen.knob_editor import KnobEditor
+from dynatui.screen.pages.page import TextPage
 from dynatui.screen.protocol import Screen
-from dynatui.state.ab_comparison import Pin
+from dynatui.screen.settings_tried import table
 from dynatui.state.run_state import RunState
 
 _LONGEST_VALUE = 7
 _FEW = 4
+_TABLE, _AROUND = 76, 8
+"""Width of the table of settings, and that of its page's frame, in cells."""
 
 
 def turn(screen: Screen, cap: str) -> None:
@@ -204,17 +207,11 @@ def preset(screen: Screen) -> None:
         screen.show_note(done if name else refusal)
 
 
-def pin(screen: Screen) -> None:
-    state = screen.viewpoint.newest
-    before = screen.pins.get(state.watched)
-    if before is not None and before.by_hand:
-        del screen.pins[state.watched]
-        screen.show_note(f"A is removed; {_key(screen, 'pin')} pins a new A, and so does the next turn of a knob")
-    elif state.rounds:
-        screen.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
-        screen.show_note("A is pinned; later rounds are B")
-    else:
-        screen.show_note("there is no round to pin yet")
+def settings(screen: Screen) -> None:
+    tried = screen.session_log.settings_tried()
+    text = "\n".join(table(tried, min(_TABLE, screen.size.width - _AROUND))) if tried else "no setting was tried yet"
+    how = f"{_key(screen, 'compare')} compares the present settings with those before your turns, over the same tokens"
+    screen.push_screen(TextPage(screen.scene.keys, "settings", "Settings tried", f"{text}\n\n{how}"))
 
 
 def _key(screen: Screen, action: str) -> str:

@@ -16,7 +16,7 @@ from dynatui.knobs import info
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.state.run_state import Loading, Prompt, Record
-from tests.dynatui.screen.shown_app import shown, told
+from tests.dynatui.screen.shown_app import shown
 from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import (
     ScriptedSource,
@@ -80,14 +80,6 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: lis
     async with shown(records, config=WARM) as (app, _, pilot):
         await pilot.press(T_UP)
         assert app.scene.note == note
-
-
-async def test_a_turn_begins_b_of_the_comparison() -> None:
-    async with shown(racing(rounds=12)) as (app, source, pilot):
-        later = [sampled_round(number) for number in range(12, 24)]
-        page = await told(app, source, pilot, turned_temperature("dynatree", 12, 0.6, 0.7), *later)
-        assert len(app.pins["dynatree"].samples) == 12
-        assert "A/B no clear difference so far" in page
 
 
 @pytest.mark.parametrize("watched", [0, 1])
