@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 4000
+FEW_DRAWS = 200
+"""For intervals that a screen computes anew every second."""
 COVERAGE = 0.95
 _ANGLES = 1 << 15
 
@@ -39,6 +41,15 @@ def bootstrap(
     values = statistic([random.integers(size, size=(draws, size)) for size in groups])
     low, high = np.percentile(values, (50 - 50 * coverage, 50 + 50 * coverage)).tolist()
     return low, high
+
+
+def resampled(size: int, random: np.random.Generator, draws: int = FEW_DRAWS) -> NDArray[np.int64]:
+    """Indices of bootstrap samples of an autocorrelated series, of shape (draws, size): circular blocks, Politis and
+    Romano 1992.
+    """
+    block = max(1, round(math.sqrt(size)))
+    starts = random.integers(size, size=(draws, -(-size // block), 1))
+    return ((starts + np.arange(block)) % size).reshape(draws, -1)[:, :size]
 
 
 def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:

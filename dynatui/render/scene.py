@@ -106,6 +106,8 @@ class Scene:
     scale: Scale | None = None
     """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None
+    whatif_choice: Mapping[KnobName, float] | None = None
+    """Knobs of the chosen what-if cell; None stands for the fastest one."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
-from decoder.analysis.what_if import WhatIf
+from decoder.analysis.what_if import Place, WhatIf
 from decoder.events import Figures, Limit, Round
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
@@ -192,10 +192,13 @@ def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
     place, here = estimate.faster(), estimate.breadth.here.rate
     if place is None or here is None:
         return None
-    grid, row, column = place
-    rate = grid.cells[row][column].rate or here
-    values = f"{info(grid.down).symbol} {short(grid.rows[row])} with D0 {grid.columns[column]:.0f}"
-    return values, percent(rate / here - 1)
+    return values_of(place), percent((place.cell.rate or here) / here - 1)
+
+
+def values_of(place: Place) -> str:
+    """Such as τh 0.70 with D0 5."""
+    down, d0 = place.grid.down, place.knobs["d0"]
+    return f"{info(down).symbol} {short(place.knobs[down])} with D0 {d0:.0f}"
 
 
 def drawing(state: RunState) -> Delayed | None:

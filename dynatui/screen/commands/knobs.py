@@ -9,7 +9,8 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.knobs import choices, having, info, sliders_of, turns
 from dynatui.render.drawer import listed_knobs
-from dynatui.render.words import moved_back
+from dynatui.render.what_if import chosen
+from dynatui.render.words import moved_back, values_of
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.screen.pages.page import TextPage
 from dynatui.screen.protocol import Screen
@@ -177,6 +178,33 @@ def _from_where(state: RunState) -> str:
     furthest = max(lane.committed for lane in state.lanes.values())
     exception = f"; {', '.join(alone)} from the next prompt on" if alone else ""
     return f"from about token {furthest} on{exception}"
+
+
+def choose_estimate(screen: Screen, step: int) -> bool:
+    """Moves the choice among the what-if cells, which are ordered by speed; False without estimates of it."""
+    places, now = screen.scene.whatif.by_rate() if screen.scene.whatif else [], chosen(screen.scene)
+    if now is None:
+        return False
+    place = places[min(max(0, places.index(now) + step), len(places) - 1)]
+    screen.change_view(whatif_choice=place.knobs)
+    return True
+
+
+def turn_to_estimate(screen: Screen) -> bool:
+    """Turns the knobs to the chosen what-if cell; False without estimates in tokens per second."""
+    place = chosen(screen.scene)
+    if place is None:
+        return False
+    if editor := _editor(screen):
+        state = screen.viewpoint.newest
+        rules = editor.rules(state)
+        if isinstance(rules, AdaptiveTree) and rules.history:
+            editor.hold(place.knobs, state)
+        else:
+            editor.set(place.knobs, state)
+        held = "; the history rule is off" if isinstance(rules, AdaptiveTree) and rules.history else ""
+        screen.show_note(f"{values_of(place)} from the next round on{held}; {_key(screen, 'undo')} undoes this")
+    return True
 
 
 def undo(screen: Screen) -> None:

@@ -7,7 +7,7 @@ from dynatui.keymap import CURSOR
 from dynatui.knobs import rules_of
 from dynatui.render import log
 from dynatui.render.prompts import chosen, listed
-from dynatui.screen.commands import view
+from dynatui.screen.commands import knobs, view
 from dynatui.screen.pages.page import BreakScreen, EditScreen
 from dynatui.screen.protocol import Screen
 
@@ -88,6 +88,8 @@ def scroll(screen: Screen, lines: int) -> None:
         _scroll_log(screen, screen.scene.log_end - lines)
     elif screen.scene.panel == "prompts":
         view.move_prompt(screen, lines)
+    elif screen.scene.panel == "whatif" and knobs.choose_estimate(screen, lines):
+        pass
     else:
         scrub(screen, lines)
 
@@ -130,6 +132,8 @@ def prompt(screen: Screen, step: int) -> None:
 
 
 def enter(screen: Screen) -> None:
+    if screen.scene.panel == "whatif" and knobs.turn_to_estimate(screen):
+        return
     if screen.scene.panel != "prompts":
         view.maximise(screen)
         return

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
+from msgspec import structs
 from textual.pilot import Pilot
 
 from decoder.events import End, Knob
 from decoder.knobs import KnobName
 from decoder.methods.delayed import Delayed
+from decoder.methods.dynatree import DynaTree
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
 from dynatui.knobs import info
@@ -23,10 +26,12 @@ from tests.dynatui.scripted_runs import (
     delayed_run,
     drawn_round,
     plain_round,
+    run,
     sampled_round,
     sampled_run,
     turned_temperature,
 )
+from tests.dynatui.turned_runs import rounds
 
 ALL = ("dynatree", "ar", "linear", "hf")
 WARM = RunConfig(temperature=0.6, top_p=0.9)
@@ -80,6 +85,38 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: lis
     async with shown(records, config=WARM) as (app, _, pilot):
         await pilot.press(T_UP)
         assert app.scene.note == note
+
+
+FIXED = DynaTree(history=False)
+
+
+def recorded(history: str = "off") -> list[Record]:
+    """Rounds with trees of different sizes, from which the what-if panel estimates tokens per second."""
+    begun = structs.replace(run(), methods={"dynatree": {**asdict(FIXED), "history": history == "on"}, "ar": {}})
+    return [begun, *rounds(range(20)), *(plain_round("ar", number) for number in range(20))]
+
+
+@pytest.mark.parametrize("history", ["off", "on"])
+async def test_enter_turns_the_knobs_to_the_chosen_estimate(history: str) -> None:
+    config = RunConfig(dynatree=replace(FIXED, history=history == "on"))
+    async with shown(recorded(history), config=config) as (app, source, pilot):
+        await pilot.press("6", "enter", "u")
+        source.turns.clear()
+        await pilot.press("down", "down")
+        assert app.scene.whatif is not None
+        place = app.scene.whatif.by_rate()[2]
+        assert app.scene.whatif_choice == place.knobs
+        await pilot.press("enter")
+        turned = dict(source.turns)
+        assert {**turned, **place.knobs} == turned
+        assert turned.get("history") == (0 if history == "on" else None)
+        assert "from the next round on" in app.scene.note
+
+
+async def test_without_an_estimate_in_tokens_per_second_enter_expands_the_panel() -> None:
+    async with shown([run(), *rounds(range(3))]) as (app, source, pilot):
+        await pilot.press("6", "up", "enter")
+        assert (app.scene.maximised, source.turns) == (True, [])
 
 
 @pytest.mark.parametrize("watched", [0, 1])
