@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -71,6 +71,8 @@ class Axis:
     flags: Sequence[Flag] = ()
     cursor: int | None = None
     unit: str = "token"
+    written: Callable[[int], str] = str
+    """A place on the axis as text."""
 
 
 def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
@@ -173,8 +175,8 @@ def _flags(axis: Axis, width: int) -> Row:
             text = text[:1]
         cells[x : x + len(text)] = [(sign, flag.ink) for sign in text]
     cells = cells[:width]
-    last = f"{axis.unit} {axis.first + axis.span}"
-    for label, x in ((str(axis.first), _AXIS), (last, _AXIS + plot - len(last))):
+    last = f"{axis.unit} {axis.written(axis.first + axis.span)}"
+    for label, x in ((axis.written(axis.first), _AXIS), (last, _AXIS + plot - len(last))):
         if x >= 0 and all(sign == " " for sign, _ in cells[max(0, x - 1) : x + len(label) + 1]):
             cells[x : x + len(label)] = [(character, "dim") for character in label]
     return merged(cells)

@@ -1,0 +1,195 @@
+"""A model of batches: how long a server's steps take with several running requests (streams) and drafted tokens.
+
+A pass of a model over n rows of each of B streams, with c cached tokens a stream:
+
+    pass_s = fixed + products(n B) + B (stream + c cached)
+
+All rows share one reading of the weights, so with more of them the products change from memory to arithmetic: in a
+roofline, products(rows) = max(weights, rows * row). Keys and values are read once a stream, however many rows it has
+(MagicDec, arXiv 2408.11049). A round that drafts K tokens, and its speed-up with a mean length of L tokens:
+
+    round_s = drafting + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
+    speed-up = L * pass_s of the target, 1 row / round_s
+
+P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in between (prefill) are left out.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import combinations
+from statistics import median
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.analysis.roofline import FLOPS, DeviceSpeed
+from decoder.errors import ConfigError
+from dynatui.servers.profile_file import ModelSize, StepPoint
+
+_SAME_LOAD = 2**0.25
+"""Readings whose numbers of running requests differ by less than about this factor are one load."""
+_LEAST_GAIN = 1e-3
+"""Least share of the squared error by which a further term of a fit must reduce it."""
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """Seconds; all 0 for drafts that need no pass."""
+
+    fixed_s: float = 0.0
+    products_s: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
+    """By number of rows, ascending and linear between them."""
+    row_s: float = 0.0
+    """Of each row beyond the last number of rows in `products_s`."""
+    stream_s: float = 0.0
+    cached_s: float = 0.0
+
+    def seconds(self, streams: float, rows: float, context: float = 0.0) -> float:
+        """Of a pass over `rows` rows of each stream."""
+        places, values = zip(*self.products_s, strict=True)
+        every = rows * streams
+        products_s = float(np.interp(every, places, values)) + max(0.0, every - places[-1]) * self.row_s
+        return self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)
+
+
+@dataclass(frozen=True)
+class Round:
+    """Mean numbers of a round of one stream."""
+
+    passes: float
+    """Of the draft."""
+    rows: float
+    """That the target verifies, its own token's included."""
+
+
+PLAIN = Round(0, 1)
+
+
+def chain(drafted: float, levels_at_once: int | None = None) -> Round:
+    """A round that drafts and verifies this many tokens in a chain."""
+    return Round(math.ceil(drafted / (levels_at_once or 1)), drafted + 1)
+
+
+@dataclass(frozen=True)
+class LoadCosts:
+    target: PassCost
+    draft: PassCost = field(default_factory=PassCost)
+    drafting_s: float = 0.0
+    """What a round that drafts costs beyond its passes."""
+
+    def round_s(self, streams: float, shape: Round, context: float = 0.0) -> float:
+        verify_s = self.target.seconds(streams, shape.rows, context)
+        if shape == PLAIN:
+            return verify_s
+        return self.drafting_s + shape.passes * self.draft.seconds(streams, 1, context) + verify_s
+
+    def break_even(self, streams: float, shape: Round, context: float = 0.0) -> float:
+        """Tokens a round, the target's own included, from which such rounds beat plain steps."""
+        return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
+
+
+def roofline(size: ModelSize, on: DeviceSpeed) -> PassCost | None:
+    """The least times of a model's passes, by its bytes and its arithmetic; None if its size is unknown."""
+    if size.weights_bytes is None:
+        return None
+    weights_s = size.weights_bytes / on.bytes_per_s
+    row_s = FLOPS * size.weights / on.flops_per_s if size.weights and on.flops_per_s else 0.0
+    knee = [(weights_s / row_s, weights_s)] if row_s else []
+    cached_s = (size.kv_bytes_per_token or 0.0) / on.bytes_per_s
+    return PassCost(products_s=((0.0, weights_s), *knee), row_s=row_s, cached_s=cached_s)
+
+
+def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
+    """From passes of one text by number of rows, with its keys and values; beyond the most rows, as between the last
+    two.
+    """
+    points = sorted(by_rows.items())
+    (fewer, before_s), (most, last_s) = points[max(0, len(points) - 2)], points[-1]
+    row_s = max(0.0, last_s - before_s) / max(1, most - fewer)
+    return PassCost(fixed_s, tuple((float(rows), s) for rows, s in points), row_s)
+
+
+def scaled(cost: PassCost, first_s: float) -> PassCost:
+    """A smaller model's passes, which grow with rows as those of `cost` do, from `first_s` for one row."""
+    factor = first_s / cost.seconds(1, 1)
+    return PassCost(
+        cost.fixed_s * factor, tuple((rows, s * factor) for rows, s in cost.products_s), cost.row_s * factor
+    )
+
+
+@dataclass(frozen=True)
+class Fit:
+    costs: LoadCosts
+    streams: tuple[float, float]
+    """Least and largest number of running requests in the points."""
+    drafted: tuple[float, ...]
+    """Numbers of drafted tokens in the points; if none is 0, the cost of having drafts on counts as plain."""
+    error: float
+    """Largest relative difference between a step time and its fit."""
+
+
+def fitted(points: Iterable[StepPoint]) -> Fit:
+    """The costs that explain step times best, by least squares of relative errors, none of them negative:
+
+        step_s = fixed + B stream + K token + B K row + [K > 0] drafting
+
+    Step times at one load and number of drafted tokens count as their median. Of the sets of terms that explain them
+    equally well, the smallest is taken, and of equally small ones the first in the order of the formula: two points
+    give the fixed cost and the cost a token. Raises ConfigError if the points have one number of drafted tokens.
+    """
+    cells = list(_cells(point for point in points if point.step_s > 0 and point.running > 0))
+    drafted = tuple(sorted({point.k for point in cells}))
+    if len(drafted) < 2:
+        seen = f"only rounds of {drafted[0]:g} drafted tokens" if drafted else "no step times"
+        raise ConfigError(f"the server showed {seen}; watch it also without drafts, or with another number")
+    times = np.array([point.step_s for point in cells])
+    terms = np.array([_terms(point) for point in cells]) / times[:, None]
+    factors = _least_squares(terms)
+    fixed_s, stream_s, token_s, row_s, drafting_s = factors.tolist()
+    target = PassCost(fixed_s, row_s=row_s, stream_s=stream_s - row_s)
+    loads = [point.running for point in cells]
+    error = float(np.abs(terms @ factors - 1).max())
+    return Fit(LoadCosts(target, PassCost(token_s), drafting_s), (min(loads), max(loads)), drafted, error)
+
+
+def _cells(points: Iterable[StepPoint]) -> Iterator[StepPoint]:
+    """Medians of the points at each load and number of drafted tokens."""
+    groups = dict[tuple[int, float], list[StepPoint]]()
+    for point in points:
+        load = round(math.log(point.running, _SAME_LOAD))
+        groups.setdefault((load, round(point.k, 1)), []).append(point)
+    for (_, drafted), group in groups.items():
+        running, step_s = median(each.running for each in group), median(each.step_s for each in group)
+        yield StepPoint(running=running, k=drafted, step_s=step_s, steps=sum(each.steps for each in group))
+
+
+def _terms(point: StepPoint) -> tuple[float, ...]:
+    return 1.0, point.running, point.k, point.running * point.k, float(point.k > 0)
+
+
+def _least_squares(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Factors, none negative, with which the sum of the terms is nearest to 1 in each row."""
+    best, least = np.zeros(terms.shape[1]), float(len(terms))
+    for size in range(1, terms.shape[1] + 1):
+        found, smallest = best, least
+        for columns in map(list, combinations(range(terms.shape[1]), size)):
+            factors = np.linalg.lstsq(terms[:, columns], np.ones(len(terms)), rcond=None)[0]
+            error = float(((terms[:, columns] @ factors - 1) ** 2).sum())
+            if (factors >= 0).all() and error < smallest * (1 - _LEAST_GAIN) - 1e-12:
+                found, smallest = np.zeros(terms.shape[1]), error
+                found[columns] = factors
+        best, least = found, smallest
+    return best
+
+
+@dataclass(frozen=True)
+class LoadCurve:
+    """Speed-up over plain decoding by number of running requests."""
+
+    streams: tuple[int, ...]
+    """Ascending, from 1 or more."""
+    by_drafted: Mapping[int, tuple[float, ...]]
+    """A curve for each shown number of drafted tokens."""
+    advised: tuple[float, ...]
+    """With the advised number of drafted tokens at each load; 1 where no draft is advised."""

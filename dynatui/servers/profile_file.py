@@ -1,0 +1,233 @@
+"""The profile of a user's prompts as a JSON file: acceptance of each draft, sizes of the models, costs of passes.
+
+Acceptance is what servers count by position: survival s_i is the share of rounds whose first i drafted tokens were all
+accepted (vLLM's and llama.cpp's accepted tokens by position, divided by drafts). Where rounds begin depends on the
+length K of their chains: a chain of 16 takes a copied passage in one round, a chain of 1 in eight, so that s_1 differs.
+Each length therefore has survival rates of its own; `Acceptance.at` gives them. This module measures nothing.
+"""
+
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from decoder.errors import ConfigError, shortened
+from decoder.system.whole_files import write_whole
+from dynatui.files import opened, text_of
+
+SCHEMA = 1
+LONGEST_CHAIN = 16
+_MOST_BYTES = 2**26
+_REMEDY = "give a file that dynatui profile has written"
+
+Rate: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
+Amount: TypeAlias = Annotated[float, Meta(ge=0, lt=2**64)]
+"""Seconds, bytes and other finite quantities."""
+Rates: TypeAlias = Annotated[tuple[Rate, ...], Meta(max_length=LONGEST_CHAIN)]
+Ends: TypeAlias = tuple[Rate, Rate]
+"""Ends of an interval of 95 %, by bootstrap over prompts."""
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Acceptance of rounds with chains of one length K, which is the length of `survival`."""
+
+    rounds: Amount
+    """Expected number where acceptance is random; lookup's rounds without a draft are included."""
+    survival: Rates
+    """s_1 to s_K."""
+    intervals: Annotated[tuple[Ends, ...], Meta(max_length=LONGEST_CHAIN)] = ()
+    """Of `survival`; empty with fewer than two prompts."""
+    length_interval: tuple[Amount, Amount] | None = None
+    """Of `mean_length`; None with fewer than two prompts."""
+    drafted: Rates = ()
+    """Share of rounds that draft at least 1 to K tokens; empty if every round drafts K. Servers count acceptance by
+    position over drafts, so where this is given their rates are `survival` divided by its first number.
+    """
+
+    @property
+    def mean_length(self) -> float:
+        """L(K) = 1 + s_1 + ... + s_K, tokens a round with the target's own token (vLLM: mean acceptance length)."""
+        return 1 + sum(self.survival)
+
+
+class Acceptance(Chain, frozen=True, kw_only=True, omit_defaults=True):
+    """Acceptance of the longest chains, 16 or what the draft can draft at most, and of all shorter ones."""
+
+    shorter: Annotated[tuple[Chain, ...], Meta(max_length=LONGEST_CHAIN - 1)] = ()
+    """Of chains of 1, 2, ... tokens."""
+
+    @property
+    def longest(self) -> int:
+        return len(self.survival)
+
+    def at(self, k: int) -> Chain:
+        """Acceptance of chains of `k` tokens, from 1 to `longest`."""
+        return self if k == self.longest else self.shorter[k - 1]
+
+
+class Grouped(Acceptance, frozen=True, kw_only=True, omit_defaults=True):
+    """Acceptance on all prompts; groups without a round are absent."""
+
+    by_category: dict[str, Acceptance] = {}
+    """By `category` of the prompts; empty if they have none."""
+    by_context: dict[str, Acceptance] = {}
+    """By tokens of text before the round: "<1k", "<4k", "<16k", ">=16k"."""
+
+
+class Stopped(msgspec.Struct, frozen=True, kw_only=True):
+    """Rounds of the longest chains that end before the first token whose draft probability is below `p_min`."""
+
+    p_min: Rate
+    rounds: Amount
+    survival: Rates
+    drafted: Amount
+    """Mean drafted tokens a round."""
+
+
+class Trees(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tree finds beside the longest chain, where its first rejected token is."""
+
+    mismatches: Amount
+    """Rounds whose chain has a rejected token."""
+    siblings: tuple[Rate, ...]
+    """Share of these in which the draft's token of rank 2, 3, 4 is the right one."""
+    continuation: Rates
+    """Share of right siblings after which the next 1, 2, ... tokens of the draft are right too."""
+
+
+class ModelSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    revision: str = ""
+    """Of the hub's repository; empty if unknown, as of a folder."""
+    dtype: str = ""
+    weights_bytes: Amount | None = None
+    weights: Amount | None = None
+    """Number of weights by which each row is multiplied."""
+    kv_bytes_per_token: Amount | None = None
+
+
+DraftKind: TypeAlias = Literal["model", "eagle3", "mtp", "dflash", "lookup"]
+
+
+class DraftProfile(Grouped, frozen=True, kw_only=True, omit_defaults=True):
+    """At the top level, acceptance of the draft's most probable tokens: at T = 0 those that equal the target's, at
+    T > 0 one-hot rejection, in which a token is accepted with its target probability (vLLM: `draft_sample_method`
+    greedy).
+    """
+
+    kind: DraftKind
+    size: ModelSize | None = None
+    """None for lookup."""
+    levels_at_once: int | None = None
+    """Levels of a chain that one draft pass computes, if not one."""
+    probabilistic: Grouped | None = None
+    """Of tokens drawn from the draft's distribution, accepted with probability min(1, p / q); None at T = 0, and for
+    drafts without probabilities.
+    """
+    confidence: tuple[Stopped, ...] = ()
+    """By ascending `p_min`; empty for drafts without probabilities."""
+    trees: Trees | None = None
+
+
+class StepPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Mean time of a server's steps while `running` requests are decoded with chains of `k` tokens, 0 for none."""
+
+    running: Amount
+    k: Amount
+    step_s: Amount
+    steps: Amount
+
+
+class Costs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A step of B requests with chains of K takes `fixed_s`, K draft passes, and a target pass of B * (K + 1) rows."""
+
+    source: Literal["server", "given", "measured", "roofline"]
+    """A roofline gives the least times, so that advice from it is "at most"."""
+    device: str = ""
+    context: Amount = 0
+    """Tokens of text before these passes."""
+    target_s: dict[int, Amount] = {}
+    """Seconds of a target pass by rows of one text."""
+    draft_s: dict[str, Amount] = {}
+    """Seconds of a draft pass of one row by draft; absent for lookup."""
+    fixed_s: Amount = 0
+    """Seconds of a step that do not depend on rows."""
+    bytes_per_s: Amount | None = None
+    flops_per_s: Amount | None = None
+    points: tuple[StepPoint, ...] = ()
+    """What a server showed."""
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    schema: int
+    target: str
+    drafts: dict[str, DraftProfile]
+    costs: Costs | None = None
+    size: ModelSize
+    """Of the target."""
+    draft_errors: dict[str, str] = {}
+    """Why drafts are absent, by name."""
+    tokenizer_hash: str = ""
+    temperature: Amount = 0
+    top_k: int | None = None
+    top_p: Rate | None = None
+    prompts: int
+    answers: int = 0
+    """Prompts that were scored on their given answers, not on texts of the target."""
+    tokens: int
+    """Scored tokens of texts."""
+    max_new_tokens: int = 0
+    mean_context: Amount = 0
+    """Mean number of tokens before a scored token."""
+
+
+class _Version(msgspec.Struct):
+    schema: int
+
+
+def read_profile(path: Path) -> Profile:
+    """Raises ConfigError, which names the field, if the file cannot be read or is no profile of this schema."""
+    name = shortened(path)
+    try:
+        with opened(path) as file:
+            text = text_of(file, name, _MOST_BYTES, too_large="more than any profile")
+    except OSError as error:
+        raise ConfigError(f"cannot read {name}: {error.strerror}; {_REMEDY}") from None
+    try:
+        version = msgspec.json.decode(text, type=_Version).schema
+        if version != SCHEMA:
+            raise ConfigError(f"{name} is a profile of schema {version}, this version reads {SCHEMA}; measure it anew")
+        profile = msgspec.json.decode(text, type=Profile)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ConfigError(f"{name} is no profile: {error}; {_REMEDY}") from None
+    for draft, measured in profile.drafts.items():
+        for rule, grouped in (("", measured), (".probabilistic", measured.probabilistic)):
+            _check(f"{name} is no profile: $.drafts[{shortened(draft)}]{rule}", grouped)
+    return profile
+
+
+def write_profile(path: Path, profile: Profile) -> None:
+    """Raises ConfigError if the file cannot be written."""
+    write_whole(path, msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
+
+
+def _check(where: str, grouped: Grouped | None) -> None:
+    if grouped is None:
+        return
+    groups = {
+        "": grouped,
+        **{f".by_category[{shortened(name)}]": each for name, each in grouped.by_category.items()},
+        **{f".by_context[{shortened(name)}]": each for name, each in grouped.by_context.items()},
+    }
+    for place, group in groups.items():
+        if not group.survival or len(group.shorter) != group.longest - 1:
+            raise ConfigError(f"{where}{place}.shorter lacks chain lengths below {group.longest}; {_REMEDY}")
+        for k in range(1, group.longest + 1):
+            chain, field = group.at(k), f"{where}{place}" + f".shorter[{k - 1}]" * (k < group.longest)
+            if len(chain.survival) != k:
+                raise ConfigError(f"{field}.survival has {len(chain.survival)} rates, not {k}; {_REMEDY}")
+            if list(chain.survival) != sorted(chain.survival, reverse=True):
+                raise ConfigError(f"{field}.survival increases with the position; {_REMEDY}")
+            if len(chain.intervals) not in (0, k) or len(chain.drafted) not in (0, k):
+                raise ConfigError(f"{field} has intervals or drafted of another length than survival; {_REMEDY}")
