@@ -52,7 +52,9 @@ def _differing(setting: KnobSetting, a: KnobSetting) -> str:
 def _verdict(row: SettingRow) -> str:
     if row.comparison:
         return row.comparison.verdict
-    return f"{row.measured.blocks} of {LOOKS[0]} blocks" if row.measured else "not compared"
+    if row.measured:
+        return f"{row.measured.blocks} of {LOOKS[0]} blocks"
+    return "" if row.is_baseline else "not compared"
 
 
 def _ratio(found: Comparison) -> str:

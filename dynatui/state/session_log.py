@@ -73,6 +73,7 @@ class SettingRow:
     alone: Tried
     measured: Measured | None
     """None for the baseline, and for a setting that was never decoded beside it."""
+    is_baseline: bool = False
 
     @property
     def comparison(self) -> Comparison | None:
@@ -146,13 +147,16 @@ class SessionLog:
         pairs = with_run(self.pairs, self.state)
         latest = [*pairs][-1] if pairs else None
         method = latest.b.method if latest else self.watched
-        settings = [setting for setting in self.tried if setting.method == method]
-        settings += [each for pair in pairs for each in pair if latest and pair.a == latest.a and each not in settings]
+        compared = (each for pair in pairs for each in pair if latest and pair.a == latest.a)
+        settings = [*dict.fromkeys((*(each for each in self.tried if each.method == method), *compared))]
         if not settings:
             return None
         baseline = latest.a if latest else settings[0]
         found = {pair.b: measured(pairs, pair) for pair in pairs if pair.a == baseline != pair.b}
-        rows = (SettingRow(setting, self.tried.get(setting, Tried()), found.get(setting)) for setting in settings)
+        rows = (
+            SettingRow(setting, self.tried.get(setting, Tried()), found.get(setting), is_baseline=setting == baseline)
+            for setting in settings
+        )
         return SettingsTried(baseline, tuple(rows))
 
     def _begin(self, state: RunState) -> "SessionLog":
@@ -198,10 +202,10 @@ class SessionLog:
             before.times.plus(round_times),
             before.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else before.stalls,
         )
-        other_settings = {key: tried for key, tried in self.tried.items() if key != setting}
-        if len(other_settings) >= _MOST_SETTINGS:
-            del other_settings[min(other_settings, key=lambda key: other_settings[key].rounds)]
-        return replace(self, tried={**other_settings, setting: after})
+        tried = {**self.tried, setting: after}
+        if len(tried) > _MOST_SETTINGS:
+            del tried[min(self.tried, key=lambda key: self.tried[key].rounds)]
+        return replace(self, tried=tried)
 
 
 def noted(results: Results, state: RunState) -> Results:
