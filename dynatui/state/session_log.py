@@ -97,7 +97,7 @@ class SettingsTried:
     baseline: KnobSetting
     """Side A of the latest comparison, else the first setting."""
     rows: tuple[SettingRow, ...]
-    """In the order of trial, with the baseline."""
+    """The baseline first, the others in the order of trial."""
 
     @property
     def fastest(self) -> KnobSetting | None:
@@ -148,14 +148,14 @@ class SessionLog:
         latest = [*pairs][-1] if pairs else None
         method = latest.b.method if latest else self.watched
         compared = (each for pair in pairs for each in pair if latest and pair.a == latest.a)
-        settings = [*dict.fromkeys((*(each for each in self.tried if each.method == method), *compared))]
+        settings = [*(each for each in self.tried if each.method == method), *compared]
         if not settings:
             return None
         baseline = latest.a if latest else settings[0]
         found = {pair.b: measured(pairs, pair) for pair in pairs if pair.a == baseline != pair.b}
         rows = (
             SettingRow(setting, self.tried.get(setting, Tried()), found.get(setting), is_baseline=setting == baseline)
-            for setting in settings
+            for setting in dict.fromkeys((baseline, *settings))
         )
         return SettingsTried(baseline, tuple(rows))
 

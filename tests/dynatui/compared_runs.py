@@ -18,7 +18,7 @@ ROUNDS = 100
 def begun(at: str = "1", prompt: str = "Once upon", b: DynaTree | None = None, a: DynaTree | None = None) -> Run:
     sides = {"dynatree": b or DynaTree(d0=6), A: a or DynaTree()}
     parameters: dict[str, dict[str, Any]] = {
-        name: {**asdict(own), "branching": [1, 2, 3]} for name, own in sides.items()
+        name: {**asdict(own), "branching": [1, 2, 3], "window": 3} for name, own in sides.items()
     }
     return structs.replace(run(prompt=prompt), started_at=at, max_new_tokens=3 * ROUNDS, methods=parameters)
 
@@ -32,7 +32,10 @@ def turns(first: int = 0, last: int = ROUNDS, b_s: float = 0.016, a_s: float = 0
 
 
 def _round(number: int, method: str, round_s: float) -> Round:
-    return structs.replace(tree_round(number), method=method, t=round_s * (number + 1))
+    """A accepts a guess less, and has the target write that token."""
+    event = tree_round(number, d0=5.0 if method == A else 6.0)
+    accepted = event.accepted[: 1 if method == A else None]
+    return structs.replace(event, method=method, t=round_s * (number + 1), accepted=accepted)
 
 
 def compared(*first: Event, b_s: float = 0.016, **settings: Any) -> list[Event]:

@@ -2,11 +2,10 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 
 import pytest
-from msgspec import structs
 from textual.pilot import Pilot
 
 from decoder.events import End, Knob
@@ -16,6 +15,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
 from dynatui.knobs import info
+from dynatui.record.reader import read_events
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.state.run_state import Loading, Prompt, Record
@@ -87,19 +87,13 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: lis
         assert app.scene.note == note
 
 
-FIXED = DynaTree(history=False)
-
-
-def recorded(history: str = "off") -> list[Record]:
-    """Rounds with trees of different sizes, from which the what-if panel estimates tokens per second."""
-    begun = structs.replace(run(), methods={"dynatree": {**asdict(FIXED), "history": history == "on"}, "ar": {}})
-    return [begun, *rounds(range(20)), *(plain_round("ar", number) for number in range(20))]
+TRACE: Sequence[Record] = read_events(Path(__file__).parents[2] / "traces" / "demo.jsonl")[:400]
 
 
 @pytest.mark.parametrize("history", ["off", "on"])
 async def test_enter_turns_the_knobs_to_the_chosen_estimate(history: str) -> None:
-    config = RunConfig(dynatree=replace(FIXED, history=history == "on"))
-    async with shown(recorded(history), config=config) as (app, source, pilot):
+    config = RunConfig(dynatree=DynaTree(history=history == "on"))
+    async with shown(TRACE, config=config) as (app, source, pilot):
         await pilot.press("6")
         await pilot.press("down", "down")
         assert app.scene.whatif is not None

@@ -65,7 +65,7 @@ def test_a_turn_of_b_begins_a_pair_of_its_own_and_the_block_of_the_turn_counts_f
 def test_a_block_that_b_has_decoded_before_a_turn_is_compared_when_a_comes_there_after_it() -> None:
     b_ahead = [event for event in turns(0, 50) if isinstance(event, Round) and event.method == "dynatree"]
     behind = [event for event in turns(0, 50) if isinstance(event, Round) and event.method == A]
-    run = [begun(), *b_ahead, turned(50, "d0", 6, 7), *behind]
+    run: list[Event] = [begun(), *b_ahead, turned(50, "d0", 6, 7), *behind]
     assert counts(paired(run)) == {(5, 6): 150 // BLOCK - WARM_UP, (5, 7): 0}
 
 
