@@ -47,7 +47,7 @@ class PassCost:
 
     def seconds(self, streams: float, rows: float, context: float = 0.0) -> float:
         """Of a pass over `rows` rows of each stream."""
-        places, values = zip(*self.products_s, strict=True)
+        places, values = [rows for rows, _ in self.products_s], [seconds for _, seconds in self.products_s]
         every = rows * streams
         products_s = float(np.interp(every, places, values)) + max(0.0, every - places[-1]) * self.row_s
         return self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)

@@ -23,7 +23,7 @@ from decoder.session.hf_assisted import as_wide_as, drawn_by
 from decoder.session.protocol import Outcome
 from decoder.system.device import Stopwatch
 from decoder.tree import TokenTree
-from dynatui.lab.bench.contenders import PROMPT_LOOKUP, Contender, Trial, running
+from dynatui.lab.bench.contenders import PROMPT_LOOKUP, Contender, DecodedText, running
 
 CACHES = ("dynamic", "static")
 ASSISTED: dict[str, dict[str, float]] = {
@@ -60,7 +60,9 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
     """All baselines in all their settings; at a temperature above 0, the baselines draw their own random numbers."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
 
-    def made(group: str, name: str, settings: Mapping[str, Any], run: Callable[..., Trial], **given: Any) -> Contender:
+    def made(
+        group: str, name: str, settings: Mapping[str, Any], run: Callable[..., DecodedText], **given: Any
+    ) -> Contender:
         return Contender(f"{group} {name}", group, partial(run, config=config, **given), settings, foreign=True)
 
     def plain(group: str, name: object, settings: dict[str, Any]) -> Contender:
@@ -78,7 +80,7 @@ def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
 
 
 @torch.inference_mode()
-def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> Trial:
+def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, **settings: Any) -> DecodedText:
     pair = engine.pair
     ids = torch.tensor([list(prompt_ids)], device=pair.target.device)
     clock, streamer = Stopwatch(pair.target.device), _Bursts()
@@ -101,12 +103,12 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
         for (tokens, _), t in zip(streamer.bursts, ends, strict=True)
     ]
     tallies = running(first - started, "hf", outcomes)
-    return Trial(tallies[-1], tallies)
+    return DecodedText(tallies[-1], tallies)
 
 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
-) -> Trial:
+) -> DecodedText:
     """Transformers reads the settings `drafting` from the assistant's generation config."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
@@ -214,7 +216,7 @@ class _Server:
         return server
 
 
-def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> Trial:
+def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server: _Server) -> DecodedText:
     timed = server.complete(prompt_ids, config.max_new_tokens)
     # The server returns token ids only along with log-probabilities, which take time to compute. So a second call
     # requests the token ids, and only the first call is timed.
@@ -225,7 +227,7 @@ def _decoded(_: Engine, prompt_ids: Sequence[int], *, config: RunConfig, server:
         )
     tokens, times = [token["id"] for token in named["logprobs"]["content"]], timed["timings"]
     accepted = times.get("draft_n_accepted", 0)
-    return Trial(
+    return DecodedText(
         Tally(
             prefill_s=times["prompt_ms"] * MS,
             rounds=len(tokens) - accepted,

@@ -183,7 +183,7 @@ PROMPT_LOOKUP = "prompt lookup"
 
 
 @dataclass(frozen=True)
-class Trial:
+class DecodedText:
     """Result of decoding one text to its end."""
 
     tally: Tally
@@ -204,7 +204,7 @@ class Contender:
     name: str
     group: str
     """Method or baseline that this contender runs; equal to `name` if it is measured in one setting only."""
-    run: Callable[[Engine, Sequence[int]], Trial]
+    run: Callable[[Engine, Sequence[int]], DecodedText]
     """Decodes a prompt's text to its end."""
     settings: Mapping[str, Any]
     foreign: bool = False
@@ -248,7 +248,7 @@ def sweep(
 def inexact(contenders: Sequence[Contender], engine: Engine) -> list[Contender]:
     """Copies of `ar` and of all adaptive trees; the copies decode on `engine`, whose passes are not batch-invariant."""
 
-    def run(contender: Contender) -> Callable[[Engine, Sequence[int]], Trial]:
+    def run(contender: Contender) -> Callable[[Engine, Sequence[int]], DecodedText]:
         return lambda _, prompt_ids: contender.run(engine, prompt_ids)
 
     return [
@@ -264,7 +264,7 @@ def decoded(
     method: str,
     config: RunConfig,
     prompt_read: PromptRead = nothing,
-) -> Trial:
+) -> DecodedText:
     """Decodes one text to its end.
 
     The clock is read outside the session, so that all of a session's work is timed; the session reports the times of
@@ -295,7 +295,7 @@ def decoded(
         session.close()
     outcomes[-1] = (outcomes[-1][0], ended)
     tallies = running(prefill_s, method, outcomes)
-    return Trial(tallies[-1], tallies, after.since(before) if after and before else None, kept, waited)
+    return DecodedText(tallies[-1], tallies, after.since(before) if after and before else None, kept, waited)
 
 
 def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:

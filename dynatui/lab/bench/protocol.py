@@ -19,12 +19,12 @@ from decoder.methods import WHOLE, same_until
 from decoder.system.device import memory_is_full
 from decoder.system.waiting import waited_s
 from decoder.tree import share_of_depth
-from dynatui.lab.bench.contenders import Contender, Seen, Trial
+from dynatui.lab.bench.contenders import Contender, DecodedText, Seen
 from dynatui.lab.bench.machine import peak_during
 from dynatui.lab.bench.on_pair import Note, Progress
 
 
-def totals_at(trial: Trial, lengths: Sequence[int]) -> tuple[Tally, ...]:
+def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
     """Totals of a trial at each of these lengths. The peak memory of the whole trial is only in the last totals."""
     cuts = [cut(trial.after, length) for length in lengths]
     if cuts:
@@ -74,7 +74,7 @@ Tokens: TypeAlias = Sequence[int]
 
 
 @dataclass(frozen=True)
-class Turn:
+class Assignment:
     repeat: int
     prompt: int
     contender: int
@@ -100,22 +100,24 @@ class Sample:
     """Number of leading tokens that must equal the tokens of `ar`; None if all tokens may differ."""
 
 
-def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
+def schedule(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Assignment]:
     """All turns, ordered by repeat, then by prompt; the contenders of each prompt are in random order."""
     random = Random(seed)
     for repeat in range(repeats):
         for prompt in range(prompts):
-            yield from (Turn(repeat, prompt, contender) for contender in random.sample(range(contenders), contenders))
+            yield from (
+                Assignment(repeat, prompt, contender) for contender in random.sample(range(contenders), contenders)
+            )
 
 
-def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Turn]:
+def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[Assignment]:
     """All turns, ordered by repeat; the prompts and contenders within a repeat are in random order.
 
     This order is for benchmarks that compare prompts as well as contenders.
     """
     random = Random(seed)
     for repeat in range(repeats):
-        turns = [Turn(repeat, prompt, contender) for prompt in range(prompts) for contender in range(contenders)]
+        turns = [Assignment(repeat, prompt, contender) for prompt in range(prompts) for contender in range(contenders)]
         yield from random.sample(turns, len(turns))
 
 
@@ -131,10 +133,10 @@ class Experiment:
     seed: int = 0
     lengths: Sequence[int] = ()
     """Text lengths in new tokens, in ascending order; a sample has the totals at each of these lengths."""
-    order: Callable[[int, int, int, int], Iterator[Turn]] = schedule
+    order: Callable[[int, int, int, int], Iterator[Assignment]] = schedule
     attempts: int = ATTEMPTS
 
-    def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Turn]:
+    def turns(self, done: Collection[tuple[int, int]] = ()) -> list[Assignment]:
         """All turns in order, except those of the (repeat, prompt) blocks in `done`, which are already measured."""
         order = self.order(len(self.contenders), len(self.prompts), self.repeats, self.seed)
         return [turn for turn in order if (turn.repeat, turn.prompt) not in done]
@@ -171,7 +173,7 @@ def can_decode(engine: Engine, contender: Contender, prompts: Sequence[Tokens], 
     return True
 
 
-def measured(engine: Engine, experiment: Experiment, turns: Iterable[Turn]) -> Iterator[Sample]:
+def measured(engine: Engine, experiment: Experiment, turns: Iterable[Assignment]) -> Iterator[Sample]:
     """Yields the sample of each turn as soon as it is measured, in the order of the turns."""
     gc.collect()
     gc.freeze()  # otherwise each collection would scan the loaded models, which takes a large part of a second
@@ -195,7 +197,7 @@ def disturbed(waits: Iterable[float | None]) -> int:
     return sum(waited > DISTURBED for waited in waits if waited is not None)
 
 
-def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
+def _sample(engine: Engine, experiment: Experiment, turn: Assignment) -> Sample:
     contender, prompt = experiment.contenders[turn.contender], experiment.prompts[turn.prompt]
     trial, waited = _undisturbed(engine, contender, prompt, experiment.attempts)
     return Sample(
@@ -213,11 +215,13 @@ def _sample(engine: Engine, experiment: Experiment, turn: Turn) -> Sample:
     )
 
 
-def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts: int) -> tuple[Trial, float | None]:
+def _undisturbed(
+    engine: Engine, contender: Contender, prompt: Tokens, attempts: int
+) -> tuple[DecodedText, float | None]:
     """First trial whose threads hardly waited for a processor, or else the one whose threads waited least; and the
     share of its time in which they waited. The choice depends only on this share, never on the speed.
     """
-    trials: list[tuple[float, Trial]] = []
+    trials: list[tuple[float, DecodedText]] = []
     while len(trials) < attempts:
         before, start = waited_s(), time.perf_counter()
         trial = _alone(engine, contender, prompt)
@@ -231,7 +235,7 @@ def _undisturbed(engine: Engine, contender: Contender, prompt: Tokens, attempts:
     return trial, waited
 
 
-def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> Trial:
+def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> DecodedText:
     """Collects garbage, then runs one turn; the returned trial includes the peak memory."""
     gc.collect(1)
     with peak_during(engine.pair.target.device) as peak:

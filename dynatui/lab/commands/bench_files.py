@@ -19,7 +19,7 @@ from dynatui.lab.tables.data import Table, lines
 from dynatui.terminal import streams
 
 if TYPE_CHECKING:
-    from dynatui.lab.bench.paper.claims import Claim
+    from dynatui.lab.bench.paper.claims import JudgedClaim
     from dynatui.lab.bench.paper.report import PaperReport
 
 
@@ -147,7 +147,7 @@ def _marked(note: str) -> tuple[str, str]:
     return (mark, rest) if mark.startswith("[") else ("", note)
 
 
-def _judged(claim: "Claim") -> tuple[str, str]:
+def _judged(claim: "JudgedClaim") -> tuple[str, str]:
     """Verdict of a claim, and its text: the paper's claim, the measured value, and the test."""
     doubt = f" ({claim.doubt})" if claim.doubt else ""
     paper = "" if claim.paper is None else f"; paper {claim.paper:.3f}{doubt}"

@@ -26,7 +26,7 @@ from dynatui.lab.tables.data import UNKNOWN, WIDTH, Column, Spec, Table, counted
 from dynatui.lab.tables.data import text as table_text
 from dynatui.lab.tuning import outcome
 from dynatui.lab.tuning.outcome import Conditions, Tuned, TuneProgress
-from dynatui.lab.tuning.search import INITIAL, Leader, Setting, ratio
+from dynatui.lab.tuning.search import INITIAL, Leader, MethodSetting, ratio
 from dynatui.lab.tuning.study import TREE_METHOD
 from dynatui.record.command_line import options_of_set, rule_options
 from dynatui.terminal import streams
@@ -262,7 +262,7 @@ def _over_plain(leader: Leader) -> str:
     return f"{f'{speedup.value:.2f}' if speedup else '?'}x plain decoding"
 
 
-def _knobs(setting: Setting, sampling: Sampling) -> str:
+def _knobs(setting: MethodSetting, sampling: Sampling) -> str:
     """A setting as options of the command line; only options whose default is another value with this sampling."""
     run = RunConfig(sampling=sampling)
     if setting.rules is not None:

@@ -29,12 +29,12 @@ from decoder.sampling.settings import Schedule
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.machine import utc_now
 from dynatui.lab.bench.on_pair import Note, OnPair
-from dynatui.lab.bench.protocol import Experiment, Sample, Turn, measured, warmed_up
+from dynatui.lab.bench.protocol import Assignment, Experiment, Sample, measured, warmed_up
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.tuning import outcome, study
 from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned, TuneProgress, verdict
 from dynatui.lab.tuning.passages import FEWEST, Passages, split, whole
-from dynatui.lab.tuning.search import INITIAL, Block, Search, Setting, State
+from dynatui.lab.tuning.search import INITIAL, MethodSetting, PassageSpeeds, Search, State
 
 MOST_REPEATS = 6
 """Largest number of times that each text of the check is decoded."""
@@ -46,7 +46,7 @@ SEARCHED = 3
 TRIED = study.BRANCHINGS, study.DEEPEST, study.LONGEST_CHAIN, study.MOST_NODES
 """Bounds of the search space. They are part of a study's name, since a study with other bounds cannot be resumed."""
 DIGITS = 12
-Take: TypeAlias = Callable[[Mapping[str, Setting], int, int], list[Sample]]
+Take: TypeAlias = Callable[[Mapping[str, MethodSetting], int, int], list[Sample]]
 """(settings by name, number of the text, repeat) -> samples of each setting and of plain decoding."""
 IsNearTie: TypeAlias = Callable[[int, Sequence[int], Sequence[int]], bool]
 """(number of the text, tokens, tokens of plain decoding) -> whether they first differ at a near tie."""
@@ -78,12 +78,12 @@ class Turns:
         self._passages = passages
         self._judge = Judge(engine.pair.target, engine.gumbel_noise())
         self._random = Random(config.seed)
-        self._warm: set[Setting] = set()
+        self._warm: set[MethodSetting] = set()
         self._contenders: list[Contender] = []
-        self._due: deque[Turn | None] = deque()
+        self._due: deque[Assignment | None] = deque()
         self._samples = self._begun()
 
-    def block(self, candidate: Setting, leader: Setting, passage: int) -> Block | None:
+    def block(self, candidate: MethodSetting, leader: MethodSetting, passage: int) -> PassageSpeeds | None:
         try:
             samples = self.samples({"candidate": candidate, "leader": leader}, passage, 0)
         except DeviceError:  # a tree is too large for the device's memory; the search goes on with smaller trees
@@ -96,18 +96,18 @@ class Turns:
         assert all(speeds.values()), "a decoded text must have tokens and a decode time"  # noqa: S101 - a programmer's mistake
         known = {name: speed if texts[name] == plain else None for name, speed in speeds.items()}
         right = text == plain or self.near_tie(passage, text, plain)
-        return Block(speeds[BASELINE] or 0.0, known["candidate"], known["leader"], right)
+        return PassageSpeeds(speeds[BASELINE] or 0.0, known["candidate"], known["leader"], right)
 
-    def samples(self, settings: Mapping[str, Setting], passage: int, repeat: int) -> list[Sample]:
+    def samples(self, settings: Mapping[str, MethodSetting], passage: int, repeat: int) -> list[Sample]:
         """Samples of settings and of plain decoding on one passage; a sample's contender is the setting's name."""
-        by_name = {BASELINE: Setting(BASELINE), **settings}
+        by_name = {BASELINE: MethodSetting(BASELINE), **settings}
         contenders = [contender(name, setting, self._config) for name, setting in by_name.items()]
         cold = [one for one, setting in zip(contenders, by_name.values(), strict=True) if setting not in self._warm]
         warmed_up(self._engine, Experiment(cold, (), [max(self._passages, key=len)]), lambda _: None)
         self._warm.update(by_name.values())
         self._contenders[:] = contenders
         order = self._random.sample(range(len(contenders)), len(contenders))
-        self._due.extend(Turn(repeat, passage, number) for number in order)
+        self._due.extend(Assignment(repeat, passage, number) for number in order)
         return [next(self._samples) for _ in order]
 
     def near_tie(self, passage: int, text: Sequence[int], plain: Sequence[int]) -> bool:
@@ -127,13 +127,13 @@ class Turns:
         return measured(self._engine, plan, iter(self._due.popleft, None))
 
 
-def contender(name: str, setting: Setting, config: RunConfig) -> Contender:
+def contender(name: str, setting: MethodSetting, config: RunConfig) -> Contender:
     run = config if setting.rules is None else config.with_rules(setting.method, setting.rules)
     return own(name, setting.method, setting.method, run)
 
 
 def rounds(
-    take: Take, settings: Mapping[str, Setting], texts: Sequence[int], seed: int, over: Callable[[], bool]
+    take: Take, settings: Mapping[str, MethodSetting], texts: Sequence[int], seed: int, over: Callable[[], bool]
 ) -> Iterator[list[Sample]]:
     """Yields the samples of one text at a time, until `over()` is true; at least `FEWEST` texts, since fewer give no
     useful interval. Each repeat has its own random order of texts.
@@ -213,10 +213,10 @@ class _Tuning:
         tree, chain = (search.state.leaders[space.method] for space in (tree_space, chain_space))
         settings = {
             outcome.FOUND: tree.setting,
-            outcome.SHIPPED: Setting(tree_space.method, tree_space.shipped),
-            outcome.AUTO: Setting(outcome.AUTO),
+            outcome.SHIPPED: MethodSetting(tree_space.method, tree_space.shipped),
+            outcome.AUTO: MethodSetting(outcome.AUTO),
             outcome.CHAIN: chain.setting,
-            outcome.SHIPPED_CHAIN: Setting(chain_space.method, chain_space.shipped),
+            outcome.SHIPPED_CHAIN: MethodSetting(chain_space.method, chain_space.shipped),
         }
         if tree.trial == INITIAL:
             del settings[outcome.FOUND]
@@ -233,7 +233,7 @@ class _Tuning:
             utc_now(),
         )
 
-    def _check(self, settings: dict[str, Setting], state: State) -> Checked:
+    def _check(self, settings: dict[str, MethodSetting], state: State) -> Checked:
         takes_s = self._reserve_s()
         until = time.monotonic() + takes_s
         texts = range(len(self.passages.search), len(self.passages.search) + len(self.passages.check))
@@ -247,11 +247,12 @@ class _Tuning:
                 TuneProgress(self.conditions, state, checking=True, left_s=left_s, check_s=takes_s, checked=number)
             )
         contenders = [
-            contender(name, one, config) for name, one in {outcome.PLAIN: Setting(outcome.PLAIN), **settings}.items()
+            contender(name, one, config)
+            for name, one in {outcome.PLAIN: MethodSetting(outcome.PLAIN), **settings}.items()
         ]
         return checked(samples, contenders, config.seed, self.turns.near_tie)
 
-    def _block(self, candidate: Setting, leader: Setting, passage: int) -> Block | None:
+    def _block(self, candidate: MethodSetting, leader: MethodSetting, passage: int) -> PassageSpeeds | None:
         began = time.monotonic()
         block = self.turns.block(candidate, leader, passage)
         self.blocks_s.append(time.monotonic() - began)

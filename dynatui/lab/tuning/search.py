@@ -70,14 +70,14 @@ INITIAL = 0
 
 
 @dataclass(frozen=True)
-class Setting:
+class MethodSetting:
     method: str
     rules: Rules | None = None
     """None if the method has no parameters."""
 
 
 @dataclass(frozen=True)
-class Block:
+class PassageSpeeds:
     """Tokens per second on one passage, measured in turns; None if a text differs from the text of plain decoding."""
 
     plain: float
@@ -87,13 +87,13 @@ class Block:
     """Whether the candidate's text equals the text of plain decoding, or differs only because of a near tie."""
 
 
-Measure: TypeAlias = Callable[[Setting, Setting, int], Block | None]
+Measure: TypeAlias = Callable[[MethodSetting, MethodSetting, int], PassageSpeeds | None]
 """(candidate, leader, number of the passage) -> speeds; None if a setting exceeds the device's memory."""
 
 
 @dataclass(frozen=True)
 class Leader:
-    setting: Setting
+    setting: MethodSetting
     trial: int = INITIAL
     worth: float = 0.0
     """Logarithm of the ratio of its speed to the shipped setting's, biased upwards since it was selected for its speed.
@@ -104,7 +104,7 @@ class Leader:
 
 @dataclass(frozen=True)
 class Current:
-    setting: Setting
+    setting: MethodSetting
     texts: int
     most: int
     ratio: Interval | None
@@ -118,9 +118,9 @@ class State:
     """Number of finished trials, including trials of pruned, wrong and too large settings."""
     pruned: int = 0
     """Number of trials that ended early, because the candidate was clearly slower."""
-    wrong: tuple[Setting, ...] = ()
+    wrong: tuple[MethodSetting, ...] = ()
     """Settings with a text that differs from the text of plain decoding; such settings cannot become leaders."""
-    too_large: tuple[Setting, ...] = ()
+    too_large: tuple[MethodSetting, ...] = ()
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
     """Of the first method's knobs, by name."""
@@ -132,8 +132,8 @@ class State:
 class Search:
     def __init__(self, studies: Sequence[Study], measure: Measure, texts: int, seed: int) -> None:
         self._studies = {study.space.method: study for study in studies}
-        self._values: dict[Setting, float | None] = {
-            Setting(study.space.method, study.space.shipped): 0.0 for study in studies
+        self._values: dict[MethodSetting, float | None] = {
+            MethodSetting(study.space.method, study.space.shipped): 0.0 for study in studies
         }
         self._measure = measure
         self._texts = texts
@@ -150,7 +150,7 @@ class Search:
                 return
             yield from self._trial(candidate, over)
 
-    def _candidate(self, study: Study) -> Setting | None:
+    def _candidate(self, study: Study) -> MethodSetting | None:
         """A setting that is not measured yet; None if no setting is left. The study is told the known value of each
         measured setting that it suggests.
         """
@@ -158,13 +158,13 @@ class Search:
         if tried == study.space.count:
             return None
         for _ in range(ASKS):
-            setting = Setting(study.space.method, study.ask())
+            setting = MethodSetting(study.space.method, study.ask())
             if setting not in self._values:
                 return setting
             study.tell(self._values[setting])
         return None
 
-    def _trial(self, candidate: Setting, over: Callable[[], bool]) -> Iterator[State]:
+    def _trial(self, candidate: MethodSetting, over: Callable[[], bool]) -> Iterator[State]:
         texts = self._random.sample(range(self._texts), min(MOST_TEXTS, self._texts))
         over_leader, over_plain, right = list[float](), list[float](), True
         for number, text in enumerate(texts, 1):
@@ -187,7 +187,13 @@ class Search:
         yield self.state
 
     def _close(
-        self, candidate: Setting, over_leader: list[float], over_plain: list[float], decision: Decision, *, right: bool
+        self,
+        candidate: MethodSetting,
+        over_leader: list[float],
+        over_plain: list[float],
+        decision: Decision,
+        *,
+        right: bool,
     ) -> None:
         """Reports the candidate's value to the study; if the candidate has won the race, it becomes the leader."""
         state, study = self.state, self._studies[candidate.method]

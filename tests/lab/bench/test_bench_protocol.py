@@ -23,8 +23,18 @@ from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.baselines import baselines
-from dynatui.lab.bench.contenders import Contender, Trial, own
-from dynatui.lab.bench.protocol import Experiment, Sample, Turn, cut, measured, mixed, schedule, totals_at, warmed_up
+from dynatui.lab.bench.contenders import Contender, DecodedText, own
+from dynatui.lab.bench.protocol import (
+    Assignment,
+    Experiment,
+    Sample,
+    cut,
+    measured,
+    mixed,
+    schedule,
+    totals_at,
+    warmed_up,
+)
 from dynatui.lab.bench.samples import Samples
 from tests.decoder.makers import TinyModels
 
@@ -33,7 +43,7 @@ PROMPTS = [[1], [2], [3]]
 
 
 def contender(name: str, run: Callable[[list[int]], Tally], *, foreign: bool = False) -> Contender:
-    return Contender(name, name, lambda _pair, ids: Trial(run(list(ids))), {}, foreign=foreign)
+    return Contender(name, name, lambda _pair, ids: DecodedText(run(list(ids))), {}, foreign=foreign)
 
 
 def warm(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], note: Callable[[str], None]) -> Experiment:
@@ -50,7 +60,7 @@ def took(decode_s: float) -> Tally:
     return Tally(rounds=4, timed_tokens=4, log=TokenLog().plus((1, 2, 3, 4)), decode_s=decode_s)
 
 
-def turns(found: list[Turn], repeat: int, prompt: int) -> list[int]:
+def turns(found: list[Assignment], repeat: int, prompt: int) -> list[int]:
     return [turn.contender for turn in found if (turn.repeat, turn.prompt) == (repeat, prompt)]
 
 
@@ -256,5 +266,5 @@ def test_tokens_that_came_with_the_prompt_have_no_time_and_a_text_that_ended_bef
 
 def test_the_peak_of_memory_is_of_the_whole_turn() -> None:
     tally = Tally(rounds=1, log=TokenLog().plus(range(8)))
-    found = totals_at(Trial(structs.replace(tally, peak_bytes=7), (tally,)), (2, 6, 8))
+    found = totals_at(DecodedText(structs.replace(tally, peak_bytes=7), (tally,)), (2, 6, 8))
     assert [each.peak_bytes for each in found] == [None, None, 7]

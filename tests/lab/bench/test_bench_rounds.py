@@ -21,10 +21,10 @@ from dynatui.lab.bench import protocol, shapes, table
 from dynatui.lab.bench.contenders import (
     Arithmetic,
     Contender,
+    DecodedText,
     InstrumentedEngine,
     Seen,
     Shape,
-    Trial,
     Work,
     decoded,
     kv_bytes,
@@ -226,7 +226,7 @@ def test_a_matrix_for_both_ends_is_counted_at_the_end_alone() -> None:
     assert shape(tied) == NEOX
 
 
-ONE = [Contender("ar", "ar", lambda _pair, _ids: Trial(Tally()), {})]
+ONE = [Contender("ar", "ar", lambda _pair, _ids: DecodedText(Tally()), {})]
 
 
 def took(decode_s: float, work: Work, kv: int, *, prompt: int, repeat: int) -> Sample:

@@ -25,7 +25,7 @@ from decoder.system.device import device_name
 from decoder.tree import TokenTree
 from dynatui.lab.bench import job, machine, table
 from dynatui.lab.bench.baselines import ASSISTED, LOOKED_UP, baselines
-from dynatui.lab.bench.contenders import PROMPT_LOOKUP, Trial, decoded, own, sweep
+from dynatui.lab.bench.contenders import PROMPT_LOOKUP, DecodedText, decoded, own, sweep
 from dynatui.lab.bench.job import OnTexts, measure_texts
 from dynatui.lab.bench.on_pair import Done
 from dynatui.lab.bench.protocol import Sample
@@ -275,18 +275,18 @@ class Ahead:
 
 
 @pytest.fixture
-def ahead(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> Trial:
+def ahead(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> DecodedText:
     session: Any = Ahead()
     method = Method("ar", "", opened=lambda *_: session)
     monkeypatch.setattr("dynatui.lab.bench.contenders.METHODS", {"ar": method})
     return decoded(tiny_models.loaded(tiny_models.pair("neox"), "float32"), [1, 2, 3], "ar", CONFIG)
 
 
-def test_work_that_was_done_before_the_clock_started_counts(ahead: Trial) -> None:
+def test_work_that_was_done_before_the_clock_started_counts(ahead: DecodedText) -> None:
     assert ahead.tally.decode_s == 150.0
 
 
-def test_a_session_s_waits_and_memory_are_taken_over(ahead: Trial) -> None:
+def test_a_session_s_waits_and_memory_are_taken_over(ahead: DecodedText) -> None:
     assert (ahead.waits, ahead.kv_bytes) == (6, 1234)
     sample = Sample("ar", "ar", 0, 0, ahead.tally, waits=ahead.waits)
     (row,) = rows(Samples([sample], [own("ar", "ar", "ar", CONFIG)]), 0, None)

@@ -9,7 +9,7 @@ from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.forward.near_tie import Verdict
 from decoder.methods import WHOLE
-from dynatui.lab.bench.contenders import Contender, Seen, Trial, Work
+from dynatui.lab.bench.contenders import Contender, DecodedText, Seen, Work
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.samples import Bandwidth, Samples
 from dynatui.lab.bench.summary import comparisons, differences, rows
@@ -20,7 +20,7 @@ TEXT = (5, 6, 7, 8)
 
 def contenders(groups: Mapping[str, str], *foreign: str) -> list[Contender]:
     return [
-        Contender(name, group, lambda _pair, _ids: Trial(Tally()), {}, foreign=name in foreign)
+        Contender(name, group, lambda _pair, _ids: DecodedText(Tally()), {}, foreign=name in foreign)
         for name, group in groups.items()
     ]
 

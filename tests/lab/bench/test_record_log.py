@@ -19,7 +19,7 @@ from dynatui.lab.bench import record_log
 from dynatui.lab.bench.paper import records as paper
 from dynatui.lab.bench.record_log import LogFormat, RecordLog, alone
 from dynatui.lab.bench.sampling import log as sampling
-from dynatui.lab.bench.sampling.request import Place
+from dynatui.lab.bench.sampling.request import TextKey
 from tests.lab.bench.paper import reports
 from tests.lab.bench.sampling import records
 
@@ -51,8 +51,8 @@ KINDS = {
         records.header(records.request(seed=1, k=1)),
         "seed, k",
         (
-            records.expected(records.request(), Place(0, "one", 0), {}),
-            sampling.Realised(place=Place(0, "one", 1), repeat=0, turns=(TURN,)),
+            records.expected(records.request(), TextKey(0, "one", 0), {}),
+            sampling.Realised(place=TextKey(0, "one", 1), repeat=0, turns=(TURN,)),
         ),
         "set --output to another file",
     ),

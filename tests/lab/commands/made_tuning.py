@@ -9,21 +9,21 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
 from dynatui.lab.tuning import outcome
 from dynatui.lab.tuning.outcome import Checked, Conditions, Tuned, TuneProgress, verdict
-from dynatui.lab.tuning.search import Current, Leader, Setting, State
+from dynatui.lab.tuning.search import Current, Leader, MethodSetting, State
 from dynatui.lab.tuning.study import trees
 
 WHERE = Conditions("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16, 3)
 TREE_FOUND = replace(PRESETS["tuned"], d0=3.0, tau_l=0.1, rho_stop=0.01, rho_deep=0.2, n_max=6)
 SHARES = {"n_max": 0.5, "rho_stop": 0.2, "tau_h": 0.1, "d0": 0.08, "tau_l": 0.05, "d_max": 0.04, "rho_deep": 0.03}
 SHIPPED_ONES = {
-    "dynatree": Leader(Setting("dynatree", trees(0).shipped)),
-    "linear": Leader(Setting("linear", Linear())),
+    "dynatree": Leader(MethodSetting("dynatree", trees(0).shipped)),
+    "linear": Leader(MethodSetting("linear", Linear())),
 }
 FOUND_ONES = {
-    "dynatree": Leader(Setting("dynatree", TREE_FOUND), 23, 0.1, (0.2, 0.21, 0.19)),
-    "linear": Leader(Setting("linear", Linear(4)), 8, 0.1, (0.1,)),
+    "dynatree": Leader(MethodSetting("dynatree", TREE_FOUND), 23, 0.1, (0.2, 0.21, 0.19)),
+    "linear": Leader(MethodSetting("linear", Linear(4)), 8, 0.1, (0.1,)),
 }
-CURRENT = Current(Setting("dynatree", TREE_FOUND), 4, 16, Interval(value=0.97, low=0.93, high=1.02))
+CURRENT = Current(MethodSetting("dynatree", TREE_FOUND), 4, 16, Interval(value=0.97, low=0.93, high=1.02))
 
 
 def progress(*, checking: bool = False, **changes: Any) -> TuneProgress:

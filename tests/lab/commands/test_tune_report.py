@@ -12,7 +12,7 @@ from decoder.methods.linear import Linear
 from decoder.sampling.settings import Sampling
 from dynatui.lab.commands.tune_report import Lines, comments, how, line, screen, text, times, watching
 from dynatui.lab.tuning.outcome import TuneProgress
-from dynatui.lab.tuning.search import Leader, Setting
+from dynatui.lab.tuning.search import Leader, MethodSetting
 from dynatui.lab.tuning.study import trees
 from tests.lab.commands.made_tuning import CURRENT, SHARES, SHIPPED_ONES, TREE_FOUND, WHERE, progress, tuned
 
@@ -208,7 +208,7 @@ def test_on_a_terminal_the_screen_is_drawn_over_and_gone_at_the_end(monkeypatch:
 
 
 def test_settings_that_were_left_out_are_counted_with_the_reason() -> None:
-    found, setting = tuned(1.2), Setting("dynatree", TREE_FOUND)
+    found, setting = tuned(1.2), MethodSetting("dynatree", TREE_FOUND)
     state = replace(found.state, too_large=(setting,), wrong=(setting,), trials=1)
     heading = " ".join(text(replace(found, state=state), "mine").partition("\n\n")[0].split())
     assert "1 setting tried on 16 texts; 29 of the settings stopped early." in heading
@@ -224,7 +224,7 @@ def test_what_is_not_known_is_a_dash_and_how_texts_were_sampled_is_told() -> Non
 
 SAMPLED = replace(WHERE, sampling=Sampling(0.6))
 BEGUN: dict[str, Any] = {"leaders": SHIPPED_ONES, "trials": 0, "pruned": 0, "current": None, "importance": {}}
-SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(Setting("dynatree", trees(0.6).shipped))}
+SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(MethodSetting("dynatree", trees(0.6).shipped))}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ SAMPLED_ONES = SHIPPED_ONES | {"dynatree": Leader(Setting("dynatree", trees(0.6)
             {"best so far   the preset sampled", "              as shipped"},
         ),
         (
-            progress(wrong=(Setting("dynatree", TREE_FOUND),)),
+            progress(wrong=(MethodSetting("dynatree", TREE_FOUND),)),
             {"trials        37 settings tried, 29 stopped early, 1 with a wrong text"},
         ),
         (

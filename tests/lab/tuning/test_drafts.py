@@ -11,7 +11,7 @@ from decoder.append_only import TokenLog
 from decoder.errors import ConfigError, DecoderError, PairError
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
-from dynatui.lab.bench.contenders import Contender, Trial
+from dynatui.lab.bench.contenders import Contender, DecodedText
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.bench.samples import Samples
 from dynatui.lab.commands.draft_ranking import ranking
@@ -181,7 +181,7 @@ def test_what_limits_a_draft_is_told_of_the_prompts_that_have_its_speed() -> Non
     lanes = ["ar", *(lane_name("small", method) for method in METHODS)]
     found = [sample(lane, 0, 4.0, right) for lane in lanes] + [sample("ar", 1, 4.0, right)]
     found += [sample(lane, 1, 400.0, wrong) for lane in lanes[1:]]
-    contenders = [Contender(lane, lane, lambda *_: Trial(Tally()), {}) for lane in lanes]
+    contenders = [Contender(lane, lane, lambda *_: DecodedText(Tally()), {}) for lane in lanes]
     draft = _draft("small", Samples(found, contenders), 0, agreement=0.5, ratio=0.1, chain=(2, 1.5))
     estimate = draft.measured[draft.fastest]
     assert draft.limits is not None

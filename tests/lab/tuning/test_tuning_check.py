@@ -9,14 +9,14 @@ import pytest
 from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
-from dynatui.lab.bench.contenders import Contender, Trial
+from dynatui.lab.bench.contenders import Contender, DecodedText
 from dynatui.lab.bench.protocol import Sample
 from dynatui.lab.tuning.job import MOST_REPEATS, checked, rounds
 from dynatui.lab.tuning.outcome import AUTO, CHAIN, FOUND, PLAIN, SHIPPED, SHIPPED_CHAIN, Checked, verdict
 from dynatui.lab.tuning.passages import FEWEST
-from dynatui.lab.tuning.search import Setting
+from dynatui.lab.tuning.search import MethodSetting
 
-SETTINGS = {FOUND: Setting("dynatree"), SHIPPED: Setting("dynatree")}
+SETTINGS = {FOUND: MethodSetting("dynatree"), SHIPPED: MethodSetting("dynatree")}
 SPEEDS = {PLAIN: 100.0, FOUND: 240.0, SHIPPED: 200.0}
 
 
@@ -26,7 +26,7 @@ def sample(name: str, text: int, repeat: int, tokens: Sequence[int] = (1, 2, 3))
     return Sample(name, name, text, repeat, tally)
 
 
-def take(settings: Mapping[str, Setting], text: int, repeat: int) -> list[Sample]:
+def take(settings: Mapping[str, MethodSetting], text: int, repeat: int) -> list[Sample]:
     return [sample(name, text, repeat) for name in (PLAIN, *settings)]
 
 
@@ -37,7 +37,7 @@ def taken(looks: int, texts: Sequence[int] = range(10, 18)) -> list[list[Sample]
 
 
 def told(samples: Sequence[Sample], *, near_tie: bool = False) -> Checked:
-    contenders = [Contender(name, name, lambda *_: Trial(Tally()), {}) for name in SPEEDS]
+    contenders = [Contender(name, name, lambda *_: DecodedText(Tally()), {}) for name in SPEEDS]
     return checked(samples, contenders, 0, lambda *_: near_tie)
 
 

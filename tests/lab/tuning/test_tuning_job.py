@@ -14,7 +14,7 @@ from dynatui.lab.tuning import job as module
 from dynatui.lab.tuning.job import CHECK_SHARE, OnPrompts, Turns, reserve_s, tuned
 from dynatui.lab.tuning.outcome import AUTO, CHAIN, PLAIN, SHIPPED, Tuned, TuneProgress
 from dynatui.lab.tuning.passages import FEWEST
-from dynatui.lab.tuning.search import Setting
+from dynatui.lab.tuning.search import MethodSetting
 from dynatui.lab.tuning.study import trees
 from tests.decoder.makers import TinyModels
 
@@ -79,7 +79,7 @@ def test_a_text_of_another_method_is_found_out(tiny_models: TinyModels) -> None:
     turns.close()
 
 
-def taken(turns: Turns, candidate: Setting, leader: Setting, passage: int) -> None:
+def taken(turns: Turns, candidate: MethodSetting, leader: MethodSetting, passage: int) -> None:
     block: Any = turns.block(candidate, leader, passage)
     assert all((block.plain, block.candidate, block.leader, block.right))
 
@@ -88,7 +88,7 @@ def test_turns_are_taken_of_settings_that_come_one_after_the_other(tiny_models: 
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
     for k in (1, 2, 3):
-        taken(turns, Setting("linear", Linear(k)), Setting(TREE.method, TREE.shipped), k % 2)
+        taken(turns, MethodSetting("linear", Linear(k)), MethodSetting(TREE.method, TREE.shipped), k % 2)
     turns.close()
     turns.close()
 
@@ -98,7 +98,7 @@ def test_a_tree_that_the_device_has_no_room_for_tells_nothing_and_others_go_on(
 ) -> None:
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     turns = Turns(engine, SHORT, [[5, 6, 7, 8], [9, 10, 11]])
-    tree, chain = Setting(TREE.method, TREE.shipped), Setting("linear", Linear(2))
+    tree, chain = MethodSetting(TREE.method, TREE.shipped), MethodSetting("linear", Linear(2))
 
     def full(*_given: object) -> None:
         raise DeviceError("the memory of cpu is full")

@@ -15,10 +15,10 @@ from dynatui.lab.tuning.search import (
     ENOUGH,
     INITIAL,
     MOST_TEXTS,
-    Block,
     Decision,
+    MethodSetting,
+    PassageSpeeds,
     Search,
-    Setting,
     State,
     decided,
     ratio,
@@ -51,20 +51,20 @@ class Machine:
         self.speed = speed
         self.noise = noise
         self.random = Random(0)
-        self.asked: list[tuple[Setting, Setting, int]] = []
+        self.asked: list[tuple[MethodSetting, MethodSetting, int]] = []
         self.wrong: set[int] = set()
         """Node limits of trees whose text differs from the text of ar."""
         self.tied: set[int] = set()
         """Texts on which every candidate differs at a near tie."""
 
-    def __call__(self, candidate: Setting, leader: Setting, text: int) -> Block:
+    def __call__(self, candidate: MethodSetting, leader: MethodSetting, text: int) -> PassageSpeeds:
         self.asked.append((candidate, leader, text))
         now = (1 + text / 10) / (1 + len(self.asked) / 50)
         own, best = (
             now * self.speed(each.rules) * self.random.lognormvariate(0, self.noise) for each in (candidate, leader)
         )
         wrong = isinstance(candidate.rules, DynaTree) and candidate.rules.n_max in self.wrong
-        return Block(now * 50, None if wrong or text in self.tied else own, best, right=not wrong)
+        return PassageSpeeds(now * 50, None if wrong or text in self.tied else own, best, right=not wrong)
 
 
 def after(blocks: int) -> Callable[[], bool]:
@@ -123,7 +123,7 @@ def test_no_setting_is_measured_twice(long: Long) -> None:
 
 def test_no_text_is_decoded_twice_in_one_trial_and_no_trial_is_endless(long: Long) -> None:
     machine, _, _ = long
-    texts: dict[Setting, list[int]] = {}
+    texts: dict[MethodSetting, list[int]] = {}
     for candidate, _, text in machine.asked:
         texts.setdefault(candidate, []).append(text)
     assert all(len(each) == len(set(each)) <= MOST_TEXTS for each in texts.values())
@@ -214,14 +214,14 @@ class Scripted(Study):
         return {}
 
 
-def chain_speed(candidate: Setting, leader: Setting, text: int) -> Block:
+def chain_speed(candidate: MethodSetting, leader: MethodSetting, text: int) -> PassageSpeeds:
     """Each token of a chain makes it a tenth faster; chains of length seven write a wrong text on the first texts."""
     own, best = (each.rules.k if isinstance(each.rules, Linear) else 0 for each in (candidate, leader))
-    return Block(50, 100 * 1.1**own, 100 * 1.1**best, right=own != 7 or text > 3)
+    return PassageSpeeds(50, 100 * 1.1**own, 100 * 1.1**best, right=own != 7 or text > 3)
 
 
 def test_a_setting_that_the_device_has_no_room_for_is_left_out_and_the_search_goes_on() -> None:
-    def full(candidate: Setting, leader: Setting, text: int) -> Block | None:
+    def full(candidate: MethodSetting, leader: MethodSetting, text: int) -> PassageSpeeds | None:
         chain = candidate.rules
         return None if isinstance(chain, Linear) and chain.k > 6 else chain_speed(candidate, leader, text)
 
@@ -229,7 +229,7 @@ def test_a_setting_that_the_device_has_no_room_for_is_left_out_and_the_search_go
     search = Search([study], full, TEXTS, 0)
     list(search.run(lambda: False))
     assert [value is None for value in study.told[:3]] == [False, True, False]
-    assert search.state.too_large == (Setting("linear", Linear(8)),)
+    assert search.state.too_large == (MethodSetting("linear", Linear(8)),)
     assert not search.state.wrong
 
 
@@ -246,7 +246,7 @@ def test_a_setting_that_writes_another_text_is_worth_nothing_known() -> None:
     list(search.run(lambda: False))
     assert study.told[0] is None
     assert study.told[1] is not None
-    assert search.state.wrong == (Setting("linear", Linear(7)),)
+    assert search.state.wrong == (MethodSetting("linear", Linear(7)),)
 
 
 MOST = 16

@@ -17,17 +17,19 @@ from decoder.run.config import RunConfig
 from dynatui.lab.bench.baselines import baselines
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.paper.experiments import rules
-from dynatui.lab.bench.paper.records import Lane, PaperExperiment, PaperRequest, Turn
+from dynatui.lab.bench.paper.records import LaneResult, PaperExperiment, PaperLane, PaperRequest
 from dynatui.lab.bench.protocol import Sample
 
 
-def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]) -> tuple[Turn, ...]:
+def turns(
+    engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]
+) -> tuple[LaneResult, ...]:
     """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one of each lane."""
     results = {sample.contender: sample for sample in samples}
     ar = results[BASELINE]
     judge = Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
     found = tuple(
-        Turn(
+        LaneResult(
             lane=lane.name,
             at=_judged(judge, lane, prompt, results[lane.name].at, ar.at),
             kv_bytes=results[lane.name].kv_bytes,
@@ -41,7 +43,7 @@ def turns(engine: Engine, request: PaperRequest, prompt: Sequence[int], samples:
 
 
 def _judged(
-    judge: Judge, lane: Lane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
+    judge: Judge, lane: PaperLane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
 ) -> tuple[Figures, ...]:
     """Figures of a lane at each text length. The first difference from the text of `ar` is judged once, and the verdict
     applies to all lengths that include the difference.
@@ -69,7 +71,7 @@ def contenders(pair: Pair, request: PaperRequest, experiment: PaperExperiment) -
     )
     foreign = baselines(pair, config) if any(lane.method not in METHODS for lane in lanes) else []
 
-    def contender(lane: Lane) -> Contender:
+    def contender(lane: PaperLane) -> Contender:
         if lane.method not in METHODS:
             same = (one for one in foreign if one.group == lane.method and dict(one.settings) == lane.parameters)
             return replace(next(same), name=lane.name)

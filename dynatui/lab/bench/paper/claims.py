@@ -39,7 +39,7 @@ from dynatui.lab.tables.data import Cell, Column, Printed, Table
 DEEPER = DOUBTS["deeper-on-pg19"]
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Claim of the paper on one data set, with the paper's quotient, the measured quotient and the verdict."""
 
     name: str
@@ -190,7 +190,7 @@ CLAIMS = (
 """All claims; quotients are of the numbers of `published`, and those of figure 5 and phase 1 are only in the logs."""
 
 
-def claims(report: PaperReport) -> list[Claim]:
+def claims(report: PaperReport) -> list[JudgedClaim]:
     """Claims on every data set of the main experiment; claims about lanes that were not measured are left out."""
     return [] if left_out(report) else [claim for on in data_sets(report) for claim in _tested(on)]
 
@@ -202,7 +202,7 @@ def left_out(report: PaperReport) -> str | None:
     return "The paper's claims are about greedy decoding; here tokens were sampled, so no claim is judged."
 
 
-def _tested(on: On) -> Iterator[Claim]:
+def _tested(on: On) -> Iterator[JudgedClaim]:
     texts_of = on.request.text_set(on.experiment.data_set)
     there = texts_of.stands_for or ""
     for claim in CLAIMS:
@@ -210,7 +210,7 @@ def _tested(on: On) -> Iterator[Claim]:
             here, verdict, tested = result
             other = f"at T={claim.length}" if claim.length != on.experiment.lengths[-1] else None
             doubts = [doubt for doubt in (other, claim.doubt.get(there)) if doubt and there in claim.paper]
-            yield Claim(
+            yield JudgedClaim(
                 name=claim.name,
                 says=claim.says,
                 source=claim.source,
@@ -225,12 +225,12 @@ def _tested(on: On) -> Iterator[Claim]:
             )
 
 
-def claims_table(these: Iterable[Claim], notes: Sequence[str], why_none: str | None = None) -> Table:
+def claims_table(these: Iterable[JudgedClaim], notes: Sequence[str], why_none: str | None = None) -> Table:
     """Table of the claims; `why_none` is the reason why no claim is judged."""
     judged_claims = list(these)
     known, explained = marks(claim.doubt for claim in judged_claims)
 
-    def row(claim: Claim) -> tuple[Cell, ...]:
+    def row(claim: JudgedClaim) -> tuple[Cell, ...]:
         paper = claim.paper and Printed(value=claim.paper, source=claim.source, mark=known[claim.doubt])
         limit = f"{'under' if claim.below else 'over'} {claim.limit:g}" if claim.by_quotient else "1"
         return claim.says, claim.data_set, claim.verdict, claim.here, paper, limit, claim.tested, claim.source

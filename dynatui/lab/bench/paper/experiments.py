@@ -15,7 +15,7 @@ from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from dynatui.lab.bench.baselines import ASSISTED, CACHES
 from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper.records import Lane, PaperExperiment, Unit
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane, Unit
 from dynatui.lab.bench.sweep.spaces import BRANCHINGS, BREADTHS, DEPTHS, FIXED_DEPTHS, SPACES, TAUS, THRESHOLDS
 
 AR = "ar"
@@ -34,7 +34,7 @@ GRID_TREE = Fixed(n_max=128)
 """Base parameters of the paper's sweep of fixed trees."""
 
 
-def catalogue(*, sampled: bool) -> dict[str, Lane]:
+def catalogue(*, sampled: bool) -> dict[str, PaperLane]:
     """All lanes of the experiment `main` by name, in the order of the tables' rows.
 
     If tokens are sampled, transformers uses other random numbers and writes other texts.
@@ -43,7 +43,7 @@ def catalogue(*, sampled: bool) -> dict[str, Lane]:
     return {lane.name: lane for lane in lanes}
 
 
-def fixed_grid(depths: Iterable[int], branchings: Iterable[int], taus: Iterable[float]) -> tuple[Lane, ...]:
+def fixed_grid(depths: Iterable[int], branchings: Iterable[int], taus: Iterable[float]) -> tuple[PaperLane, ...]:
     """Lanes of the paper's sweep of fixed trees: every combination of depth, branching and threshold."""
     return tuple(
         _varied(f"fixed D{depth} B{branching} tau={tau:g}", "fixed", GRID_TREE, D=depth, B=branching, tau=tau)
@@ -53,7 +53,7 @@ def fixed_grid(depths: Iterable[int], branchings: Iterable[int], taus: Iterable[
 
 def sensitivity(
     thresholds: Iterable[tuple[float, float]], breadths: Iterable[tuple[int, int]], depths: Iterable[tuple[int, int]]
-) -> tuple[Lane, ...]:
+) -> tuple[PaperLane, ...]:
     """Lanes of DynaTree for the paper's sweeps of thresholds, breadths and depths; each lane belongs to one sweep."""
     return (
         *(
@@ -68,14 +68,14 @@ def sensitivity(
     )
 
 
-def rules(lane: Lane) -> tuple[RulesName, TunableParameters] | None:
+def rules(lane: PaperLane) -> tuple[RulesName, TunableParameters] | None:
     """Method and parameters of a lane with a registered method; None if the method has no parameters."""
     name = METHODS[lane.method].rules
     usual = METHODS[name].own if name else None
     return (name, msgspec.convert(lane.parameters, type(usual))) if name and usual else None
 
 
-def paper_depth(lane: Lane) -> int | None:
+def paper_depth(lane: PaperLane) -> int | None:
     """Number of tokens per round by which the paper's acceptance formula divides; None for lanes without such a number.
 
     For a chain the number is K, which leaves out the bonus token. For a tree the number is D + 2, which counts the
@@ -84,20 +84,20 @@ def paper_depth(lane: Lane) -> int | None:
     authors' trees.
     """
     match lane:
-        case Lane(method="linear" | "streaming", parameters={"k": int(length)}):
+        case PaperLane(method="linear" | "streaming", parameters={"k": int(length)}):
             return length
-        case Lane(method="fixed", parameters={"depth": int(depth)}):
+        case PaperLane(method="fixed", parameters={"depth": int(depth)}):
             return depth + 2
-        case Lane(method="dynatree", parameters={"rho_deep": 0, "d_max": int(deepest)}):
+        case PaperLane(method="dynatree", parameters={"rho_deep": 0, "d_max": int(deepest)}):
             return deepest + 2
-        case Lane(method="dynatree" | "alg1", parameters={"d0": int(base) | float(base)}):
+        case PaperLane(method="dynatree" | "alg1", parameters={"d0": int(base) | float(base)}):
             return round(base) + 2
         case _:
             return None
 
 
-def _chains_and_trees() -> Iterator[Lane]:
-    yield Lane(name=AR, method=AR, family=AR, parameters={}, paper_name="AR")
+def _chains_and_trees() -> Iterator[PaperLane]:
+    yield PaperLane(name=AR, method=AR, family=AR, parameters={}, paper_name="AR")
     for length in range(4, 9):
         yield _own(f"linear K={length}", "linear", "linear", Linear(length), f"Linear K{length}")
     for depth, branching, tau in ((5, 2, 0.05), (6, 2, 0.05), (7, 2, 0.05), (8, 3, 0.1)):
@@ -114,25 +114,25 @@ def _chains_and_trees() -> Iterator[Lane]:
     yield _own("alg1", "alg1", "alg1", PAPER)
 
 
-def _of_the_registry() -> Iterator[Lane]:
+def _of_the_registry() -> Iterator[PaperLane]:
     """Lanes of further methods with their default parameters, if they are registered."""
     for name, paper_name in (("bestfirst", None), ("streaming", "Streaming"), ("auto", None)):
         if (method := METHODS.get(name)) and method.own is not None:
             yield _own(name, name, name, method.own, paper_name, own_text=method.same_until is not None)
 
 
-def _of_transformers(*, sampled: bool) -> Iterator[Lane]:
+def _of_transformers(*, sampled: bool) -> Iterator[PaperLane]:
     settings: dict[str, Mapping[str, Any]] = {f"generate {cache}": {"cache_implementation": cache} for cache in CACHES}
     settings |= {f"assisted {name}": drafting for name, drafting in ASSISTED.items()}
     for name, parameters in settings.items():
         method = name.partition(" ")[0]
         paper_name = "HF assisted" if name == ASSISTANT else None
-        yield Lane(
+        yield PaperLane(
             name=name, method=method, family="hf", parameters=dict(parameters), paper_name=paper_name, own_text=sampled
         )
 
 
-def _varied(name: str, space: str, base: TunableParameters, **values: float) -> Lane:
+def _varied(name: str, space: str, base: TunableParameters, **values: float) -> PaperLane:
     """Lane for one setting of a sweep: the base parameters, some of them replaced by the given values."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))
@@ -146,10 +146,10 @@ def _own(
     paper_name: str | None = None,
     *,
     own_text: bool = False,
-) -> Lane:
+) -> PaperLane:
     """Lane of a registered method; its parameters have JSON types, so that the lane equals its copy from a log."""
     parameters = msgspec.json.decode(msgspec.json.encode(rules))
-    return Lane(
+    return PaperLane(
         name=name, method=method, family=family, parameters=parameters, paper_name=paper_name, own_text=own_text
     )
 
@@ -189,9 +189,9 @@ class Extent:
     prompt_lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000)
     """Maximum prompt lengths that the experiment `prompt_length` compares, in characters."""
     by_prompt_length: tuple[str, ...] = (AR, LINEAR, FIXED, DYNATREE)
-    varied: tuple[Lane, ...] = sensitivity(THRESHOLDS, BREADTHS, DEPTHS)
+    varied: tuple[PaperLane, ...] = sensitivity(THRESHOLDS, BREADTHS, DEPTHS)
     """Settings of DynaTree that the experiment `sensitivity` compares."""
-    grid: tuple[Lane, ...] = fixed_grid(FIXED_DEPTHS, BRANCHINGS, TAUS)
+    grid: tuple[PaperLane, ...] = fixed_grid(FIXED_DEPTHS, BRANCHINGS, TAUS)
     """Settings that the experiment `fixed_trees` compares."""
     grid_prompts: int = 2
     warm_up: int = 2
@@ -224,10 +224,10 @@ QUICK = Extent(
 
 
 @dataclass(frozen=True)
-class Plan:
+class MeasurementPlan:
     """Lanes and experiments of a measurement."""
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[PaperLane, ...]
     experiments: tuple[PaperExperiment, ...]
 
 
@@ -243,7 +243,7 @@ def require_names(extent: Extent) -> None:
         require(number >= 1, f"{flag} is {number}; give 1 or more")
 
 
-def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan:
+def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> MeasurementPlan:
     """Plan of all experiments on at least one data set; `sampled` says that decoding is not greedy."""
     require_names(extent)
     rows = catalogue(sampled=sampled)
@@ -266,10 +266,14 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Plan
     }
     chosen = [each for name in NAMES if name in extent.experiments for each in planned[name]]
     lanes = {lane.name: lane for each in chosen for lane in each.lanes}
-    return Plan(tuple(lanes.values()), tuple(experiment for each in chosen for experiment in each.experiments))
+    return MeasurementPlan(
+        tuple(lanes.values()), tuple(experiment for each in chosen for experiment in each.experiments)
+    )
 
 
-def _planned(name: str, extent: Extent, texts: TextSet, lanes: Sequence[Lane], lengths: tuple[int, ...]) -> Plan:
+def _planned(
+    name: str, extent: Extent, texts: TextSet, lanes: Sequence[PaperLane], lengths: tuple[int, ...]
+) -> MeasurementPlan:
     """One experiment with its lanes; results at shorter lengths come from the same texts."""
     experiment = PaperExperiment(
         name=name,
@@ -281,17 +285,17 @@ def _planned(name: str, extent: Extent, texts: TextSet, lanes: Sequence[Lane], l
         lengths=lengths,
         repeats=extent.repeats,
     )
-    return Plan(tuple(lanes), (experiment,))
+    return MeasurementPlan(tuple(lanes), (experiment,))
 
 
-def _rows(names: Sequence[str], rows: Mapping[str, Lane]) -> list[Lane]:
+def _rows(names: Sequence[str], rows: Mapping[str, PaperLane]) -> list[PaperLane]:
     """Lanes with these names, preceded by plain decoding."""
     unknown = [name for name in names if name not in rows]
     require(not unknown, f"--lanes names {quoted(', '.join(unknown))}, which is unknown; choose from {', '.join(rows)}")
     return [rows[name] for name in dict.fromkeys((AR, *names))]
 
 
-def _for_texts(texts: TextSet, lanes: Sequence[Lane], rows: Mapping[str, Lane]) -> list[Lane]:
+def _for_texts(texts: TextSet, lanes: Sequence[PaperLane], rows: Mapping[str, PaperLane]) -> list[PaperLane]:
     """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used but did not report."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes

@@ -24,14 +24,14 @@ from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.machine import load
 from dynatui.lab.bench.on_pair import Done, Note, OnPair, Progress, Show, interrupted, pair_names
 from dynatui.lab.bench.paper.blocks import contenders, turns
-from dynatui.lab.bench.paper.experiments import Extent, Plan, plan
+from dynatui.lab.bench.paper.experiments import Extent, MeasurementPlan, plan
 from dynatui.lab.bench.paper.records import (
     FORMAT,
-    Block,
     Header,
     PaperExperiment,
     PaperLog,
     PaperRequest,
+    PromptResult,
     Resumed,
     blocks_of,
     header,
@@ -57,7 +57,7 @@ class OnPaper(OnPair):
     log: Path | None = None
     """Path of the log, from which an interrupted measurement resumes; None keeps results in memory only."""
 
-    def plan(self, extent: Extent) -> Plan:
+    def plan(self, extent: Extent) -> MeasurementPlan:
         return plan(extent, self.text_sets, sampled=self.temperature > 0)
 
 
@@ -151,10 +151,10 @@ def _turns(request: PaperRequest, experiment: PaperExperiment) -> int:
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 
 
-def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> Block:
+def _block(ready: Prepared, number: int, samples: Sequence[Sample]) -> PromptResult:
     prompt = samples[0].prompt
     ids = ready.prompts[number][prompt]
-    return Block(
+    return PromptResult(
         experiment=number,
         prompt=prompt,
         repeat=samples[0].repeat,

@@ -18,7 +18,7 @@ Unit = Literal["characters", "tokens"]
 """Unit of prompt lengths; the paper's L_max counts characters."""
 
 
-class Lane(msgspec.Struct, frozen=True, kw_only=True):
+class PaperLane(msgspec.Struct, frozen=True, kw_only=True):
     """Lane: a decoding method with its parameters, shown as a row of the tables."""
 
     name: str
@@ -67,14 +67,14 @@ class PaperRequest(PairRequest, frozen=True, kw_only=True):
     """Number of prompts that every lane decodes as warm-up before each experiment, without recording results."""
     text_sets: tuple[TextSet, ...]
     """Data sets, truncated to what the experiments read."""
-    lanes: tuple[Lane, ...]
+    lanes: tuple[PaperLane, ...]
     experiments: tuple[PaperExperiment, ...]
 
     @property
     def block_count(self) -> int:
         return sum(each.prompts * each.repeats for each in self.experiments)
 
-    def lane(self, name: str) -> Lane:
+    def lane(self, name: str) -> PaperLane:
         return next(lane for lane in self.lanes if lane.name == name)
 
     def text_set(self, name: str) -> TextSet:
@@ -93,8 +93,8 @@ class CostCurve(msgspec.Struct, frozen=True, kw_only=True):
     draft_s: tuple[float, ...]
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """Turn: result of one lane on one prompt."""
+class LaneResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of one lane on one prompt."""
 
     lane: str
     at: tuple[Figures, ...]
@@ -109,15 +109,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Fraction of the turn's time in which threads waited for a processor; None if unknown."""
 
 
-class Block(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
-    """Block: results of all lanes of an experiment on one prompt; a measurement resumes with the next missing block."""
+class PromptResult(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
+    """Results of all lanes of an experiment on one prompt; a measurement resumes with the first prompt without one."""
 
     experiment: int
     """Index of the experiment in `PaperRequest.experiments`."""
     prompt: int
     repeat: int
     prompt_tokens: int
-    turns: tuple[Turn, ...]
+    turns: tuple[LaneResult, ...]
     load: float | None = None
     """Load average over the last minute of the block; None if unknown."""
 
@@ -132,17 +132,17 @@ class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
 
 
 Header: TypeAlias = LogHeader[PaperRequest, CostCurve]
-Record: TypeAlias = Block | Resumed
+Record: TypeAlias = PromptResult | Resumed
 PaperLog: TypeAlias = RecordLog[Header, Record]
 FORMAT: LogFormat[Header, Record] = LogFormat(
     msgspec.json.Decoder(Header | Record), SCHEMA, "set --output to another folder"
 )
 
 
-def blocks_of(log: PaperLog) -> list[Block]:
+def blocks_of(log: PaperLog) -> list[PromptResult]:
     """All blocks; if two processes measured the same block, only its first record is returned."""
-    blocks: dict[tuple[int, int, int], Block] = {}
-    for block in log.of(Block):
+    blocks: dict[tuple[int, int, int], PromptResult] = {}
+    for block in log.of(PromptResult):
         blocks.setdefault((block.experiment, block.prompt, block.repeat), block)
     return list(blocks.values())
 

@@ -3,10 +3,10 @@
 import msgspec
 
 from decoder.analysis.interval import Interval
-from dynatui.lab.bench.paper.records import Block, Header, Resumed
+from dynatui.lab.bench.paper.records import Header, PromptResult, Resumed
 
 
-class Cell(msgspec.Struct, frozen=True, kw_only=True):
+class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Figures of one lane in one experiment at one text length."""
 
     experiment: str
@@ -34,8 +34,8 @@ class PaperReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether all blocks of the request were measured."""
     disturbed: int
     """Number of turns whose times are disturbed, because threads waited too long for a processor."""
-    blocks: list[Block]
-    cells: list[Cell]
+    blocks: list[PromptResult]
+    cells: list[LaneSummary]
     resumed: list[Resumed] = []
 
     def __post_init__(self) -> None:

@@ -8,15 +8,15 @@ from decoder.analysis.interval import Interval
 from dynatui.lab.bench.data_sets.prompts import TextSet
 from dynatui.lab.bench.paper import published
 from dynatui.lab.bench.paper.published import PublishedNumber
-from dynatui.lab.bench.paper.records import Lane, PaperExperiment
-from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
 
 
 class Row(NamedTuple):
     """A lane in one experiment at one text length."""
 
-    cell: Cell
-    lane: Lane
+    cell: LaneSummary
+    lane: PaperLane
     experiment: PaperExperiment
     text_set: TextSet
     more: Mapping[str, Interval | float | None] = MappingProxyType({})
@@ -60,7 +60,7 @@ def greatest(these: Iterable[Row], *fields: Literal["length", "most"]) -> list[R
     return kept
 
 
-def paper_row(experiment: str, lane: Lane) -> str | None:
+def paper_row(experiment: str, lane: PaperLane) -> str | None:
     """Row of the paper's tables, or setting of one of its sweeps, that a lane repeats; None if there is none.
 
     Some settings are in several sweeps, so the lane's name decides which sweep is meant.

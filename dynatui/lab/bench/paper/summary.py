@@ -8,8 +8,8 @@ from msgspec import structs
 
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.paper.experiments import paper_depth
-from dynatui.lab.bench.paper.records import Block, Header, PaperRequest, Resumed, has_text_of
-from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.records import Header, PaperRequest, PromptResult, Resumed, has_text_of
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
 from dynatui.lab.bench.protocol import disturbed
 from dynatui.lab.frame import frame, means
 
@@ -41,7 +41,7 @@ NUMBERS = [
 """Columns of the log that hold numbers."""
 
 
-def texts(header: Header, blocks: Sequence[Block]) -> pd.DataFrame:
+def texts(header: Header, blocks: Sequence[PromptResult]) -> pd.DataFrame:
     """All texts: the columns `CELL` (an experiment is its index in the request), `prompt` and `repeat`, the figures of
     the log, `TIMES` and `COUNTS`, and `same`: whether the text equals the text of `ar` or may differ by design.
     """
@@ -64,7 +64,7 @@ def texts(header: Header, blocks: Sequence[Block]) -> pd.DataFrame:
     )
 
 
-def _rows(request: PaperRequest, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
+def _rows(request: PaperRequest, blocks: Sequence[PromptResult]) -> Iterator[dict[str, Any]]:
     lanes = {lane.name: lane for lane in request.lanes}
     for block in blocks:
         lengths = request.experiments[block.experiment].lengths
@@ -84,7 +84,7 @@ def _rows(request: PaperRequest, blocks: Sequence[Block]) -> Iterator[dict[str, 
                 }
 
 
-def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] = ()) -> PaperReport:
+def report(header: Header, blocks: Sequence[PromptResult], resumed: Sequence[Resumed] = ()) -> PaperReport:
     return PaperReport(
         header=header,
         load_after=blocks[-1].load if blocks else None,
@@ -96,7 +96,7 @@ def report(header: Header, blocks: Sequence[Block], resumed: Sequence[Resumed] =
     )
 
 
-def _cells(request: PaperRequest, rows: pd.DataFrame) -> Iterator[Cell]:
+def _cells(request: PaperRequest, rows: pd.DataFrame) -> Iterator[LaneSummary]:
     same = rows.groupby([*CELL, "prompt"]).same
     timed = rows.assign(**rows[TIMES].where(same.transform("all")))
     stats = means(timed, CELL, (*TIMES, *COUNTS), request.seed, POOLED)
@@ -106,7 +106,7 @@ def _cells(request: PaperRequest, rows: pd.DataFrame) -> Iterator[Cell]:
             for length in experiment.lengths:
                 if (key := (number, lane, length)) in stats:
                     count, same_count = prompts.loc[key]
-                    yield Cell(
+                    yield LaneSummary(
                         experiment=experiment.name,
                         data_set=experiment.data_set,
                         most=experiment.most,

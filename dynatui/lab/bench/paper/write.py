@@ -62,7 +62,7 @@ def _pictures(folder: Path) -> list[str]:
     return [f"{FIGURES}/{path.name}" for _, path in sorted(by_name.items())]
 
 
-def _as_json(all_tables: Sequence[Table], judged: Sequence[claims.Claim]) -> bytes:
+def _as_json(all_tables: Sequence[Table], judged: Sequence[claims.JudgedClaim]) -> bytes:
     errors = [each._asdict() for each in corrections()]
     whole = {"schema": SCHEMA, "tables": all_tables, "claims": judged, "corrections": errors}
     return msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n"

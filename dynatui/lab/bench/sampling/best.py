@@ -11,7 +11,7 @@ import numpy as np
 
 from decoder.draft.delayed_shape import DelayedTree
 from dynatui.lab.bench.sampling.log import Expected, Header
-from dynatui.lab.bench.sampling.request import Contest, Place, SamplingRequest
+from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey
 
 Aim: TypeAlias = Callable[[DelayedTree, float], float]
 
@@ -37,13 +37,13 @@ def best_shape(
 
 def block_efficiency(
     request: SamplingRequest, records: Iterable[Expected], contest: Contest, aim: Aim
-) -> dict[Place, float]:
+) -> dict[TextKey, float]:
     """Expected block efficiency of each text, with the best shape for its sampling setting.
 
     The shape for one half of the prompts is chosen on the other half (cross-validation), so that a contest gains no
     advantage merely from a larger number of shapes. With a single prompt, the shape is chosen on that prompt.
     """
-    efficiency: dict[Place, float] = {}
+    efficiency: dict[TextKey, float] = {}
     for all_ in by_sampling(records).values():
         halves = [[record for record in all_ if record.place.prompt % 2 == half] for half in (0, 1)]
         for judged, others in (halves, halves[::-1]):

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from decoder.analysis.interval import Interval, Statistic, Verdict, bootstrap, compared_to_limit
 from dynatui.lab.bench.sampling.paper import NAMES
-from dynatui.lab.bench.sampling.request import Place
+from dynatui.lab.bench.sampling.request import TextKey
 
 DRAWS = 2000
-Values: TypeAlias = Mapping[Place, float] | pd.Series
-"""One number per text, such as its block efficiency; a series has the fields of `Place` as index."""
+Values: TypeAlias = Mapping[TextKey, float] | pd.Series
+"""One number per text, such as its block efficiency; a series has the fields of `TextKey` as index."""
 
 
 def mean(values: Values) -> float:
@@ -51,7 +51,7 @@ def ratio(over: Values, under: Values, seed: int) -> Interval:
 def _series(values: Values) -> pd.Series:
     if isinstance(values, pd.Series):
         return values
-    return pd.Series([*values.values()], pd.MultiIndex.from_tuples(values, names=Place._fields), "float64")
+    return pd.Series([*values.values()], pd.MultiIndex.from_tuples(values, names=TextKey._fields), "float64")
 
 
 def _cells(values: Values) -> list[tuple[tuple[int, str], pd.Series]]:
@@ -93,7 +93,7 @@ def _means_of(cell: pd.Series, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.where(counts, row[drawn].sum(axis=1, where=known) / np.maximum(counts, 1), float(cell.to_numpy().mean()))
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingClaim(msgspec.Struct, frozen=True, kw_only=True):
     """Claim of the paper, with the paper's quotient and the measured quotient."""
 
     says: str
@@ -138,7 +138,7 @@ def of_measure(
     delayed: Mapping[str, Values],
     reported: tuple[Mapping[str, float], Mapping[str, float]],
     seed: int,
-) -> Iterator[Claim]:
+) -> Iterator[SamplingClaim]:
     """The paper's claims about one measure of the verifiers: measured on i.i.d. and on delayed trees, and the paper's
     averages on both.
     """
@@ -164,20 +164,24 @@ def of_measure(
         yield _claim(f"{what}: {top}, over {NAMES[best]} on i.i.d. trees", delayed[first], iid[best], seed, quotient)
 
 
-def of_selector(what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int) -> Iterator[Claim]:
+def of_selector(
+    what: str, selected: Mapping[str, Values], static: Mapping[str, Values], seed: int
+) -> Iterator[SamplingClaim]:
     """Claims, one per verifier: a selector that chooses a shape in each round is better than the best delayed shape."""
     for name, values in selected.items():
         says = f"{what}: {NAMES[name]} with a selector, over the best delayed shape"
         yield _claim(says, values, static[name], seed)
 
 
-def along_depth(distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int) -> Iterator[Claim]:
+def along_depth(
+    distance: Sequence[Values], acceptance: Mapping[str, Sequence[Values]], seed: int
+) -> Iterator[SamplingClaim]:
     """Claims of the paper's figure 1, from the root to the deepest level: L1 distance grows and acceptance falls."""
     yield _claim("L1 distance grows with depth", distance[-1], distance[0], seed)
     for name, levels in acceptance.items():
         yield _claim(f"acceptance of {NAMES[name]} falls with depth", levels[0], levels[-1], seed)
 
 
-def _claim(says: str, over: Values, under: Values, seed: int, quotient: float | None = None) -> Claim:
+def _claim(says: str, over: Values, under: Values, seed: int, quotient: float | None = None) -> SamplingClaim:
     here = ratio(over, under, seed)
-    return Claim(says=says, paper=quotient, here=here, verdict=compared_to_limit(here))
+    return SamplingClaim(says=says, paper=quotient, here=here, verdict=compared_to_limit(here))

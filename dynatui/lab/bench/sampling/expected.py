@@ -18,7 +18,7 @@ from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.lossless.statistics import acceptance_bound
 from decoder.verify.lossless.verifiers import SOLVERS
 from dynatui.lab.bench.sampling.log import BOUND, Expected
-from dynatui.lab.bench.sampling.request import Place, SamplingRequest
+from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey
 from dynatui.lab.selector.labels import RootDraws, TextRoots
 
 DIGITS = 6
@@ -27,7 +27,7 @@ DIGITS = 6
 def expected(
     pair: Pair,
     request: SamplingRequest,
-    place: Place,
+    place: TextKey,
     prompt: Sequence[int],
     text: Sequence[int],
     chooser: Chooser | None = None,

@@ -34,9 +34,9 @@ from dynatui.lab.bench.sampling.expected import expected
 from dynatui.lab.bench.sampling.log import FORMAT, Expected, Header, Realised, SamplingLog, holds_all, round_costs
 from dynatui.lab.bench.sampling.realised import contenders, realised, seeded
 from dynatui.lab.bench.sampling.report import SamplingReport, report
-from dynatui.lab.bench.sampling.request import Place, SamplingRequest, label
+from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey, label
 
-Prompts = Mapping[Place, Sequence[int]]
+Prompts = Mapping[TextKey, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def _chooser(selectors: Mapping[str, Path], pair: Pair, header: Header) -> Choos
     return Chooser(policies, pair.observed(), Schedule(), lambda: (costs.level_s[1], costs.verify_s[1]))
 
 
-def _encoded(pair: Pair, request: SamplingRequest) -> dict[Place, list[int]]:
+def _encoded(pair: Pair, request: SamplingRequest) -> dict[TextKey, list[int]]:
     """Token ids of all prompts, by place; the message of an error names the prompt."""
     more = request.max_new_tokens + 2 * request.length
     token_ids = {}

@@ -9,7 +9,7 @@ import msgspec
 from decoder.draft.delayed_shape import DelayedTree
 from decoder.draft.tree_size.cost_model import Costs
 from dynatui.lab.bench.record_log import LogFormat, LogHeader, RecordLog
-from dynatui.lab.bench.sampling.request import Place, SamplingRequest
+from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ Header: TypeAlias = LogHeader[SamplingRequest, RoundCosts]
 class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
     """Results of the closed forms on one sampled text: means over its roots."""
 
-    place: Place
+    place: TextKey
     roots: int
     tokens: dict[str, tuple[float, ...]]
     """For each verifier, the expected block efficiency of each shape, in the order of `SamplingRequest.shapes`."""
@@ -86,7 +86,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):
     """Results of decoding one text with all contenders, one after the other."""
 
-    place: Place
+    place: TextKey
     repeat: int
     turns: tuple[Decoded, ...]
 

@@ -18,7 +18,7 @@ from decoder.verify.names import Drafting
 from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.protocol import Experiment, measured, warmed_up
 from dynatui.lab.bench.sampling.log import Decoded, Realised
-from dynatui.lab.bench.sampling.request import Contest, Place, SamplingRequest
+from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey
 
 COUPLED_METHODS = ("dynatree", "fixed", "linear")
 """Methods for which draft and target sample with the same Gumbel noise; they run with their default parameters."""
@@ -58,9 +58,9 @@ def contenders(
 def realised(
     engine: Engine,
     request: SamplingRequest,
-    prompts: dict[Place, Sequence[int]],
+    prompts: dict[TextKey, Sequence[int]],
     contenders: Sequence[Contender],
-    done: frozenset[tuple[Place, int]],
+    done: frozenset[tuple[TextKey, int]],
 ) -> Iterator[Realised]:
     """Decodes those texts of one sampling setting that are not yet in the log; yields a record for each decoded text.
 
@@ -86,7 +86,7 @@ def realised(
         yield Realised(place=place, repeat=repeat, turns=decoded)
 
 
-def seeded(engine: Engine, request: SamplingRequest, place: Place, repeat: int = 0) -> Engine:
+def seeded(engine: Engine, request: SamplingRequest, place: TextKey, repeat: int = 0) -> Engine:
     """Engine with the text's sampling setting, and a seed that no other text or repeat has."""
     number = repeat * len(request.places()) + request.places().index(place)
     return engine.sampled(request.seed + number, Schedule(request.samplings[place.sampling]))

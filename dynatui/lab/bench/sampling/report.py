@@ -18,8 +18,8 @@ from dynatui.lab.bench.sampling import paper
 from dynatui.lab.bench.sampling.best import best_shape, block_efficiency, chosen, for_speed, for_tokens, tokens_of
 from dynatui.lab.bench.sampling.best import by_sampling as grouped
 from dynatui.lab.bench.sampling.claims import (
-    Claim,
     Ranking,
+    SamplingClaim,
     Values,
     along_depth,
     by_sampling,
@@ -33,7 +33,7 @@ from dynatui.lab.bench.sampling.claims import (
 )
 from dynatui.lab.bench.sampling.log import BOUND, Expected, Header, Realised, SamplingLog, holds_all
 from dynatui.lab.bench.sampling.realised import COUPLED_METHODS, contender_name
-from dynatui.lab.bench.sampling.request import Contest, Place, SamplingRequest, label
+from dynatui.lab.bench.sampling.request import Contest, SamplingRequest, TextKey, label
 
 TOKENS, SPEED = "tokens a round", "tokens a second"
 """Names of the two measures that the best shape can maximise."""
@@ -44,7 +44,7 @@ REPORTED = {
     SPEED: (paper.TOKENS_PER_SECOND, paper.DELAYED_TOKENS_PER_SECOND),
 }
 """The paper's averages on i.i.d. and on delayed trees."""
-TEXT = [*Place._fields, "contender"]
+TEXT = [*TextKey._fields, "contender"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     actions: list[Action]
     agreement: list[Agreement]
     rankings: list[Ranking]
-    claims: list[Claim]
+    claims: list[SamplingClaim]
 
 
 def report(log: SamplingLog, header: Header, *, load_after: float | None) -> SamplingReport:
@@ -208,7 +208,7 @@ def _decoded_shapes(header: Header, log: SamplingLog) -> dict[int, dict[Contest,
     return {sampling: chosen(header, records[sampling]) for sampling in decoded}
 
 
-def _selected(records: Sequence[Expected], contest: Contest) -> dict[Place, float]:
+def _selected(records: Sequence[Expected], contest: Contest) -> dict[TextKey, float]:
     """Expected block efficiency of each text with the shapes that the selector chose."""
     return {record.place: record.selected[contest.verifier] for record in records}
 
@@ -277,7 +277,7 @@ def _agreements(header: Header, log: SamplingLog, decoded: Mapping[Contest, pd.D
     return agreements
 
 
-def _claims(what: str, values: Mapping[Contest, Values], seed: int) -> list[Claim]:
+def _claims(what: str, values: Mapping[Contest, Values], seed: int) -> list[SamplingClaim]:
     iid, delayed, selected = (of_drafting(values, each) for each in (Drafting.IID, Drafting.DELAYED, Drafting.SELECTOR))
     # the selector is trained to maximise speed, so claims about it are tested on speed only
     by_selector = of_selector(SAID_OF[what], selected, delayed, seed) if what == SPEED else ()

@@ -22,7 +22,7 @@ HIGHEST_K, HIGHEST_LENGTH = 8, 16
 """Limits, because the measurement's duration grows with the number of shapes."""
 
 
-class Place(NamedTuple):
+class TextKey(NamedTuple):
     """Identity of a text; `sampling` is the number of its setting, `prompt` its number within the task."""
 
     sampling: int
@@ -103,10 +103,10 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
             return False
         return contest.drafting == Drafting.DELAYED or (shape.l1 == 0 and shape.depth <= self.length)
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[TextKey]:
         """All texts, in a fixed order."""
         return [
-            Place(sampling, task, prompt)
+            TextKey(sampling, task, prompt)
             for sampling in range(len(self.samplings))
             for task, prompts in self.tasks.items()
             for prompt in range(len(prompts))
@@ -118,7 +118,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         places = self.places()
         return len(places) + sum(map(self.decodes, places)) * self.repeats
 
-    def decodes(self, place: Place) -> bool:
+    def decodes(self, place: TextKey) -> bool:
         """Whether a text is also decoded, not only evaluated by closed forms."""
         return place.prompt < self.decoded
 

@@ -6,7 +6,7 @@ from decoder.events import arithmetic
 from decoder.verify.names import COUPLED, Drafting
 from dynatui.lab.bench.contenders import BASELINE
 from dynatui.lab.bench.sampling import paper
-from dynatui.lab.bench.sampling.claims import Claim, Ranking
+from dynatui.lab.bench.sampling.claims import Ranking, SamplingClaim
 from dynatui.lab.bench.sampling.log import BOUND
 from dynatui.lab.bench.sampling.report import (
     REPORTED,
@@ -164,8 +164,8 @@ def _rankings(all_rankings: Sequence[Ranking]) -> str:
     return "\n".join(lines)
 
 
-def _claims(rows: Sequence[Claim]) -> Table:
-    specs: list[Spec[Claim]] = [
+def _claims(rows: Sequence[SamplingClaim]) -> Table:
+    specs: list[Spec[SamplingClaim]] = [
         (Column("", width=41), lambda claim: "\n".join(wrapped(claim.says, 40))),
         (Column("paper", "number", 2, 6), lambda claim: claim.paper),
         (Column("here", width=17), lambda claim: interval(claim.here, short)),

@@ -22,11 +22,11 @@ from dynatui.lab.bench.record_log import LogHeader, RecordLog, opened
 from dynatui.lab.bench.samples import Samples, known, turn_frame
 from dynatui.lab.bench.summary import Difference, differences, near_tie_judge, rows
 from dynatui.lab.bench.sweep.report import FORMAT, Header, Kept, Outcome, SweepReport, read
-from dynatui.lab.bench.sweep.spaces import OnSettings, Setting, Shard, SweepRequest, space_named
+from dynatui.lab.bench.sweep.spaces import GridPoint, OnSettings, Shard, SweepRequest, space_named
 from dynatui.lab.bench.sweep.table import summary
 
 SETTING, REFERENCE = "setting", "reference"
-Measure = Callable[[Setting], Kept]
+Measure = Callable[[GridPoint], Kept]
 
 
 def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show: Show = iter) -> Done[SweepReport]:
@@ -48,7 +48,7 @@ def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show:
 
 
 def _steps(
-    log: RecordLog[Header, Kept], settings: Sequence[Setting], measure: Measure, note: Note
+    log: RecordLog[Header, Kept], settings: Sequence[GridPoint], measure: Measure, note: Note
 ) -> Iterator[Progress]:
     """Measures settings; the share that is done counts tokens."""
     known = {kept.key for kept in log.records}
@@ -78,7 +78,7 @@ def compared(
     request: SweepRequest,
     base: TunableParameters,
     prompts: Sequence[Sequence[int]],
-    setting: Setting,
+    setting: GridPoint,
 ) -> Kept:
     """Measures one setting against plain decoding (`ar`) and the reference parameters.
 

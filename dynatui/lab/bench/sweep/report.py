@@ -9,7 +9,7 @@ from decoder.errors import ConfigError, first_line, require, shortened
 from dynatui.lab.bench.machine import Machine
 from dynatui.lab.bench.on_pair import differing
 from dynatui.lab.bench.record_log import LogFormat, LogHeader
-from dynatui.lab.bench.sweep.spaces import Setting, SweepRequest
+from dynatui.lab.bench.sweep.spaces import GridPoint, SweepRequest
 from dynatui.lab.frame import Median
 
 LOG_SCHEMA = 1
@@ -57,8 +57,8 @@ FORMAT: LogFormat[Header, Kept] = LogFormat(
 )
 
 
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    setting: Setting
+class SettingState(msgspec.Struct, frozen=True, kw_only=True):
+    setting: GridPoint
     state: State
     outcome: Outcome | None = None
     """None unless the state is done."""
@@ -79,10 +79,10 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
     request: SweepRequest = msgspec.field(name="asked")
     machines: dict[str, Machine]
     """The machine of each log, by the log's name."""
-    trials: tuple[Trial, ...]
+    trials: tuple[SettingState, ...]
     """States and results of all settings, in the order of the grid."""
 
-    def best(self, count: int) -> list[Trial]:
+    def best(self, count: int) -> list[SettingState]:
         """The `count` fastest settings, in descending order of speed."""
         known = [trial for trial in self.trials if trial.speed is not None]
         return sorted(known, key=lambda trial: trial.speed or 0.0, reverse=True)[:count]
@@ -123,7 +123,9 @@ def _lines(path: Path) -> list[Header | Kept]:
         raise ConfigError(f"{shortened(path)} is no log of a sweep: {first_line(error)}; {FORMAT.remedy}") from None
 
 
-def _trial(setting: Setting, kept: Kept | None) -> Trial:
+def _trial(setting: GridPoint, kept: Kept | None) -> SettingState:
     if kept is None:
-        return Trial(setting=setting, state="waiting")
-    return Trial(setting=setting, state="done" if kept.outcome else "refused", outcome=kept.outcome, reason=kept.reason)
+        return SettingState(setting=setting, state="waiting")
+    return SettingState(
+        setting=setting, state="done" if kept.outcome else "refused", outcome=kept.outcome, reason=kept.reason
+    )

@@ -52,7 +52,7 @@ MOST_SETTINGS = 10_000
 MOST_SHARDS = 1000
 
 
-class Setting(msgspec.Struct, frozen=True):
+class GridPoint(msgspec.Struct, frozen=True):
     """One point of a grid, with a value for each axis."""
 
     values: dict[str, Number]
@@ -85,7 +85,7 @@ class Shard:
         """Of the log, without its suffix."""
         return f"sweep-{self.number}-of-{self.count}"
 
-    def of(self, settings: Sequence[Setting], seed: int) -> list[Setting]:
+    def of(self, settings: Sequence[GridPoint], seed: int) -> list[GridPoint]:
         """The shard's settings in random order, so that the elapsed time predicts the remaining time."""
         return Random(seed).sample(settings, len(settings))[self.number - 1 :: self.count]
 
@@ -107,7 +107,7 @@ class Space:
     def presets(self) -> Mapping[str, TunableParameters]:
         return METHODS[self.method].presets
 
-    def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[Setting, ...]:
+    def grid(self, axes: Mapping[str, tuple[Number, ...]]) -> tuple[GridPoint, ...]:
         """All valid settings, in an order in which the values of the last axis change fastest."""
         count = math.prod(map(len, axes.values()))
         require(
@@ -115,18 +115,18 @@ class Space:
             f"the grid has {count} settings, which are too many; give axes with {MOST_SETTINGS} settings or fewer",
         )
         points = (dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
-        settings = tuple(Setting(point) for point in points if self.possible(point))
+        settings = tuple(GridPoint(point) for point in points if self.possible(point))
         require(bool(settings), f"no setting of these axes is possible; choose values so that {self.about}")
         return settings
 
-    def config(self, base: TunableParameters, setting: Setting) -> RunConfig:
+    def config(self, base: TunableParameters, setting: GridPoint) -> RunConfig:
         return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
 
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
         """The base parameters with the given values on the axes; raises ConfigError if one is out of its bounds."""
         return replace(base, **self.changes(base, values))
 
-    def plain_config(self, base: TunableParameters, setting: Setting) -> RunConfig:
+    def plain_config(self, base: TunableParameters, setting: GridPoint) -> RunConfig:
         """Run configuration of the reference: the setting's number of new tokens, and unchanged base parameters."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
 
@@ -244,7 +244,7 @@ class SweepRequest(PairRequest, frozen=True, kw_only=True):
         require(self.repeats >= 1, f"--repeats is {self.repeats}; give 1 or more")
 
     @property
-    def settings(self) -> tuple[Setting, ...]:
+    def settings(self) -> tuple[GridPoint, ...]:
         return space_named(self.space).grid(self.axes)
 
 

@@ -7,7 +7,7 @@ setting over all values on these axes.
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from dynatui.lab.bench.sweep.report import Kept, Outcome, SweepReport, Trial
+from dynatui.lab.bench.sweep.report import Kept, Outcome, SettingState, SweepReport
 from dynatui.lab.bench.sweep.spaces import LENGTH, Number
 from dynatui.lab.tables.data import WIDTH, Column, Spec, Table, cut, hundredths, interval, of_rows, percent, text
 
@@ -107,7 +107,7 @@ def heat_maps(report: SweepReport) -> list[Table]:
 
 def _map(report: SweepReport, length: Number) -> Table:
     (down, rows), (across, columns), *_ = report.request.axes.items()
-    groups: dict[tuple[Number, Number], list[Trial]] = {}
+    groups: dict[tuple[Number, Number], list[SettingState]] = {}
     for trial in report.trials:
         values = trial.setting.values
         if values[LENGTH] == length:
@@ -126,7 +126,7 @@ def _map(report: SweepReport, length: Number) -> Table:
     )
 
 
-def cell(trials: Sequence[Trial], best: Sequence[Trial]) -> str:
+def cell(trials: Sequence[SettingState], best: Sequence[SettingState]) -> str:
     """Highest speed of these settings, or their state, in at most five characters; empty if the grid has none."""
     if not trials:
         return ""

@@ -9,8 +9,17 @@ from msgspec import structs
 
 from decoder.events import Figures
 from dynatui.lab.bench.data_sets.prompts import TextSet
-from dynatui.lab.bench.paper.records import SCHEMA, Block, CostCurve, Header, Lane, PaperExperiment, PaperRequest, Turn
-from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.records import (
+    SCHEMA,
+    CostCurve,
+    Header,
+    LaneResult,
+    PaperExperiment,
+    PaperLane,
+    PaperRequest,
+    PromptResult,
+)
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
 from dynatui.lab.bench.paper.summary import report
 from tests.lab.bench.makers import MACHINE
 
@@ -52,20 +61,20 @@ def dynatree(**changes: Any) -> dict[str, Any]:
     return paper | changes
 
 
-def _lane(name: str, method: str, family: str, paper_name: str | None = None, **parameters: Any) -> Lane:
-    return Lane(name=name, method=method, family=family, parameters=parameters, paper_name=paper_name)
+def _lane(name: str, method: str, family: str, paper_name: str | None = None, **parameters: Any) -> PaperLane:
+    return PaperLane(name=name, method=method, family=family, parameters=parameters, paper_name=paper_name)
 
 
-def _fixed(depth: int, branching: int, tau: float, paper_name: str | None = None) -> Lane:
+def _fixed(depth: int, branching: int, tau: float, paper_name: str | None = None) -> PaperLane:
     name = f"fixed D{depth} B{branching}" + ("" if paper_name else f" tau={tau:g}")
     return _lane(name, "fixed", "fixed", paper_name, depth=depth, branching=branching, tau=tau, n_max=256)
 
 
-def _adaptive(name: str, paper_name: str | None = None, **changes: Any) -> Lane:
+def _adaptive(name: str, paper_name: str | None = None, **changes: Any) -> PaperLane:
     return _lane(name, "dynatree", "dynatree", paper_name, **dynatree(**changes))
 
 
-MAIN: list[tuple[Lane, Law]] = [
+MAIN: list[tuple[PaperLane, Law]] = [
     (_lane("ar", "ar", "ar", "AR"), Law(1.0, 7.5, 0, 0, 1, 6110)),
     (_lane("linear K=5", "linear", "linear", "Linear K5", k=5), Law(5.0, 28.6, 5, 5, 5, 6314)),
     (_lane("linear K=8", "linear", "linear", "Linear K8", k=8), Law(7.0, 34.0, 8, 8, 8, 6315)),
@@ -78,7 +87,7 @@ MAIN: list[tuple[Lane, Law]] = [
     (_lane("alg1", "alg1", "alg1", **dynatree()), Law(6.9, 40.0, 12, 9, 7, 6316)),
     (_adaptive("bestfirst", selection="best", n_max=16), Law(7.6, 33.0, 16, 8, 7, 6316)),
     (
-        Lane(
+        PaperLane(
             name="streaming",
             method="streaming",
             family="streaming",
@@ -92,7 +101,7 @@ MAIN: list[tuple[Lane, Law]] = [
     (_lane("generate dynamic", "generate", "hf", None), Law(1.0, 8.0, 0, 0, 1, 6110)),
     (_lane("assisted 20/.4", "assisted", "hf", "HF assisted"), Law(8.0, 37.0, 9, 9, 20, 6316)),
 ]
-SENSITIVITY: list[tuple[Lane, Law]] = [
+SENSITIVITY: list[tuple[PaperLane, Law]] = [
     *(
         (_adaptive(f"tau_h={high:g} tau_l={low:g}", tau_h=high, tau_l=low), Law(7.0 + high - low, 32.0, 12, 9, 7, 6316))
         for high, low in ((0.8, 0.3), (0.8, 0.4), (0.9, 0.3), (0.9, 0.5))
@@ -106,7 +115,7 @@ SENSITIVITY: list[tuple[Lane, Law]] = [
         for base, most in ((4, 6), (6, 8), (8, 12))
     ),
 ]
-FIXED_TREES: list[tuple[Lane, Law]] = [
+FIXED_TREES: list[tuple[PaperLane, Law]] = [
     (
         _fixed(depth, branching, tau),
         Law(2 + 0.6 * depth, 16 + 2.0 * depth + branching - 20 * tau, 3 * depth, depth, depth + 2, 6314),
@@ -190,7 +199,9 @@ def paper_report(
     return structs.replace(report(first, blocks), **{"load_after": 0.7, "complete": True} | changes)
 
 
-def cell_of(report: PaperReport, lane: str, experiment: str = "main", data_set: str = "wikitext", **which: int) -> Cell:
+def cell_of(
+    report: PaperReport, lane: str, experiment: str = "main", data_set: str = "wikitext", **which: int
+) -> LaneSummary:
     """Cell with these names; of several, the one with the greatest text length, then the greatest prompt length."""
     cells = [
         cell
@@ -201,7 +212,7 @@ def cell_of(report: PaperReport, lane: str, experiment: str = "main", data_set: 
     return max(cells, key=lambda cell: (cell.length, cell.most))
 
 
-def altered(whole: PaperReport, change: Callable[[Block, Turn], dict[str, Any]]) -> PaperReport:
+def altered(whole: PaperReport, change: Callable[[PromptResult, LaneResult], dict[str, Any]]) -> PaperReport:
     """The report of blocks in which a function changes the figures of turns, at all lengths."""
     blocks = [
         structs.replace(
@@ -235,8 +246,8 @@ def _blocks(
     different: frozenset[tuple[str, int]],
     ties: frozenset[tuple[str, int]],
     slower: dict[str, float],
-) -> Iterator[Block]:
-    def turn(name: str, experiment: PaperExperiment, prompt: int) -> Turn:
+) -> Iterator[PromptResult]:
+    def turn(name: str, experiment: PaperExperiment, prompt: int) -> LaneResult:
         found = tuple(
             _figures(name, experiment, prompt, length, slower.get(name, 1.0)) for length in experiment.lengths
         )
@@ -245,13 +256,13 @@ def _blocks(
                 structs.replace(each, identical_to_ar=False, first_difference=10, near_tie=(name, prompt) in ties)
                 for each in found
             )
-        return Turn(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
+        return LaneResult(lane=name, at=found, kv_bytes=200_000_000 if name == "ar" else 230_000_000, waited=0.01)
 
     for number, experiment in enumerate(those.experiments):
         for prompt in range(experiment.prompts):
             for repeat in range(experiment.repeats):
                 turns = tuple(turn(name, experiment, prompt) for name in experiment.lanes)
-                yield Block(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
+                yield PromptResult(experiment=number, prompt=prompt, repeat=repeat, prompt_tokens=200, turns=turns)
 
 
 def _figures(name: str, experiment: PaperExperiment, prompt: int, length: int, slower: float) -> Figures:
@@ -305,7 +316,9 @@ def header(**changes: Any) -> Header:
         "stops_at_eos": False,
         "warm_up": 1,
         "text_sets": (TextSet(name="wikitext", title="W", prompts=("one", "two")),),
-        "lanes": (Lane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),),
+        "lanes": (
+            PaperLane(name="phase 1", method="dynatree", family="dynatree", parameters={"branching": [1, 2, 3]}),
+        ),
         "experiments": (
             PaperExperiment(
                 name="main", data_set="wikitext", most=8, prompts=2, lanes=("ar", "phase 1"), lengths=(4, 8)
@@ -323,6 +336,6 @@ def header(**changes: Any) -> Header:
     )
 
 
-def block(prompt: int) -> Block:
-    turn = Turn(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
-    return Block(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))
+def block(prompt: int) -> PromptResult:
+    turn = LaneResult(lane="ar", at=(Figures(rounds=4, committed=4),), kv_bytes=None, waited=0.0)
+    return PromptResult(experiment=0, prompt=prompt, repeat=0, prompt_tokens=3, turns=(turn,))

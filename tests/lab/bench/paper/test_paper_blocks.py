@@ -10,19 +10,19 @@ from decoder.append_only import TokenLog
 from decoder.engine import Engine
 from decoder.forward.near_tie import Verdict
 from decoder.run.config import RunConfig
-from dynatui.lab.bench.contenders import Trial, decoded
+from dynatui.lab.bench.contenders import DecodedText, decoded
 from dynatui.lab.bench.paper import blocks
 from dynatui.lab.bench.paper.blocks import turns
-from dynatui.lab.bench.paper.records import Lane, PaperRequest
+from dynatui.lab.bench.paper.records import PaperLane, PaperRequest
 from dynatui.lab.bench.protocol import Sample, totals_at
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.paper.reports import header
 
 PROMPT = [5, 9, 17, 40]
 LENGTHS = (2, 6, 8)
-OTHER = Lane(name="generate dynamic", method="generate", family="hf", parameters={})
+OTHER = PaperLane(name="generate dynamic", method="generate", family="hf", parameters={})
 ASKED: PaperRequest = structs.replace(
-    header().request, lanes=(Lane(name="ar", method="ar", family="ar", parameters={}), OTHER)
+    header().request, lanes=(PaperLane(name="ar", method="ar", family="ar", parameters={}), OTHER)
 )
 
 
@@ -32,11 +32,11 @@ def engine(tiny_models: TinyModels) -> Engine:
 
 
 @pytest.fixture(scope="module")
-def plain(engine: Engine) -> Trial:
+def plain(engine: Engine) -> DecodedText:
     return decoded(engine, PROMPT, "ar", RunConfig(max_new_tokens=8))
 
 
-def with_another(plain: Trial, index: int, token: int) -> Trial:
+def with_another(plain: DecodedText, index: int, token: int) -> DecodedText:
     """The same rounds with one token replaced."""
     text = [*plain.tally.tokens[:index], token, *plain.tally.tokens[index + 1 :]]
     after = tuple(
@@ -45,7 +45,7 @@ def with_another(plain: Trial, index: int, token: int) -> Trial:
     return replace(plain, tally=after[-1], after=after)
 
 
-def samples(plain: Trial, other: Trial) -> list[Sample]:
+def samples(plain: DecodedText, other: DecodedText) -> list[Sample]:
     """Turns of ar and of another lane."""
     return [
         Sample(name, name, 0, 0, trial.tally, at=totals_at(trial, LENGTHS), kv_bytes=trial.kv_bytes, waited=0.0)
@@ -53,14 +53,14 @@ def samples(plain: Trial, other: Trial) -> list[Sample]:
     ]
 
 
-def test_the_same_text_is_told_as_such(engine: Engine, plain: Trial) -> None:
+def test_the_same_text_is_told_as_such(engine: Engine, plain: DecodedText) -> None:
     ar, other = turns(engine, ASKED, PROMPT, samples(plain, plain))
     assert [each.identical_to_ar for each in other.at] == [True] * 3
     assert [each.speedup for each in (*ar.at, *other.at)] == [1.0] * 6
     assert {each.near_tie for each in other.at} == {None}
 
 
-def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: Trial) -> None:
+def test_a_difference_is_judged_where_it_is_seen(engine: Engine, plain: DecodedText) -> None:
     right = plain.tally.tokens[4]
     wrong = with_another(plain, 4, (right + 1) % 200)
     _, other = turns(engine, ASKED, PROMPT, samples(plain, wrong))
@@ -75,7 +75,7 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
     method: str,
     by_module: bool,  # noqa: FBT001 - a parameter of the test
     engine: Engine,
-    plain: Trial,
+    plain: DecodedText,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     request: list[tuple[list[int], bool]] = []
@@ -92,7 +92,7 @@ def test_what_transformers_wrote_is_judged_by_the_module_too(
     assert other.at[-1].near_tie
 
 
-def test_a_difference_by_design_is_none(engine: Engine, plain: Trial) -> None:
+def test_a_difference_by_design_is_none(engine: Engine, plain: DecodedText) -> None:
     wrong = with_another(plain, 4, (plain.tally.tokens[4] + 1) % 200)
     request = structs.replace(ASKED, lanes=(ASKED.lanes[0], structs.replace(OTHER, own_text=True)))
     _, other = turns(engine, request, PROMPT, samples(plain, wrong))

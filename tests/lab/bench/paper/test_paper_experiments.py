@@ -20,7 +20,7 @@ from dynatui.lab.bench.paper.experiments import (
     NAMES,
     QUICK,
     Extent,
-    Plan,
+    MeasurementPlan,
     catalogue,
     fixed_grid,
     paper_depth,
@@ -29,7 +29,7 @@ from dynatui.lab.bench.paper.experiments import (
     rules,
     sensitivity,
 )
-from dynatui.lab.bench.paper.records import Lane, PaperExperiment
+from dynatui.lab.bench.paper.records import PaperExperiment, PaperLane
 from dynatui.lab.bench.sweep import spaces
 
 PROMPTS = tuple(f"text {number}" for number in range(12))
@@ -41,11 +41,11 @@ GRID = fixed_grid(spaces.FIXED_DEPTHS, spaces.BRANCHINGS, spaces.TAUS)
 LANES = [*ROWS.values(), *VARIED, *GRID]
 
 
-def planned(extent: Extent = Extent(), **changes: Any) -> Plan:  # noqa: B008 - frozen
+def planned(extent: Extent = Extent(), **changes: Any) -> MeasurementPlan:  # noqa: B008 - frozen
     return plan(replace(extent, **changes), (BOOKS, WIKITEXT), sampled=False)
 
 
-def named(found: Plan, name: str) -> list[PaperExperiment]:
+def named(found: MeasurementPlan, name: str) -> list[PaperExperiment]:
     return [each for each in found.experiments if each.name == name]
 
 
@@ -93,7 +93,7 @@ def test_a_limit_in_tokens_leaves_prompt_lengths_in_characters() -> None:
 
 
 def test_the_quick_extent_has_every_experiment_and_far_less_to_decode() -> None:
-    def tokens(found: Plan) -> int:
+    def tokens(found: MeasurementPlan) -> int:
         return sum(len(each.lanes) * each.prompts * each.lengths[-1] for each in found.experiments)
 
     assert {each.name for each in planned(QUICK).experiments} == set(NAMES)
@@ -128,7 +128,7 @@ def test_names_are_checked_without_any_text() -> None:
 
 def test_no_two_lanes_have_one_name_and_one_that_was_kept_is_the_same() -> None:
     assert len({lane.name for lane in LANES}) == len(LANES)
-    assert msgspec.json.decode(msgspec.json.encode(LANES), type=list[Lane]) == LANES
+    assert msgspec.json.decode(msgspec.json.encode(LANES), type=list[PaperLane]) == LANES
 
 
 def test_a_lane_s_parameters_are_all_that_its_method_obeys() -> None:

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper.figures.catalogue import FIGURES
 from dynatui.lab.bench.paper.figures.marks import SETTINGS
-from dynatui.lab.bench.paper.records import Lane
-from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.records import PaperLane
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
 from tests.lab.bench.paper.reports import cell_of, dynatree, paper_report, request
 
 WHOLE = paper_report()
@@ -93,16 +93,16 @@ def mean(report: PaperReport, key: str, lane: str, experiment: str = "main", **w
     return cell_of(report, lane, experiment, **which).stats[key].value
 
 
-def changed(report: PaperReport, change: Callable[[Cell], Cell | None]) -> PaperReport:
+def changed(report: PaperReport, change: Callable[[LaneSummary], LaneSummary | None]) -> PaperReport:
     return replace(report, cells=[found for cell in report.cells if (found := change(cell))])
 
 
-def with_stat(cell: Cell, **means: float) -> Cell:
+def with_stat(cell: LaneSummary, **means: float) -> LaneSummary:
     given = {key: Interval(value=value, std=0, low=None, high=None) for key, value in means.items()}
     return replace(cell, stats=cell.stats | given)
 
 
-def with_lanes(lanes: Sequence[Lane], speeds: Sequence[float], experiment: str) -> PaperReport:
+def with_lanes(lanes: Sequence[PaperLane], speeds: Sequence[float], experiment: str) -> PaperReport:
     """A copy of `WHOLE` in which an experiment has only these lanes, with these speeds."""
     pattern = cell_of(WHOLE, "ar", experiment)
     cells = [
@@ -115,13 +115,15 @@ def with_lanes(lanes: Sequence[Lane], speeds: Sequence[float], experiment: str) 
     return replace(WHOLE, header=header, cells=cells)
 
 
-def adaptive(name: str, **changes: Any) -> Lane:
-    return Lane(name=name, method="dynatree", family="dynatree", parameters=dynatree(**changes))
+def adaptive(name: str, **changes: Any) -> PaperLane:
+    return PaperLane(name=name, method="dynatree", family="dynatree", parameters=dynatree(**changes))
 
 
-def fixed(depth: int, branching: int, tau: float, n_max: int = 128) -> Lane:
+def fixed(depth: int, branching: int, tau: float, n_max: int = 128) -> PaperLane:
     parameters = {"depth": depth, "branching": branching, "tau": tau, "n_max": n_max}
-    return Lane(name=f"tree {depth} {branching} {tau} {n_max}", method="fixed", family="fixed", parameters=parameters)
+    return PaperLane(
+        name=f"tree {depth} {branching} {tau} {n_max}", method="fixed", family="fixed", parameters=parameters
+    )
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -140,7 +142,7 @@ def test_nothing_is_drawn_of_a_report_without_cells_and_nothing_of_trees_without
     )
 
 
-def without_nodes(cell: Cell) -> Cell:
+def without_nodes(cell: LaneSummary) -> LaneSummary:
     stats = {key: stat for key, stat in cell.stats.items() if key != "nodes_per_round"}
     return replace(cell, stats=stats) if cell.lane == "assisted 20/.4" else cell
 
@@ -275,7 +277,7 @@ def test_sensitivity_varies_one_pair_while_all_else_stays() -> None:
         adaptive("f", d0=4.0, d_max=6, **usual),
         adaptive("g", d0=8.0, d_max=12, **usual),
         adaptive("h", tau_h=0.6, tau_l=0.2, history=False),
-        Lane(name="ar", method="ar", family="ar", parameters={}),
+        PaperLane(name="ar", method="ar", family="ar", parameters={}),
         fixed(5, 2, 0.05),
     )
     speeds = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 9.0, 1.0, 1.05)

@@ -19,7 +19,7 @@ from dynatui.lab.bench.paper import job as paper_job
 from dynatui.lab.bench.paper import records as header
 from dynatui.lab.bench.paper.experiments import ASSISTANT
 from dynatui.lab.bench.paper.job import Prepared, measure, prepared
-from dynatui.lab.bench.paper.records import FORMAT, Block, blocks_of
+from dynatui.lab.bench.paper.records import FORMAT, PromptResult, blocks_of
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.summary import report
 from dynatui.lab.bench.record_log import RecordLog
@@ -41,7 +41,7 @@ ONE = replace(EXTENT, experiments=("main",), lanes=("linear K=4",), warm_up=0)
 ROOT = Path(__file__).parents[4]
 
 
-def places(blocks: list[Block]) -> list[tuple[int, int, int]]:
+def places(blocks: list[PromptResult]) -> list[tuple[int, int, int]]:
     return [(block.experiment, block.prompt, block.repeat) for block in blocks]
 
 

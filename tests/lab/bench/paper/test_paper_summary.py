@@ -8,15 +8,17 @@ import pytest
 from msgspec import structs
 
 from decoder.events import Figures
-from dynatui.lab.bench.paper.records import Block, Lane, PaperExperiment, Turn
-from dynatui.lab.bench.paper.report import Cell, PaperReport
+from dynatui.lab.bench.paper.records import LaneResult, PaperExperiment, PaperLane, PromptResult
+from dynatui.lab.bench.paper.report import LaneSummary, PaperReport
 from dynatui.lab.bench.paper.summary import COUNTS, POOLED, TIMES, report
 from tests.lab.bench.paper.reports import cell_of, header
 
-AR = Lane(name="ar", method="ar", family="ar", parameters={})
-LINEAR = Lane(name="linear K=4", method="linear", family="linear", parameters={"k": 4})
-TREE = Lane(name="phase 2", method="dynatree", family="dynatree", parameters={"d0": 5.0, "d_max": 8, "rho_deep": 0.5})
-OWN = Lane(name="streaming", method="streaming", family="streaming", parameters={"k": 4}, own_text=True)
+AR = PaperLane(name="ar", method="ar", family="ar", parameters={})
+LINEAR = PaperLane(name="linear K=4", method="linear", family="linear", parameters={"k": 4})
+TREE = PaperLane(
+    name="phase 2", method="dynatree", family="dynatree", parameters={"d0": 5.0, "d_max": 8, "rho_deep": 0.5}
+)
+OWN = PaperLane(name="streaming", method="streaming", family="streaming", parameters={"k": 4}, own_text=True)
 
 
 def figures(tokens: int, rounds: int, seconds: float, **changes: Any) -> Figures:
@@ -41,7 +43,7 @@ def figures(tokens: int, rounds: int, seconds: float, **changes: Any) -> Figures
 
 
 def reported(
-    texts: Mapping[str, list[list[Figures]]], lanes: tuple[Lane, ...] = (AR, LINEAR, TREE, OWN)
+    texts: Mapping[str, list[list[Figures]]], lanes: tuple[PaperLane, ...] = (AR, LINEAR, TREE, OWN)
 ) -> PaperReport:
     """A report of each lane's figures; `texts` has for each lane and prompt the figures at both lengths, or at one."""
     lengths = (4, 8)[-len(texts["ar"][0]) :]
@@ -49,13 +51,13 @@ def reported(
         name="main", data_set="wikitext", most=8, prompts=2, lanes=tuple(lane.name for lane in lanes), lengths=lengths
     )
     blocks = [
-        Block(
+        PromptResult(
             experiment=0,
             prompt=prompt,
             repeat=0,
             prompt_tokens=3,
             turns=tuple(
-                Turn(lane=name, at=tuple(found[prompt]), kv_bytes=2_000_000, waited=0.1)
+                LaneResult(lane=name, at=tuple(found[prompt]), kv_bytes=2_000_000, waited=0.1)
                 for name, found in texts.items()
             ),
         )
@@ -64,7 +66,7 @@ def reported(
     return report(header(lanes=lanes, experiments=(experiment,)), blocks)
 
 
-def cell(found: PaperReport, lane: str, length: int = 8) -> Cell:
+def cell(found: PaperReport, lane: str, length: int = 8) -> LaneSummary:
     return cell_of(found, lane, length=length)
 
 

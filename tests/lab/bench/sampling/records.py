@@ -6,7 +6,7 @@ from typing import Any
 from decoder.sampling.settings import Sampling
 from decoder.verify.lossless.verifiers import SOLVERS
 from dynatui.lab.bench.sampling.log import BOUND, SCHEMA, Expected, Header, RoundCosts
-from dynatui.lab.bench.sampling.request import Place, SamplingRequest
+from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey
 from tests.lab.bench.makers import MACHINE
 
 COSTS = RoundCosts(first_s=1.0, level_s=(0.0, 1.0, 1.5), verify_s=(0.0, 4.0, 4.0, 5.0, 5.0, 6.0))
@@ -38,7 +38,7 @@ def header(those: SamplingRequest) -> Header:
 
 
 def expected(
-    those: SamplingRequest, place: Place, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]
+    those: SamplingRequest, place: TextKey, tokens: Mapping[str, Mapping[tuple[int, int, int], float]]
 ) -> Expected:
     """Expected tokens on one text: 1 for every shape, except those in `tokens`."""
     return Expected(

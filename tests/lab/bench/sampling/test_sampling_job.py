@@ -19,7 +19,7 @@ from dynatui.lab.bench.sampling.job import OnSamplings, measure_samplings
 from dynatui.lab.bench.sampling.log import FORMAT, Expected
 from dynatui.lab.bench.sampling.realised import seeded
 from dynatui.lab.bench.sampling.report import SamplingReport
-from dynatui.lab.bench.sampling.request import Place, samplings
+from dynatui.lab.bench.sampling.request import TextKey, samplings
 from dynatui.lab.bench.sampling.table import on_samplings
 from tests.decoder.makers import TinyModels
 from tests.lab.bench.sampling.records import request
@@ -54,8 +54,8 @@ def _costs_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_expected_hangs_on_the_seed_and_the_place_alone(tiny_models: TinyModels) -> None:
     pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
-    one, again = (expected(pair, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:]) for _ in range(2))
-    other = expected(pair, request(), Place(0, "one", 1), TEXT[:4], TEXT[4:])
+    one, again = (expected(pair, request(), TextKey(0, "one", 0), TEXT[:4], TEXT[4:]) for _ in range(2))
+    other = expected(pair, request(), TextKey(0, "one", 1), TEXT[:4], TEXT[4:])
     assert one == again
     assert one.tokens != other.tokens
     assert one.roots == 1
@@ -66,7 +66,7 @@ def test_a_verifier_that_is_always_right_accepts_whole_trees(tiny_models: TinyMo
     """The draft is the target itself, so naive verification rejects nothing."""
     engine = tiny_models.loaded(tiny_models.pair("neox"), "float32")
     twins = type(engine.pair)(**{**vars(engine.pair), "draft": engine.pair.target})
-    found = expected(twins, request(), Place(0, "one", 0), TEXT[:4], TEXT[4:])
+    found = expected(twins, request(), TextKey(0, "one", 0), TEXT[:4], TEXT[4:])
     shapes = request().shapes("naive")
     assert found.tokens["naive"] == pytest.approx([shape.depth + 1 for shape in shapes], abs=1e-3)
     assert found.distance == pytest.approx([0, 0, 0], abs=1e-3)

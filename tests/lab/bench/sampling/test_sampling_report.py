@@ -30,7 +30,7 @@ from dynatui.lab.bench.sampling.claims import (
 )
 from dynatui.lab.bench.sampling.log import FORMAT, Decoded, Realised, RoundCosts, round_costs
 from dynatui.lab.bench.sampling.report import SamplingReport, report
-from dynatui.lab.bench.sampling.request import Contest, Place, given, label, samplings, spec_bench
+from dynatui.lab.bench.sampling.request import Contest, TextKey, given, label, samplings, spec_bench
 from dynatui.lab.bench.sampling.table import on_samplings
 from tests.lab.bench.sampling.records import COSTS, expected, header, request
 
@@ -42,12 +42,12 @@ def tokens(_shape: DelayedTree, block_efficiency: float) -> float:
 
 
 def per_prompt(*values: float, task: str = "one", sampling: int = 0) -> Values:
-    return {Place(sampling, task, prompt): value for prompt, value in enumerate(values)}
+    return {TextKey(sampling, task, prompt): value for prompt, value in enumerate(values)}
 
 
 def test_the_best_shape_is_one_that_is_open_to_the_contest_and_the_best_for_the_aim() -> None:
     those = request()
-    records = [expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
+    records = [expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 1): 1.9, (2, 0, 2): 2.0, (2, 2, 2): 3.0}})]
     assert best_shape(those, records, IID, tokens) == (DelayedTree(2, 0, 2), 2.0)
     assert best_shape(those, records, DELAYED, tokens) == (DelayedTree(2, 2, 2), 3.0)
     shape, _ = best_shape(those, records, IID, lambda shape, tokens: tokens - 0.2 * shape.depth)
@@ -56,17 +56,17 @@ def test_the_best_shape_is_one_that_is_open_to_the_contest_and_the_best_for_the_
 
 def test_every_root_weighs_alike_where_a_shape_is_chosen() -> None:
     those = request()
-    many = expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0}})
-    few = expected(those, Place(0, "one", 1), {"specinfer": {(2, 0, 2): 6.0}})
+    many = expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 2): 2.0}})
+    few = expected(those, TextKey(0, "one", 1), {"specinfer": {(2, 0, 2): 6.0}})
     assert best_shape(those, [structs.replace(many, roots=3), few], IID, tokens) == (DelayedTree(2, 0, 2), 3.0)
 
 
 def test_a_shape_is_judged_on_prompts_on_which_it_was_not_chosen() -> None:
     those = request()
-    lucky_first = expected(those, Place(0, "one", 0), {"specinfer": {(2, 0, 2): 9.0, (2, 0, 1): 1.5}})
-    lucky_second = expected(those, Place(0, "one", 1), {"specinfer": {(2, 0, 1): 9.0, (2, 0, 2): 1.25}})
+    lucky_first = expected(those, TextKey(0, "one", 0), {"specinfer": {(2, 0, 2): 9.0, (2, 0, 1): 1.5}})
+    lucky_second = expected(those, TextKey(0, "one", 1), {"specinfer": {(2, 0, 1): 9.0, (2, 0, 2): 1.25}})
     found = block_efficiency(those, [lucky_first, lucky_second], IID, tokens)
-    assert found == {Place(0, "one", 0): 1.5, Place(0, "one", 1): 1.25}
+    assert found == {TextKey(0, "one", 0): 1.5, TextKey(0, "one", 1): 1.25}
 
 
 def test_each_task_and_each_setting_weighs_alike() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from dynatui.lab.bench.record_log import LogHeader, opened
-from dynatui.lab.bench.sweep.report import FORMAT, LOG_SCHEMA, Kept, Outcome, SweepReport, Trial
+from dynatui.lab.bench.sweep.report import FORMAT, LOG_SCHEMA, Kept, Outcome, SettingState, SweepReport
 from dynatui.lab.bench.sweep.spaces import Shard, SweepRequest
 from dynatui.lab.frame import Median
 from tests.lab.bench.makers import MACHINE
@@ -48,19 +48,19 @@ def outcome(speed: float = 1.5, **changes: Any) -> Outcome:
     return Outcome(**given | changes)
 
 
-def done(number: int, speed: float, question: SweepRequest = SMALL) -> Trial:
+def done(number: int, speed: float, question: SweepRequest = SMALL) -> SettingState:
     """A measured setting of the grid."""
-    return Trial(setting=question.settings[number], state="done", outcome=outcome(speed))
+    return SettingState(setting=question.settings[number], state="done", outcome=outcome(speed))
 
 
-def report(trials: Sequence[Trial] = (), question: SweepRequest = SMALL) -> SweepReport:
+def report(trials: Sequence[SettingState] = (), question: SweepRequest = SMALL) -> SweepReport:
     """A report of these trials; all other settings are waiting."""
     known = {trial.setting.key: trial for trial in trials}
     return SweepReport(
         folder="results",
         request=question,
         machines={"sweep-1-of-1": MACHINE},
-        trials=tuple(known.get(each.key, Trial(setting=each, state="waiting")) for each in question.settings),
+        trials=tuple(known.get(each.key, SettingState(setting=each, state="waiting")) for each in question.settings),
     )
 
 

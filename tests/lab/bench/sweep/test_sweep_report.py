@@ -13,10 +13,10 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.fixed import Fixed
 from decoder.tree_rules import Rules
 from dynatui.lab.bench.on_pair import differing
-from dynatui.lab.bench.sweep.report import SweepReport, Trial, read
+from dynatui.lab.bench.sweep.report import SettingState, SweepReport, read
 from dynatui.lab.bench.sweep.spaces import (
     SPACES,
-    Setting,
+    GridPoint,
     Shard,
     SweepRequest,
     axes_with,
@@ -119,8 +119,8 @@ def test_settings_that_are_not_possible_are_no_settings_and_leave_gaps() -> None
 
 
 def test_every_state_of_a_cell_has_a_text_of_its_own() -> None:
-    fast, waiting = done(0, 1.234), Trial(setting=SMALL.settings[1], state="waiting")
-    refused = Trial(setting=SMALL.settings[1], state="refused")
+    fast, waiting = done(0, 1.234), SettingState(setting=SMALL.settings[1], state="waiting")
+    refused = SettingState(setting=SMALL.settings[1], state="refused")
     for trials, best, text in (
         ([fast, waiting], [], "1.23"),
         ([fast], [fast], "1.23*"),
@@ -140,14 +140,14 @@ def test_the_best_ten_stand_below_the_maps_the_fastest_first_with_what_they_must
     assert "sweep-1-of-1: a processor, 2 cores" in text
     assert "the best of many settings looks faster than it is" in text
     assert "disturbed" not in text
-    doubtful = Trial(setting=SMALL.settings[0], state="done", outcome=outcome(1.5, disturbed=3, near_ties=2))
+    doubtful = SettingState(setting=SMALL.settings[0], state="done", outcome=outcome(1.5, disturbed=3, near_ties=2))
     text = on_sweep(report([doubtful, done(1, 1.4)]))
     assert "3 turns were disturbed by other processes" in text
     assert "2 texts differ from the text of ar by a near tie" in text
 
 
 def test_what_has_no_speed_is_named_with_the_reason() -> None:
-    refused = [Trial(setting=each, state="refused", reason="its text differs") for each in SMALL.settings[:7]]
+    refused = [SettingState(setting=each, state="refused", reason="its text differs") for each in SMALL.settings[:7]]
     text = on_sweep(report(refused))
     assert text.count(": its text differs") == 5
     assert "and 2 more" in text
@@ -217,7 +217,7 @@ def test_an_axis_reads_its_kind_of_numbers_once_each() -> None:
     ],
 )
 def test_a_setting_changes_its_axes_alone(name: str, values: dict[str, float], rules: Rules) -> None:
-    space, setting = SPACES[name], Setting({**values, "T": 9})
+    space, setting = SPACES[name], GridPoint({**values, "T": 9})
     base = base_named(space, None)
     assert space.config(base, setting).rules(space.method) == rules
     assert space.plain_config(base, setting).rules(space.method) == base

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from decoder.analysis.interval import Interval
 from dynatui.lab.bench.paper.published import DYNATREE, WIKITEXT
-from dynatui.lab.bench.paper.records import Lane
+from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.rows import Row, rows
 
@@ -29,25 +29,25 @@ def rows_of(report: PaperReport, experiment: str) -> list[Row]:
     return [row for name in data_sets(report, experiment)[:1] for row in rows(report, experiment, name)]
 
 
-def lanes_of(these: Iterable[Row]) -> list[Lane]:
+def lanes_of(these: Iterable[Row]) -> list[PaperLane]:
     return list({row.lane.name: row.lane for row in these}.values())
 
 
-def label(lane: Lane) -> str:
+def label(lane: PaperLane) -> str:
     """The paper's name of a lane, or else its own."""
     return lane.paper_name or lane.name
 
 
-def fastest(lanes: Iterable[Lane], these: Sequence[Row]) -> Lane | None:
+def fastest(lanes: Iterable[PaperLane], these: Sequence[Row]) -> PaperLane | None:
     """Lane with the greatest mean speed-up in these rows; the first lane if none has a speed."""
 
-    def mean_speedup(lane: Lane) -> float:
+    def mean_speedup(lane: PaperLane) -> float:
         return fmean([stat.value for _, stat in points(lane, these, SPEEDUP)] or [0.0])
 
     return max(lanes, key=mean_speedup, default=None)
 
 
-def paper_lanes(these: Sequence[Row]) -> list[Lane]:
+def paper_lanes(these: Sequence[Row]) -> list[PaperLane]:
     """Lanes of the paper's four methods: AR, the fastest linear lane, the fastest fixed tree, and DynaTree."""
     lanes = lanes_of(these)
     groups = [[lane for lane in lanes if lane.method == method] for method in ("ar", "linear", "fixed")]
@@ -55,17 +55,17 @@ def paper_lanes(these: Sequence[Row]) -> list[Lane]:
     return [leader for group in groups if (leader := fastest(group, these))]
 
 
-def points(lane: Lane, these: Iterable[Row], key: str, along: Literal["length", "most"] = "length") -> Points:
+def points(lane: PaperLane, these: Iterable[Row], key: str, along: Literal["length", "most"] = "length") -> Points:
     """Curve of the quantity `key` of a lane over the text length or the prompt length."""
     known = [row.cell for row in these if row.lane.name == lane.name and key in row.cell.stats]
     return [(getattr(cell, along), cell.stats[key]) for cell in known]
 
 
-def stat_of(lane: Lane, these: Iterable[Row], key: str) -> Interval | None:
+def stat_of(lane: PaperLane, these: Iterable[Row], key: str) -> Interval | None:
     """Quantity `key` in the lane's first row that has it."""
     return next((stat for _, stat in points(lane, these, key)), None)
 
 
-def without(these: Sequence[Row], key: str) -> list[Lane]:
+def without(these: Sequence[Row], key: str) -> list[PaperLane]:
     """Lanes whose rows all lack the quantity `key`."""
     return [lane for lane in lanes_of(these) if not points(lane, these, key)]

@@ -15,8 +15,8 @@ from dynatui.lab.bench.paper.figures.marks import (
     DARK,
     DATA_SET_COLOURS,
     HATCHES,
-    LOOKS,
-    Look,
+    LINE_STYLES,
+    LineStyle,
     above_bars,
     bars,
     confine,
@@ -39,7 +39,7 @@ from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.rows import Row, greatest, rows
 
 STEPS = (
-    (FIXED_BACKBONE, "", LOOKS["fixed"].colour),
+    (FIXED_BACKBONE, "", LINE_STYLES["fixed"].colour),
     (PHASE_1, "+ breadth", "#ecc5b8"),
     (PHASE_2, "+ depth", "#dc9079"),
     (DYNATREE, "+ history", ACCENT),
@@ -110,7 +110,7 @@ def _progress(axes: Axes, stages: list[Stage]) -> None:
 def _line(axes: Axes, stages: list[Stage], key: str, dash: str, colour: str, *, scale: float = 1.0) -> None:
     stats = [stage.row.cell.stats for stage in stages]
     known = [(place, each[key]) for place, each in enumerate(stats) if key in each]
-    curve(axes, known, Look(colour, "o" if dash == "-" else "s", dash), "", scale=scale)
+    curve(axes, known, LineStyle(colour, "o" if dash == "-" else "s", dash), "", scale=scale)
     axes.margins(y=0.15)
 
 
@@ -166,7 +166,7 @@ NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
 """Experiments in order of precedence: if a lane is in several experiments, the first of these gives its results."""
-COST = Look(DARK, "|", ":")
+COST = LineStyle(DARK, "|", ":")
 
 
 def speed_against_nodes(report: PaperReport) -> Figure | None:

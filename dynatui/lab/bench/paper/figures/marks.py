@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import Interval
 from decoder.errors import shortened
 from dynatui.lab.bench.paper.figures.cells import SPEED, Points, Table, label, lanes_of, without
-from dynatui.lab.bench.paper.records import Lane
+from dynatui.lab.bench.paper.records import PaperLane
 from dynatui.lab.bench.paper.report import PaperReport
 from dynatui.lab.bench.paper.rows import Row
 from dynatui.lab.bench.paper.setup_table import device
@@ -59,7 +59,7 @@ HATCHES = ("", "//", "..", "xx", "\\\\", "oo", "--", "++")
 
 
 @dataclass(frozen=True)
-class Look:
+class LineStyle:
     """Style of a family of lanes."""
 
     colour: str
@@ -67,23 +67,23 @@ class Look:
     dash: str
 
 
-LOOKS: Mapping[str, Look] = {
-    "ar": Look("#1f3d6e", "o", "--"),
-    "linear": Look("#8fc1e6", "^", "-"),
-    "fixed": Look("#4fa06e", "s", "-."),
-    "dynatree": Look(ACCENT, "D", "-"),
-    "alg1": Look("#8c5a2b", "v", ":"),
-    "bestfirst": Look("#c9a227", "p", "-"),
-    "streaming": Look("#a8a8a8", "X", ":"),
-    "auto": Look("#111111", "*", "-"),
-    "hf": Look("#7a4f9a", "P", "--"),
+LINE_STYLES: Mapping[str, LineStyle] = {
+    "ar": LineStyle("#1f3d6e", "o", "--"),
+    "linear": LineStyle("#8fc1e6", "^", "-"),
+    "fixed": LineStyle("#4fa06e", "s", "-."),
+    "dynatree": LineStyle(ACCENT, "D", "-"),
+    "alg1": LineStyle("#8c5a2b", "v", ":"),
+    "bestfirst": LineStyle("#c9a227", "p", "-"),
+    "streaming": LineStyle("#a8a8a8", "X", ":"),
+    "auto": LineStyle("#111111", "*", "-"),
+    "hf": LineStyle("#7a4f9a", "P", "--"),
 }
-OTHER = Look("#666666", "h", ":")
-"""Style of families that `LOOKS` does not have."""
+OTHER = LineStyle("#666666", "h", ":")
+"""Style of families that `LINE_STYLES` does not have."""
 
 
-def look(family: str) -> Look:
-    return LOOKS.get(family, OTHER)
+def look(family: str) -> LineStyle:
+    return LINE_STYLES.get(family, OTHER)
 
 
 def sheet(rows: int, columns: int, *, width: float, height: float) -> tuple[Figure, NDArray[np.object_]]:
@@ -123,7 +123,7 @@ LETTER = 4.6
 """Average width of a letter at font size `SMALL`, in points."""
 
 
-def curve(axes: Axes, points: Points, look: Look, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
+def curve(axes: Axes, points: Points, look: LineStyle, label: str, *, scale: float = 1.0, **style: Any) -> list[Artist]:
     """Draws a curve with marks and whiskers and returns its artists; draws nothing if there are no points."""
     if not points:
         return []
@@ -322,7 +322,7 @@ def _missing(report: PaperReport, these: Sequence[Row]) -> Iterator[str]:
         yield "the measurement is not complete"
 
 
-def listed(lanes: Sequence[Lane]) -> str:
+def listed(lanes: Sequence[PaperLane]) -> str:
     """Labels separated by commas, or only their number if there are more than `MOST_NAMES`."""
     return ", ".join(map(label, lanes)) if len(lanes) <= MOST_NAMES else f"{len(lanes)} lanes"
 
