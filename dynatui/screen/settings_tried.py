@@ -68,7 +68,7 @@ def _if_compared(value: Callable[[Comparison], str], row: SettingRow) -> str:
 _COLUMNS: tuple[Column[SettingRow], ...] = (
     Column("L-bar", 7, lambda row: short(row.tokens_per_round), rank=2),
     Column("A's", 6, partial(_if_compared, lambda found: short(found.a.tokens / found.a.rounds)), rank=4),
-    Column("tokens/s", 9, lambda row: short(row.tokens_per_second, 1), rank=1),
+    Column("tokens/s", 10, lambda row: short(row.tokens_per_second, 1), rank=1),
     Column("A's", 7, partial(_if_compared, lambda found: short(found.a.tokens / found.a.seconds, 1)), rank=3),
     Column("ratio, 99 %", 20, partial(_if_compared, _ratio)),
     Column("", 16, _verdict),

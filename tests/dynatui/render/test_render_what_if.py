@@ -125,7 +125,7 @@ SLOW = replace(TIMED, seconds=0.04, rates=(70.0, 80.0), gains=(0.45, 0.56))
             None,
             "τh 0.80 with D0 4: 180 (171 to 190) tokens/s, 1.20 times (1.13 to 1.28) those of the knobs as they are",
         ),
-        ({"tau_l": 0.2, "d0": 7.0}, "τl 0.20 with D0 7: 75.0 (70.0 to 80.0) tokens/s, 0.50 times (0.45 to 0.56)"),
+        ({"tau_l": 0.2, "d0": 7.0}, "τl 0.20 with D0 7: 75 (70 to 80) tokens/s, 0.50 times (0.45 to 0.56)"),
         ({"tau_h": 0.7, "d0": 5.0}, "The knobs as they are: 150 (140 to 161) tokens/s."),
         ({"tau_h": 0.1, "d0": 1.0}, "τh 0.80 with D0 4"),
     ],

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 
+from decoder.analysis.what_if import Grid, GridCell, WhatIf
 from decoder.events import End, Knob
 from decoder.knobs import KnobName
 from decoder.methods.delayed import Delayed
@@ -15,11 +16,10 @@ from decoder.methods.dynatree import DynaTree
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
 from dynatui.knobs import info
-from dynatui.record.reader import read_events
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.state.run_state import Loading, Prompt, Record
-from tests.dynatui.screen.shown_app import shown
+from tests.dynatui.screen.shown_app import screen_text, shown, told
 from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import (
     ScriptedSource,
@@ -31,7 +31,7 @@ from tests.dynatui.scripted_runs import (
     sampled_run,
     turned_temperature,
 )
-from tests.dynatui.turned_runs import rounds
+from tests.dynatui.turned_runs import rounds, turned
 
 ALL = ("dynatree", "ar", "linear", "hf")
 WARM = RunConfig(temperature=0.6, top_p=0.9)
@@ -87,23 +87,28 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: lis
         assert app.scene.note == note
 
 
-TRACE: Sequence[Record] = read_events(Path(__file__).parents[2] / "traces" / "demo.jsonl")[:400]
+CELL = GridCell(20, 20, 3.0, 20, 9.0, 0.02)
+QUICK, SLOW = replace(CELL, seconds=0.01), replace(CELL, seconds=0.03)
+ESTIMATE = WhatIf(
+    Grid("tau_h", (0.8, 0.9), (4.0, 5.0), ((SLOW, QUICK), (CELL, CELL)), (1, 1)),
+    Grid("tau_l", (0.3, 0.4), (4.0, 5.0), ((CELL, CELL), (CELL, CELL)), (1, 1)),
+    20,
+)
 
 
-@pytest.mark.parametrize("history", ["off", "on"])
-async def test_enter_turns_the_knobs_to_the_chosen_estimate(history: str) -> None:
-    config = RunConfig(dynatree=DynaTree(history=history == "on"))
-    async with shown(TRACE, config=config) as (app, source, pilot):
+@pytest.mark.parametrize("history", [0.0, 1.0])
+async def test_enter_turns_the_knobs_to_the_chosen_estimate(history: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynatui.screen.scene_builder.what_if", lambda *_: ESTIMATE)
+    config = RunConfig(dynatree=DynaTree(history=bool(history)))
+    async with shown([run(), *rounds(range(3))], config=config) as (app, source, pilot):
         await pilot.press("6")
-        await pilot.press("down", "down")
-        assert app.scene.whatif is not None
-        place = app.scene.whatif.by_rate()[2]
-        assert app.scene.whatif_choice == place.knobs
-        await pilot.press("enter")
-        turned = dict(source.turns)
-        assert {**turned, **place.knobs} == turned
-        assert turned.get("history") == (0 if history == "on" else None)
-        assert "from the next round on" in app.scene.note
+        await told(app, source, pilot, turned("d0", 3, 5, 5))  # the estimate is made anew
+        assert "τh 0.80 with D0 5: 300 tokens/s" in screen_text(app)
+        await pilot.press("down", "down", "up", "up", "enter")
+        assert dict(source.turns) == {"tau_h": 0.8, **({"history": 0, "d0": 5} if history else {})}
+        assert app.scene.note.startswith("τh 0.80 with D0 5 from the next round on")
+        await pilot.press("down", "enter", *["down"] * 9, "enter")
+        assert dict(source.turns)["d0"] == 4
 
 
 async def test_without_an_estimate_in_tokens_per_second_enter_expands_the_panel() -> None:
