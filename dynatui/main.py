@@ -72,9 +72,9 @@ def command() -> TyperGroup:
         parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
     ]
     if find_spec("dynatui.lab") is not None:
-        from dynatui.lab.commands import bench, selector, tune  # noqa: PLC0415 - the laboratory may be missing
+        from dynatui.lab.commands import bench, profile, selector, tune  # noqa: PLC0415 - the laboratory may be missing
 
-        commands += tune.command(), bench.command(), selector.command()
+        commands += profile.command(), tune.command(), bench.command(), selector.command()
     further = {"invoke_without_command": True, "context_settings": {"help_option_names": ["-h", "--help"]}}
     live = parameters.group("", watch, live_parameters(), commands, configured, **further)
     live.params += get_install_completion_arguments()

@@ -52,6 +52,25 @@ def resampled(size: int, random: np.random.Generator, draws: int = FEW_DRAWS) ->
     return ((starts + np.arange(block)) % size).reshape(draws, -1)[:, :size]
 
 
+def quotient_ends(
+    above: NDArray[np.float64], below: NDArray[np.float64], *, seed: int, draws: int = DRAWS
+) -> NDArray[np.float64]:
+    """Low and high ends of sums over rows divided by sums over rows, resampling rows; an axis of columns is kept."""
+    times = _times_drawn(len(above), seed, draws)
+    ends: NDArray[np.float64] = np.percentile(
+        (times @ above) / (times @ below), (50 - 50 * COVERAGE, 50 + 50 * COVERAGE), axis=0
+    )
+    return ends
+
+
+@lru_cache(maxsize=8)
+def _times_drawn(count: int, seed: int, draws: int) -> NDArray[np.float64]:
+    """How often each of `count` rows is in each bootstrap sample, shape (draws, count)."""
+    drawn = np.random.default_rng(seed).integers(count, size=(draws, count))
+    places = drawn + count * np.arange(draws)[:, None]
+    return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+
+
 def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
     """Variance of the mean of an autocorrelated series, by overlapping batch means, and its degrees of freedom."""
     count = len(series)

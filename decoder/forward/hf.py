@@ -156,6 +156,10 @@ class ModuleForward(Forward):
         self._cache_argument = cache_argument(module)
         self._device, self._dtype = next(module.parameters()).device, dtype_of(module)
 
+    @property
+    def weights(self) -> int:
+        return sum(weight.numel() for weight in self._module.parameters())
+
     def new_cache(self, capacity: int) -> KvCache:
         cache = unknown_cache(self._layers, capacity)
         return cache.with_positions() if self._windows.sizes else cache

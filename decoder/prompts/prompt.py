@@ -10,6 +10,7 @@ from decoder.errors import quoted, shortened
 
 USER = "user"
 """Role of the user's messages in a conversation."""
+ASSISTANT = "assistant"
 
 
 class ChatMessage(msgspec.Struct, frozen=True):
@@ -67,7 +68,7 @@ _CATEGORIES = ("category", "tag")
 _LONGEST_CATEGORY = 80
 _SPEAKERS = ("role", "from")
 _CONTENTS = ("content", "value", "text")
-_ROLES = {"human": USER, "prompter": USER, **dict.fromkeys(("gpt", "chatgpt", "bard", "bing", "model"), "assistant")}
+_ROLES = {"human": USER, "prompter": USER, **dict.fromkeys(("gpt", "chatgpt", "bard", "bing", "model"), ASSISTANT)}
 """By the names of speakers in ShareGPT's and similar files."""
 
 
@@ -80,6 +81,8 @@ class Found:
     prompt: AnyPrompt | None
     """None for a conversation without a message of the user."""
     field: str
+    answer: str = ""
+    """Of the assistant, directly after the last message of a conversation's user; empty without one."""
 
 
 def has_prompt(record: object, field: str | None = None) -> bool:
@@ -100,7 +103,8 @@ def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
     if name.endswith("instruction") and field is None:
         about = next((each for key in _FURTHER if isinstance(each := inside.get(key), str) and each.strip()), "")
         prompt = Prompt(f"{prompt.text}\n\n{about}" if about else prompt.text)
-    return Found(plainest(Prompt(prompt.text, prompt.earlier, _category(record))), name)
+    answer = "" if prompt.earlier is None else _answer(name, value, len(prompt.earlier) + 1)
+    return Found(plainest(Prompt(prompt.text, prompt.earlier, _category(record))), name, answer)
 
 
 def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
@@ -141,6 +145,11 @@ def _conversation(name: str, messages: Sequence[object]) -> Prompt | None:
     read = [_message(name, number, message) for number, message in enumerate(messages, 1)]
     last = max((place for place, message in enumerate(read) if message.role == USER), default=None)
     return None if last is None else Prompt(read[last].content, tuple(read[:last]))
+
+
+def _answer(name: str, messages: Sequence[object], place: int) -> str:
+    answer = _message(name, place + 1, messages[place]) if place < len(messages) else None
+    return answer.content if answer and answer.role == ASSISTANT else ""
 
 
 def _message(name: str, number: int, message: object) -> ChatMessage:

@@ -6,7 +6,6 @@ differ more than repeats do, so a mean is one over prompts of means over repeats
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from decoder.analysis.interval import COVERAGE, DRAWS, Interval, bootstrap
+from decoder.analysis.interval import COVERAGE, DRAWS, Interval, bootstrap, quotient_ends
 
 TEXT = ["prompt", "repeat"]
 """Columns that tell the texts of one lane apart."""
@@ -147,14 +146,5 @@ def _mean(above: NDArray[np.float64], below: NDArray[np.float64], seed: int, dra
     if np.ptp(each) == 0:
         end = value if len(each) > 1 else None
         return Interval(value=value, std=0.0, low=end, high=end)
-    times, tail = _times_drawn(len(each), seed, draws), 50 - 50 * COVERAGE
-    low, high = np.percentile((times @ above) / (times @ below), (tail, 100 - tail)).tolist()
+    low, high = quotient_ends(above, below, seed=seed, draws=draws).tolist()
     return Interval(value=value, std=float(np.std(each)), low=low, high=high)
-
-
-@lru_cache(maxsize=8)
-def _times_drawn(count: int, seed: int, draws: int) -> NDArray[np.float64]:
-    """How often each of `count` prompts is in each bootstrap sample, shape (draws, count)."""
-    drawn = np.random.default_rng(seed).integers(count, size=(draws, count))
-    places = drawn + count * np.arange(draws)[:, None]
-    return np.bincount(places.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)

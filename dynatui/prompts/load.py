@@ -37,6 +37,8 @@ class PromptFile:
     """Field of each prompt; empty if the file is one prompt."""
     left_out: int = 0
     """Conversations without a turn of the user."""
+    answers: tuple[str, ...] = ()
+    """To each prompt, empty for none; empty if the file is one prompt."""
 
     def said(self, chat: bool | None) -> str:  # noqa: FBT001 - a setting of the run, passed on
         """What was read; empty for plain text that looks like nothing else."""
@@ -110,6 +112,7 @@ def _begins_with_a_prompt(window: Window) -> bool:
 
 def _from_objects(name: str, window: Window, prompt_field: str | None) -> PromptFile:
     shown, prompts, fields, left_out, text = _shown(name), list[AnyPrompt](), list[str](), 0, 0
+    answers = list[str]()
     try:
         for line, record in objects(window):
             try:
@@ -121,18 +124,19 @@ def _from_objects(name: str, window: Window, prompt_field: str | None) -> Prompt
                 left_out += 1
                 continue
             prompt = as_prompt(found.prompt)
-            text += sum(len(message.content) for message in prompt.messages)
+            text += sum(len(message.content) for message in prompt.messages) + len(found.answer)
             if len(prompts) == MOST_PROMPTS or text > MOST_TEXT:
                 most = f"{MOST_PROMPTS} prompts, or more than {MOST_TEXT >> 20} MiB of them"
                 raise PromptError(f"{shown} has more than {most}; give a part of the file")
             prompts.append(_clean(prompt))
+            answers.append(_without_surrogates(found.answer))
             fields.append(sys.intern(found.field))
     except MalformedError as error:
         raise PromptError(f"{shown}: line {error.line}: {error}; {_EXAMPLE}") from None
     if not prompts:
         why = f"{left_out} conversations without a user's turn" if left_out else "no prompt"
         raise PromptError(f"{shown} holds {why}; {_EXAMPLE}" if left_out else f"{shown} is empty; {_EXAMPLE}")
-    return PromptFile(name, tuple(prompts), tuple(fields), left_out)
+    return PromptFile(name, tuple(prompts), tuple(fields), left_out, tuple(answers))
 
 
 def _from_text_file(name: str, chunks: Iterable[str]) -> PromptFile:

@@ -101,7 +101,11 @@ class ModelSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     revision: str = ""
     """Of the hub's repository; empty if unknown, as of a folder."""
     dtype: str = ""
+    """Of the checkpoint, which servers use."""
     weights_bytes: Amount | None = None
+    """In memory."""
+    pass_bytes: Amount | None = None
+    """Of the weights that a pass of one row reads; of a mixture of experts only the chosen ones."""
     weights: Amount | None = None
     """Number of weights by which each row is multiplied."""
     kv_bytes_per_token: Amount | None = None
@@ -166,6 +170,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     costs: Costs | None = None
     size: ModelSize
     """Of the target."""
+    dtype: str = ""
+    """In which the target was computed here."""
     draft_errors: dict[str, str] = {}
     """Why drafts are absent, by name."""
     tokenizer_hash: str = ""
@@ -173,6 +179,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_k: int | None = None
     top_p: Rate | None = None
     prompts: int
+    left_out: int = 0
+    """Prompts that do not fit in the context."""
     answers: int = 0
     """Prompts that were scored on their given answers, not on texts of the target."""
     tokens: int

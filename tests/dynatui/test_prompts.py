@@ -253,6 +253,20 @@ def test_conversations_without_a_user_s_turn_are_left_out_and_counted(lines_file
     assert read.said(None).endswith("with the model's chat template; 2 without a user's turn left out")
 
 
+def test_the_assistant_s_message_after_the_user_s_last_turn_is_the_answer(lines_file: Path) -> None:
+    user, answer = {"role": "user", "content": "Hm?"}, {"role": "assistant", "content": "Yes."}
+    shared = [{"from": "human", "value": "Hm?"}, {"from": "gpt", "value": "No."}]
+    rows: list[dict[str, object]] = [
+        {"messages": [user, answer]},
+        {"messages": [user, answer, user]},
+        {"messages": [user, {"role": "tool", "content": "1"}, answer]},
+        {"conversations": [*shared, *shared]},
+        {"prompt": "Hm?"},
+    ]
+    lines_file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    assert load.from_file(str(lines_file)).answers == ("Yes.", "", "", "No.", "")
+
+
 def test_what_was_read_is_told_by_field_and_plain_text_only_if_it_looks_like_json(
     lines_file: Path, text_file: Path
 ) -> None:

@@ -1,27 +1,25 @@
 """Ranking of drafts for one target on a user's own prompts, by measured speed beside the speed that is predicted from
-the draft's agreement with the target and the cost ratio of their passes.
+the draft's acceptance by position and the cost ratio of their passes.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import fmean
 
 import msgspec
-import torch
+import numpy as np
 
 from decoder.analysis.bottleneck import Bottleneck, bottleneck
 from decoder.analysis.interval import Interval
 from decoder.analysis.metrics import together
 from decoder.engine import Engine
 from decoder.errors import ConfigError, DecoderError, ModelError, PairError, require
-from decoder.forward.language_model import LanguageModel, fitted
 from decoder.forward.taps import LayerStates
-from decoder.heads.parts import StatesReader
 from decoder.methods.linear import Linear
 from decoder.models.compatibility import tokenizers_of
 from decoder.models.heads import is_model_free
+from decoder.models.names import LOOKUP
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts
 from decoder.prompts.prompt import AnyPrompt
@@ -32,8 +30,9 @@ from dynatui.lab.bench.contenders import BASELINE, Contender, own
 from dynatui.lab.bench.on_pair import Note, Show
 from dynatui.lab.bench.protocol import Experiment, Sample, measured_into, warmed_up
 from dynatui.lab.bench.samples import Samples
+from dynatui.lab.tuning.scoring import ScoredText, greedy_text, scored
+from dynatui.servers.survival import FIRST, counted, grouped
 
-LONGEST_CHAIN = 16
 METHODS = ("linear", "auto")
 """Methods with which every draft is measured: `linear` with the draft's best chain length, and `auto`."""
 
@@ -79,18 +78,18 @@ def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
     """Raises DecoderError if texts are not greedy, no draft can be used with this target, or a prompt does not fit."""
     greedy = job.config.sampling.greedy
     require(greedy, "--temperature is not 0, but drafts are ranked on greedy texts; leave --temperature out")
-    engines, refused = _loaded(job, note)
+    engines, refused = loaded(job, note)
     first = next(iter(engines.values())).pair
     config, context = job.config, min(engine.pair.context for engine in engines.values())
     prompts = encode_prompts(first.tokenizer, job.prompts, config.max_new_tokens, context, chat=config.chat)
     ratios = {name: cost_ratio(engine) for name, engine in engines.items()}
     note("decoding without a draft, to compute the agreement of each draft")
     base, engine = own(BASELINE, BASELINE, BASELINE, config), next(iter(engines.values()))
-    texts = [list(base.run(engine, prompt).tally.tokens) for prompt in prompts]
-    agreements = {name: agreement(each.pair, prompts, texts) for name, each in engines.items()}
-    chains = {
-        name: best_chain(agreements[name], ratios[name], guesses_at_once(each.pair)) for name, each in engines.items()
-    }
+    texts = [greedy_text(prompt, list(base.run(engine, prompt).tally.tokens)) for prompt in prompts]
+    agreements, chains = dict[str, float](), dict[str, tuple[int, float]]()
+    for name, each in engines.items():
+        agreements[name], lengths = acceptance(each.pair, texts)
+        chains[name] = best_chain(lengths, ratios[name], guesses_at_once(each.pair))
     lanes = [_bound(base, engine)]
     for name, each in engines.items():
         run = config.with_rules("linear", replace(config.of(Linear), k=max(1, chains[name][0])))
@@ -119,41 +118,13 @@ def lane_name(draft: str, method: str) -> str:
     return f"{draft} {method}"
 
 
-def agreement(pair: Pair, prompts: Sequence[Sequence[int]], texts: Sequence[Sequence[int]]) -> float:
-    return fmean(
-        float(token == guess)
-        for prompt, text in zip(prompts, texts, strict=True)
-        for token, guess in zip(text, _guesses(pair, prompt, text), strict=True)
-    )
-
-
-@torch.inference_mode()
-def _guesses(pair: Pair, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    """The draft's most probable token at every position of a text; -1 at positions where the draft cannot guess yet."""
-    if pair.head:
-        return _head_guesses(pair.target, pair.head, prompt, text)
-    draft = fitted(pair.draft_model, pair.vocabulary)
-    cache = draft.new_cache(len(prompt) + len(text))
-    if len(prompt) > 1:
-        draft.read(cache, prompt[:-1])
-    logits = [draft.read(cache, [token])[None] for token in (prompt[-1], *text[:-1])]
-    best: list[int] = torch.cat(logits).argmax(-1).tolist()
-    return best
-
-
-def _head_guesses(target: LanguageModel, head: StatesReader, prompt: Sequence[int], text: Sequence[int]) -> list[int]:
-    whole, states, best = [*prompt, *text], LayerStates(head.target_layers), list[int]()
-    tapped, passes = target.tapped(states), passes_of(head, len(whole), states)
-    cache = tapped.new_cache(len(whole))
-    if len(prompt) > 1:
-        tapped.read(cache, prompt[:-1])
-        passes.read(prompt[:-1])
-    for end in range(len(prompt), len(whole)):
-        known = whole[:end]
-        best.append(int(passes.after_text(known).argmax()) if passes.behind(known) else -1)
-        tapped.read(cache, known[-1:])
-        passes.commit([])
-    return best
+def acceptance(pair: Pair, texts: Sequence[ScoredText]) -> tuple[float, list[float]]:
+    """Share of the texts' tokens that the draft guesses, and tokens a round with chains of 1, 2, ... tokens."""
+    places = [scored(pair, text) for text in texts]
+    guessed = np.concatenate([each.accepted[FIRST:, 0] for each in places])
+    found = grouped([counted(each).greedy for each in places], [""] * len(texts), seed=0)
+    lengths = [found.at(k).mean_length for k in range(1, found.longest + 1)] if found else []
+    return float(guessed.mean()) if len(guessed) else 0.0, lengths
 
 
 def guesses_at_once(pair: Pair) -> int | None:
@@ -173,24 +144,19 @@ def cost_ratio(engine: Engine) -> float:
     return draft.seconds(1) / costs.plain.seconds(1)
 
 
-def expected_speedup(agreement: float, ratio: float, chain: int, at_once: int | None = None) -> float:
-    """Expected speed-up of a chain over plain decoding, if guesses are independent and extra target rows cost no time:
-    (1 - a^(K+1)) / (1 - a) / (1 + K c), with agreement a, chain length K and cost ratio c (theorem 3.8 of Leviathan et
-    al. 2023). If the draft computes `at_once` levels in one pass, c replaces K c.
+def best_chain(lengths: Sequence[float], ratio: float, at_once: int | None = None) -> tuple[int, float]:
+    """Length of the chain with the highest expected speed-up, 0 if no chain is faster, and this speed-up.
+
+    It is L(K) / (1 + K c) with the tokens a round L(K) of `lengths` and the cost ratio c, if extra target rows cost no
+    time. If the draft computes `at_once` levels in one pass, c replaces K c.
     """
-    tokens = sum(agreement**level for level in range(chain + 1))
-    return tokens / (1 + (chain if at_once is None else min(chain, 1)) * ratio)
-
-
-def best_chain(agreement: float, ratio: float, at_once: int | None = None) -> tuple[int, float]:
-    """Length of the chain with the highest expected speed-up, 0 if no chain is faster, and this speed-up."""
-    lengths = range(min(LONGEST_CHAIN, at_once or LONGEST_CHAIN) + 1)
-    speeds = {chain: expected_speedup(agreement, ratio, chain, at_once) for chain in lengths}
+    passes = {k: k if at_once is None else 1 for k in range(1, 1 + len(lengths))}
+    speeds = {0: 1.0} | {k: lengths[k - 1] / (1 + count * ratio) for k, count in passes.items()}
     best = max(speeds, key=lambda chain: speeds[chain])
     return best, speeds[best]
 
 
-def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
+def loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str]]:
     """Engines of the usable drafts, and reasons why the other drafts are unusable; keys are names of drafts."""
     if not job.drafts:
         raise ConfigError("--drafts is empty; give hub ids or folders with commas between them")
@@ -210,9 +176,11 @@ def _loaded(job: OnDrafts, note: Note) -> tuple[dict[str, Engine], dict[str, str
 def _engine(job: OnDrafts, draft: str, loaded: Engine | None, note: Note) -> Engine:
     if not is_model_free(draft) and tokenizers_of(job.target, draft)[1]:
         raise PairError(
-            f"{draft} does not have the tokenizer of {job.target}, but drafts are ranked by how many of the target's "
-            "tokens they guess; choose drafts with the target's tokenizer"
+            f"{draft} does not have the tokenizer of {job.target}, but drafts are compared by how many of the "
+            "target's tokens they guess; choose drafts with the target's tokenizer"
         )
+    if loaded and draft == LOOKUP:
+        return replace(loaded, pair=replace(loaded.pair, draft=None, head=None))
     if loaded:
         return with_draft(loaded, job.target, draft, draft_dtype=job.draft_dtype, report=note)
     return load_pair(job.target, draft, device=job.device, dtype=job.dtype, draft_dtype=job.draft_dtype, report=note)

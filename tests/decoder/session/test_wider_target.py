@@ -20,7 +20,7 @@ from decoder.session.hf_assisted import as_wide_as
 from decoder.verify.lossless.random_generator import PhiloxGenerator
 from decoder.verify.names import VERIFIER_NAMES
 from dynatui.lab.selector.labels import TextRoots
-from dynatui.lab.tuning.drafts import agreement
+from dynatui.lab.tuning.scoring import greedy_text, scored
 from tests.decoder.laws.races import PAPER
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, play, with_pair
 from tests.decoder.session.made_costs import FREE, priced
@@ -112,8 +112,9 @@ def test_the_assistant_of_hf_predicts_what_the_draft_does(engine: Engine) -> Non
     torch.testing.assert_close(found, form.read(form.new_cache(8), text), rtol=1e-3, atol=1e-3)
 
 
-def test_a_draft_s_agreement_counts_the_ids_that_it_lacks_as_wrong(engine: Engine) -> None:
-    assert agreement(engine.pair, [[5, VOCABULARY]], [[VOCABULARY, WIDTH - 1, VOCABULARY]]) == 0
+def test_the_ids_that_a_draft_lacks_are_never_right(engine: Engine) -> None:
+    text = greedy_text([5, VOCABULARY], [VOCABULARY, WIDTH - 1, VOCABULARY])
+    assert not scored(engine.pair, text).accepted[:, 0].any()
 
 
 def test_features_of_a_selector_see_that_the_draft_lacks_ids(engine: Engine) -> None:

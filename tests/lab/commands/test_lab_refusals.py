@@ -106,9 +106,23 @@ TUNE = [
     ("--max-new-tokens 0", "Invalid value for '--max-new-tokens': Input should be greater than or equal to 1"),
     ("--target x", "a target needs a draft; give --draft MODEL, or --draft lookup, which copies drafts from earlier"),
 ]
+PROFILE = [
+    ("", "Missing option '--output'"),
+    ("--output x --drafts lookup", "--drafts are those of a target; give --target too"),
+    ("--output x --draft-ms 5", "--draft-ms has no effect without --step-ms; give both"),
+    ("--output x --draft-ms soon", "--draft-ms is 'soon'; give milliseconds such as 35,26"),
+    ("--output x --draft-ms -1", "--draft-ms is '-1'; give milliseconds such as 35,26"),
+    ("--output x --step-ms 0 --draft-ms 1", "--step-ms is no time of a step; give milliseconds such as 37.7"),
+    ("--output x --target t --drafts a,b --step-ms 5", "--step-ms needs --draft-ms with 2 times, one for each of a, b"),
+    ("--output x --step-ms 5 --draft-ms 1 --roofline L4", "--step-ms and --roofline both give the costs; leave one"),
+    ("--output x --roofline abacus", "--roofline is 'abacus'; give B200, "),
+    ("--output x --prompt-file /nonesuch", "cannot read /nonesuch: No such file or directory"),
+    ("--output x --temperature 3", "temperature is 3; give 0 (greedy) to 2"),
+    ("--output /nonesuch/x", "cannot write /nonesuch/x.log: No such file or directory; set --output to another file"),
+]
 BENCH = [("", "Missing command; see dynatui bench --help")]
 COMMANDS = {"bench": BENCH, "bench speed": SPEED, "bench sampling": SAMPLING, "bench sweep": SWEEP}
-COMMANDS |= {"selector": SELECTOR, "tune": TUNE}
+COMMANDS |= {"selector": SELECTOR, "tune": TUNE, "profile": PROFILE}
 ROWS = [(f"{command} {given}", line) for command, rows in COMMANDS.items() for given, line in rows]
 
 

@@ -1,4 +1,4 @@
-"""Drafts are ranked by measured speed on a user's prompts, next to the speed expected from agreement and cost."""
+"""Drafts are ranked by measured speed on a user's prompts, next to the speed expected from acceptance and cost."""
 
 from pathlib import Path
 
@@ -9,7 +9,6 @@ from msgspec import structs
 from decoder.analysis.metrics import Tally
 from decoder.append_only import TokenLog
 from decoder.errors import ConfigError, DecoderError, PairError
-from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
 from dynatui.lab.bench.contenders import Contender, DecodedText
 from dynatui.lab.bench.protocol import Sample
@@ -20,17 +19,16 @@ from dynatui.lab.tuning.drafts import (
     OnDrafts,
     Ranking,
     _draft,
-    _guesses,
-    agreement,
+    acceptance,
     best_chain,
-    expected_speedup,
     guesses_at_once,
     lane_name,
     rank,
 )
+from dynatui.lab.tuning.scoring import greedy_text
 from tests import dflash_checkpoints, eagle3_checkpoints, tiny
 from tests.decoder import mtp_checkpoints
-from tests.decoder.makers import TinyModels, host_session
+from tests.decoder.makers import TinyModels
 
 PROMPTS = ("The sea was calm that night", "Nobody had ever asked her")
 NEW_TOKENS = 12
@@ -50,29 +48,24 @@ def ranked(tiny_models: TinyModels) -> Ranking:
     return rank(job, lambda _: None)
 
 
-def test_the_expected_chain_follows_agreement_and_cost() -> None:
-    assert expected_speedup(0.5, 0.1, 2) == pytest.approx((1 + 0.5 + 0.25) / 1.2)
-    assert best_chain(0.3, 0.5) == (0, 1.0)
-    assert best_chain(0.9, 0.05)[0] > best_chain(0.6, 0.05)[0] > 0
+def test_the_expected_chain_follows_acceptance_and_cost() -> None:
+    assert best_chain([1.5, 1.75, 1.8], 0.1) == (2, 1.75 / 1.2)
+    assert best_chain([1.3, 1.4], 0.5) == (0, 1.0)
+    assert best_chain([1.9, 2.7, 3.4], 0.05)[0] > best_chain([1.9, 2.0, 2.02], 0.05)[0] > 0
+    assert best_chain([], 0.1) == (0, 1.0)
 
 
-def test_guesses_are_those_of_the_draft_run_from_scratch_after_every_beginning(tiny_models: TinyModels) -> None:
-    made = tiny_models.pair("neox")
-    engine, module = tiny_models.loaded(made, "float32"), tiny_models.plain(made.draft, "float32")
-    prompt, text = [5, 6, 7], [8, 9, 10, 11]
-    beginnings = [prompt + text[:length] for length in range(len(text))]
+def test_agreement_is_the_share_of_tokens_guessed_after_the_first(tiny_models: TinyModels) -> None:
+    engine, draft = tiny_models.loaded(tiny_models.pair("neox"), "float32"), tiny_models.pair("neox").draft
+    module, prompt, text = tiny_models.plain(draft, "float32"), [5, 6, 7], [8, 9, 10, 11]
+    beginnings = [prompt + text[:length] for length in range(1, len(text))]
     with torch.inference_mode():
+        text[3] = int(module(torch.tensor([beginnings[-1]])).logits[0, -1].argmax())
         slow = [int(module(torch.tensor([ids])).logits[0, -1].argmax()) for ids in beginnings]
-    assert _guesses(engine.pair, prompt, text) == slow
-
-
-def test_agreement_is_the_share_of_tokens_guessed(tiny_models: TinyModels) -> None:
-    pair = tiny_models.loaded(tiny_models.pair("neox"), "float32").pair
-    prompt = [5, 6, 7]
-    (first, *_) = _guesses(pair, prompt, [8, 9])
-    second = _guesses(pair, prompt, [first, 9])[1]
-    assert agreement(pair, [prompt], [[first, second]]) == 1.0
-    assert agreement(pair, [prompt], [[first, (second + 1) % 50]]) == 0.5
+    right = [guess == token for guess, token in zip(slow, text[1:], strict=True)]
+    agreement, lengths = acceptance(engine.pair, [greedy_text(prompt, text)])
+    assert 0 < agreement == sum(right) / 3
+    assert len(lengths) == 3
 
 
 HEADS = (
@@ -83,23 +76,10 @@ HEADS = (
 )
 
 
-@pytest.mark.parametrize("pair", HEADS)
-def test_guesses_of_a_head_are_those_of_a_fresh_start_after_every_beginning(tiny_models: TinyModels, pair: str) -> None:
-    engine, prompt, text = tiny_models.loaded(tiny_models.pair(pair), "float32"), [5, 6, 7], [8, 41, 10, 99]
-    found = []
-    for length in range(len(text)):
-        session = host_session(engine, prompt + text[:length], 4, Linear(1))
-        session.prefill()
-        found.append(session.step(()).tree.tokens[1])
-    assert _guesses(engine.pair, prompt, text) == found
-
-
 def test_a_head_of_several_levels_a_pass_is_expected_to_pay_for_one_pass(tiny_models: TinyModels) -> None:
     pairs = [tiny_models.loaded(tiny_models.pair(pair), "float32").pair for pair in HEADS]
     assert [guesses_at_once(pair) for pair in pairs[:3]] == [None, 6, None]
-    assert expected_speedup(0.5, 0.1, 2, at_once=6) == pytest.approx((1 + 0.5 + 0.25) / 1.1)
-    assert expected_speedup(0.5, 0.1, 0, at_once=6) == 1
-    assert best_chain(0.9, 0.1, at_once=6)[0] == 6
+    assert best_chain([1.9, 2.7, 3.4], 0.1, at_once=3) == (3, 3.4 / 1.1)
 
 
 def test_heads_are_ranked_beside_models(tiny_models: TinyModels) -> None:

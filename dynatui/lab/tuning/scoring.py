@@ -1,0 +1,304 @@
+"""Scores drafts at every place of a text: which drafted tokens the target accepts, and what they are worth otherwise.
+
+A text is either written by the target, or a given answer, read in one pass (teacher forcing). In both cases each place
+has the token that the target chooses there, given the text before it: the text's own token, or for an answer the most
+probable or a sampled one. A drafted token is right if the target chooses it; at T > 0 that is one-hot rejection, since
+the target chooses a token with its probability. A token drawn from the draft with probability q is, given that the
+target chooses z, accepted with probability min(1, q(z) / p(z)), whose mean over z is the sum of min(p, q).
+
+In a chain, a token counts only if all before it were accepted, and they are then the text's. So a draft model, which
+sees only tokens, drafts what it guesses after the text itself, and one pass over the text gives every chain. A head
+drafts from its own states after the first token, and lookup copies a whole chain: both draft anew at every place.
+
+In the target's own texts all of this is exact. In an answer where the target would choose another token, the next token
+of the chain is judged after the answer's token, not after the chosen one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from decoder.draft.draft_passes import DraftPasses, Passes
+from decoder.draft.lookup import LookupDrafter
+from decoder.engine import Engine
+from decoder.forward.language_model import LanguageModel
+from decoder.forward.taps import LayerStates
+from decoder.heads.parts import StatesReader
+from decoder.methods.linear import Linear
+from decoder.models.pair import Pair
+from decoder.sampling.settings import Sampling, Schedule
+from decoder.sampling.truncation import probabilities
+from decoder.session.host import passes_of
+from decoder.tree import TokenTree
+from dynatui.servers.profile_file import LONGEST_CHAIN
+from dynatui.servers.survival import FIRST, Reals, ScoredPlaces, Whole
+
+AT_ONCE = 64
+"""Places that one pass scores."""
+
+_LEAST = 1e-30
+"""In place of a target probability of 0, which a token may have by rounding at the edge of truncation."""
+
+Tokens: TypeAlias = Sequence[int]
+
+
+@dataclass(frozen=True)
+class ScoredText:
+    prompt: Tokens
+    tokens: Tokens
+    places: int
+    """Places at which rounds may begin: the first tokens."""
+    chosen: Tokens
+    """The target's choice at each place, given the tokens before it."""
+    chosen_probs: Sequence[float]
+    """Target probability of each."""
+    sampling: Sampling
+
+    @property
+    def whole(self) -> list[int]:
+        return [*self.prompt, *self.tokens]
+
+
+def greedy_text(prompt: Tokens, tokens: Tokens, places: int | None = None) -> ScoredText:
+    """The target's own greedy text; by default, rounds may begin at all of its tokens."""
+    return ScoredText(
+        prompt, tokens, len(tokens) if places is None else places, tokens, [1.0] * len(tokens), Sampling()
+    )
+
+
+@torch.inference_mode()
+def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
+    """A text of at most `places` tokens; 16 further ones follow, also after its end, so that chains from its last
+    places are counted whole, as in servers.
+    """
+    most = places + LONGEST_CHAIN
+    endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
+    session = endless.sampled(seed, Schedule(sampling)).session(prompt, most, None)
+    tokens = list[int]()
+    try:
+        session.prefill()
+        while len(tokens) < most:
+            tokens += session.step(()).committed
+            ended = next((place + 1 for place, token in enumerate(tokens) if token in engine.pair.eos), places)
+            most = min(ended, places) + LONGEST_CHAIN
+    finally:
+        session.close()
+    tokens = tokens[:most]
+    if sampling.greedy:
+        return greedy_text(prompt, tokens, most - LONGEST_CHAIN)
+    _, known = _chosen(engine.pair.target, prompt, tokens, None, sampling)
+    return ScoredText(prompt, tokens, most - LONGEST_CHAIN, tokens, known, sampling)
+
+
+@torch.inference_mode()
+def given(pair: Pair, prompt: Tokens, answer: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
+    """An answer as the text."""
+    tokens = answer[: places + LONGEST_CHAIN]
+    chosen, known = _chosen(pair.target, prompt, tokens, seed, sampling)
+    return ScoredText(prompt, tokens, min(places, len(tokens)), chosen, known, sampling)
+
+
+def _chosen(
+    target: LanguageModel, prompt: Tokens, tokens: Tokens, seed: int | None, sampling: Sampling
+) -> tuple[list[int], list[float]]:
+    """The target's choices, sampled by `seed` or else the tokens themselves, and their probabilities."""
+    generator = None if seed is None else torch.Generator(target.device).manual_seed(seed)
+    whole, found, known = [*prompt, *tokens], list[int](), list[float]()
+    passes = DraftPasses(target, target.width, len(whole))
+    _read(passes, prompt)
+    for start in range(0, len(tokens), AT_ONCE):
+        end = min(len(tokens), start + AT_ONCE)
+        logits, _ = passes.after_latest(whole[: len(prompt) + end - 1], end - start)
+        probs = probabilities(logits, [sampling])
+        own = _column(tokens[start:end], probs) if generator is None else probs.multinomial(1, generator=generator)
+        found += own[:, 0].tolist()
+        known += probs.gather(1, own)[:, 0].tolist()
+    return found, known
+
+
+def _column(tokens: Tokens, like: Tensor) -> Tensor:
+    return torch.tensor(tokens, device=like.device)[:, None]
+
+
+def _read(passes: Passes, prompt: Tokens) -> None:
+    if len(prompt) > 1:
+        passes.read(prompt[:-1])
+
+
+@torch.inference_mode()
+def scored(pair: Pair, text: ScoredText) -> ScoredPlaces:
+    """What the draft of a pair does at the places of a text."""
+    if pair.looks_up:
+        return _by_lookup(text)
+    return _by_head(pair.target, pair.head, text) if pair.head else _by_model(pair, text)
+
+
+def _by_lookup(text: ScoredText) -> ScoredPlaces:
+    table = _Table(text, LONGEST_CHAIN)
+    drafter, whole, rule = LookupDrafter(), text.whole, Linear(LONGEST_CHAIN).rule()
+    for place in range(FIRST, text.places):
+        chain = drafter.propose(whole[: len(text.prompt) + place], rule, LONGEST_CHAIN).tree.tokens[1:]
+        table.drafted[place] = len(chain)
+        for level, (token, right) in enumerate(zip(chain, text.chosen[place:], strict=False)):
+            table.accepted[place, level] = token == right
+    return table.scored(probable=False)
+
+
+def _by_model(pair: Pair, text: ScoredText) -> ScoredPlaces:
+    """The text is read as nodes of a tree from which chains of the draft's own tokens branch, so that all places of a
+    pass draft together.
+    """
+    whole, before = text.whole, len(text.prompt)
+    table, judged = _Table(text, LONGEST_CHAIN), list[_Judged]()
+    passes = DraftPasses(pair.draft_model, pair.vocabulary, len(whole))
+    _read(passes, text.prompt)
+    for start in range(0, len(text.tokens), AT_ONCE):
+        end = min(len(text.tokens), start + AT_ONCE)
+        tree = TokenTree([whole[before + start - 1]])
+        nodes = [0]
+        for token in text.tokens[start : end - 1]:
+            nodes.append(tree.add(nodes[-1], token, 0.0))
+        passes.begin_tree()
+        rows = _judged(passes.after_level(tree, nodes)[0], text, range(start, end))
+        judged.append(rows)
+        count = min(end, text.places) - start
+        tokens, leaves = rows.tokens[:count], nodes[:count]
+        for level in range(LONGEST_CHAIN if count > 0 else 0):
+            if level:
+                leaves = [tree.add(leaf, token, 0.0) for leaf, token in zip(leaves, tokens, strict=True)]
+                tokens, confidence = _best(passes.after_level(tree, leaves)[0])
+            else:
+                confidence = rows.confidence[:count]
+            table.confidence[start : start + count, level] = confidence
+        passes.commit(nodes)
+    table.slide(judged)
+    return table.scored(probable=True)
+
+
+def _by_head(target: LanguageModel, head: StatesReader, text: ScoredText) -> ScoredPlaces:
+    """At each place two chains: one of the text's tokens, and one of the head's own where it leaves the text."""
+    whole, before = text.whole, len(text.prompt)
+    states = _TextStates(head.target_layers)
+    tapped, passes = target.tapped(states), passes_of(head, len(whole) + 2 * LONGEST_CHAIN, states)
+    cache = tapped.new_cache(len(whole))
+    if before > 1:
+        tapped.read(cache, text.prompt[:-1])
+        passes.read(text.prompt[:-1])
+    tapped.read(cache, whole[before - 1 : before + text.places - 1])
+    table = _Table(text, min(LONGEST_CHAIN, passes.deepest))
+    for place in range(text.places):
+        known = whole[: before + place]
+        if place >= FIRST and passes.behind(known):
+            _chains(passes, table, place, passes.after_text(known))
+        passes.commit([])
+    return table.scored(probable=True)
+
+
+def _chains(passes: Passes, table: "_Table", place: int, logits: Tensor) -> None:
+    text = table.text
+    tree = TokenTree([text.tokens[place - 1]])
+    of_text = own = 0
+    passes.begin_tree()
+    for level in range(table.levels):
+        if level:
+            logits, _ = passes.after_level(tree, list(dict.fromkeys((of_text, own))))
+        known = place + level < len(text.tokens)
+        if known:
+            table.put(place, level, _judged(logits[:1], text, range(place + level, place + level + 1)))
+        (token,), (confidence,) = _best(logits[-1:])
+        table.confidence[place, level] = confidence
+        table.drafted[place] = level + 1
+        if level + 1 < table.levels:
+            together = of_text == own
+            following = text.tokens[place + level] if known else token
+            of_text = tree.add(of_text, following, 0.0)
+            own = of_text if together and token == following else tree.add(own, token, 0.0)
+
+
+class _TextStates(LayerStates):
+    """States of a whole text, of which the head takes the next rows as it reads."""
+
+    def take(self, rows: Sequence[int]) -> Tensor:
+        states, self._held = self._held, None
+        assert states is not None, "a text is read before its states"  # noqa: S101 - a programmer's mistake
+        self._taken += len(rows)
+        self._held = states[len(rows) :]
+        return states[: len(rows)]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Of the draft's logits at some places: arrays of their number."""
+
+    tokens: list[int]
+    """The most probable token."""
+    confidence: Reals
+    ranks: Whole
+    drawn: Reals | None
+    right: NDArray[np.bool_]
+
+
+def _best(logits: Tensor) -> tuple[list[int], Reals]:
+    """Most probable tokens, and their probability at T = 1."""
+    confidence, tokens = logits.float().softmax(-1).max(-1)
+    return tokens.tolist(), confidence.cpu().numpy()
+
+
+def _judged(logits: Tensor, text: ScoredText, places: range) -> _Judged:
+    rows = logits.float()
+    chosen = _column(text.chosen[places.start : places.stop], rows)
+    tokens, confidence = _best(rows)
+    ranks = (rows > rows.gather(1, chosen)).sum(-1) + 1
+    drawn = None
+    if not text.sampling.greedy:
+        # Servers draw from the draft at the target's temperature, without truncation.
+        draft_probs = probabilities(rows, [Sampling(text.sampling.temperature)]).gather(1, chosen)[:, 0].cpu().numpy()
+        drawn = np.minimum(1, draft_probs / np.array(text.chosen_probs[places.start : places.stop]).clip(_LEAST))
+    right = np.array(tokens) == np.array(text.chosen[places.start : places.stop])
+    return _Judged(tokens, confidence, ranks.cpu().numpy(), drawn, right)
+
+
+class _Table:
+    def __init__(self, text: ScoredText, levels: int) -> None:
+        shape = (text.places, levels)
+        self.text, self.levels = text, levels
+        self.accepted, self.confidence, self.drawn = (np.zeros(shape) for _ in range(3))
+        self.ranks = np.zeros(shape, np.int64)
+        self.drafted = np.zeros(text.places, np.int64)
+
+    def put(self, place: int, level: int, row: _Judged) -> None:
+        self.accepted[place, level] = row.right[0]
+        self.ranks[place, level] = row.ranks[0]
+        if row.drawn is not None:
+            self.drawn[place, level] = row.drawn[0]
+
+    def slide(self, judged: Sequence[_Judged]) -> None:
+        """Fills all levels from what was judged at each place of the text."""
+        _slid(self.accepted, [each.right for each in judged])
+        _slid(self.ranks, [each.ranks for each in judged])
+        if not self.text.sampling.greedy:
+            _slid(self.drawn, [each.drawn for each in judged])
+        self.drafted[:] = self.levels
+
+    def scored(self, *, probable: bool) -> ScoredPlaces:
+        return ScoredPlaces(
+            accepted=self.accepted,
+            drafted=self.drafted,
+            known=len(self.text.tokens),
+            context=len(self.text.prompt),
+            drawn=self.drawn if probable and not self.text.sampling.greedy else None,
+            ranks=self.ranks if probable else None,
+            confidence=self.confidence if probable else None,
+        )
+
+
+def _slid(table: NDArray[Any], parts: Sequence[NDArray[Any] | None]) -> None:
+    column = np.concatenate([part for part in parts if part is not None])
+    for level in range(table.shape[1]):
+        own = column[level : level + len(table)]
+        table[: len(own), level] = own

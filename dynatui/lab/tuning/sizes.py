@@ -1,0 +1,84 @@
+"""Sizes of models as a server would load them, in the checkpoint's dtype, from their configurations."""
+
+from pathlib import Path
+
+import torch
+
+from decoder.heads.dflash import BlockHead
+from decoder.heads.eagle3 import Head
+from decoder.heads.mtp import MtpHead
+from decoder.heads.parts import HeadModule, StatesReader
+from decoder.models.checkpoint_files import weight_files
+from decoder.models.checkpoints import display_name, load_config
+from decoder.models.gguf.file import GgufFile
+from decoder.models.gguf.words import row_bytes
+from decoder.models.hub import cached_folder, is_hub_id
+from decoder.models.names import MTP
+from decoder.models.quantisation import memory_of, quantisation_of
+from decoder.run.expected import work_of_config
+from dynatui.servers.profile_file import ModelSize
+
+_KV_ROWS = 1024
+
+
+def model_size(name: str, device: torch.device) -> ModelSize:
+    """Of a model's hub id, folder or GGUF file."""
+    config = load_config(name)
+    dtype: torch.dtype = getattr(config, "dtype", None) or torch.float32
+    quantised = None if isinstance(config, GgufFile) else quantisation_of(display_name(name), config, device)
+    work = work_of_config(config, dtype, quantised)
+    shown = display_name(name)
+    if isinstance(config, GgufFile):
+        weights_bytes, row, precision = sum(config.tensors.values()), row_bytes(config), "GGUF"
+    else:
+        memory = memory_of(config, dtype, quantised)
+        weights_bytes, row = memory.weights_bytes, memory.token_bytes
+        precision = quantised.precision(dtype) if quantised else _words(dtype)
+    return ModelSize(
+        name=shown,
+        revision=_revision(name),
+        dtype=precision,
+        weights_bytes=weights_bytes,
+        pass_bytes=work.weights_bytes if work else None,
+        weights=work.weights if work else None,
+        kv_bytes_per_token=row,
+    )
+
+
+def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> ModelSize:
+    """Of a drafting head for a target with so many layers; an MTP layer caches as much as a layer of its target."""
+    output, body = _weights(head)
+    row = (target.kv_bytes_per_token or 0) / layers
+    if isinstance(head, Head | BlockHead):
+        row = (head.new_cache(2 * _KV_ROWS).nbytes - head.new_cache(_KV_ROWS).nbytes) / _KV_ROWS
+    files = [] if name == MTP else weight_files(name)
+    stored = sum(path.stat().st_size for path in files)
+    return ModelSize(
+        name=display_name(name),
+        revision=_revision(name),
+        dtype=_words(head.dtype),
+        weights_bytes=stored or body * head.dtype.itemsize,
+        pass_bytes=(output + body) * head.dtype.itemsize,
+        weights=output + body,
+        kv_bytes_per_token=row or None,
+    )
+
+
+def _weights(head: StatesReader) -> tuple[int, int]:
+    """Numbers of weights that a pass reads: of the output head, which may be the target's, and of all else."""
+    if isinstance(head, HeadModule):
+        tables = sum(weight.numel() for weight in head.embed_tokens.parameters())
+        output = sum(weight.numel() for weight in head.lm_head.parameters())
+        return output, sum(weight.numel() for weight in head.parameters()) - tables - output
+    assert isinstance(head, MtpHead), "all other heads are modules"  # noqa: S101 - for mypy
+    return head.output.weight.numel(), head.projection.numel() + head.layer.weights
+
+
+def _revision(name: str) -> str:
+    """The commit of a hub id; empty for a folder."""
+    folder = cached_folder(name) if is_hub_id(name) and not Path(name).exists() else None
+    return folder.name if folder else ""
+
+
+def _words(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

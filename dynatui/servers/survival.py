@@ -1,0 +1,268 @@
+"""Survival rates of chains of every length, from a chain that was drafted at every place of each text.
+
+Which places of a text begin a round depends on the length K of the chains: a round that begins at place t and accepts k
+tokens is followed by one at t + k + 1. So each place is scored once, with a chain of 16, and the rounds of each K
+follow: with S_i(t) the probability, given the text, that the first i tokens drafted at t are accepted (0 or 1 where
+chance plays no part), and r(t) the expected number of rounds that begin at t,
+
+    r(t + k + 1) += r(t) (S_k(t) - S_k+1(t)) for k < K, and r(t) S_K(t) for k = K
+    s_i = sum of r(t) S_i(t) / sum of r(t),  L(K) = 1 + s_1 + ... + s_K
+
+The pass over the prompt gives the text's first token, so the first round begins at place 1. A round counts if the text
+has K tokens from its place on, so that no end of a text cuts it. This module knows no models.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+from msgspec import structs
+from numpy.typing import NDArray
+
+from decoder.analysis.interval import quotient_ends
+from dynatui.servers.profile_file import Acceptance, Chain, Grouped, Stopped, Trees
+
+Reals: TypeAlias = NDArray[np.float64]
+Whole: TypeAlias = NDArray[np.int64]
+FIRST = 1
+"""Place of the first round."""
+P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+CONTEXTS: Mapping[str, float] = {"<1k": 1 << 10, "<4k": 1 << 12, "<16k": 1 << 14, ">=16k": math.inf}
+"""Upper bounds of the tokens before a round."""
+RANKS = (2, 3, 4)
+CONTINUED = 4
+"""Tokens after a right sibling."""
+
+
+@dataclass(frozen=True)
+class ScoredPlaces:
+    """What one draft does at each of N places of one text, given the text, in chains of at most L tokens."""
+
+    accepted: Reals
+    """Shape (N, L): probability that a chain's token is accepted after all before it; 0 if it is not drafted."""
+    drafted: Whole
+    """Shape (N,): length of the chain."""
+    known: int
+    """Tokens of the text, N or more."""
+    context: int
+    """Tokens before place 0."""
+    drawn: Reals | None = None
+    """As `accepted`, for tokens drawn from the draft's distribution; None without such tokens."""
+    ranks: Whole | None = None
+    """Shape (N, L): rank, from 1, of the target's token among the draft's; None for a draft without probabilities."""
+    confidence: Reals | None = None
+    """Shape (N, L): draft probability of each drafted token, whether right or wrong; None as for `ranks`."""
+
+
+class Counts(msgspec.Struct, frozen=True, array_like=True):
+    """Of the rounds of one text with chains of one length K; numbers are expected values."""
+
+    rounds: float
+    accepted: tuple[float, ...]
+    """Rounds whose first 1, ..., K tokens were accepted."""
+    drafted: tuple[float, ...]
+    """Rounds that drafted at least 1, ..., K tokens."""
+
+
+ByLength: TypeAlias = tuple[Counts, ...]
+"""By chain length, from 1."""
+
+
+class StopCounts(msgspec.Struct, frozen=True, array_like=True):
+    """Of the rounds of one text with the longest chains, stopped at one of `P_MINS`."""
+
+    rounds: float
+    accepted: tuple[float, ...]
+    drafted: float
+    """Tokens."""
+
+
+class TreeCounts(msgspec.Struct, frozen=True, array_like=True):
+    mismatches: float
+    siblings: tuple[float, ...]
+    """Mismatches at which the draft's token of each of `RANKS` was right."""
+    continued: float
+    """Right siblings with `CONTINUED` further levels."""
+    survived: tuple[float, ...]
+    """Of these, those whose next 1, 2, ... tokens were right too."""
+
+
+class TextCounts(msgspec.Struct, frozen=True):
+    """One draft on one text."""
+
+    greedy: dict[str, ByLength]
+    """By name in `CONTEXTS`."""
+    drawn: dict[str, ByLength] | None
+    stopped: tuple[StopCounts, ...]
+    trees: TreeCounts | None
+
+
+def counted(places: ScoredPlaces) -> TextCounts:
+    return TextCounts(
+        greedy=_by_context(places, places.accepted),
+        drawn=None if places.drawn is None else _by_context(places, places.drawn),
+        stopped=() if places.confidence is None else tuple(_stopped(places, places.confidence, p) for p in P_MINS),
+        trees=None if places.ranks is None else _trees(places, places.ranks),
+    )
+
+
+def begun_rounds(survival: Reals) -> Reals:
+    """Expected number of rounds that begin at each place, shape (N,): r(t) from S_1 to S_K of shape (N, K)."""
+    count, k = survival.shape
+    reached = np.hstack([np.ones((count, 1)), survival, np.zeros((count, 1))])
+    ending = reached[:, :-1] - reached[:, 1:]
+    begun = np.zeros(max(count, FIRST) + k + 1)
+    begun[FIRST] = 1
+    for place in range(FIRST, count):
+        begun[place + 1 : place + k + 2] += begun[place] * ending[place]
+    return begun[:count]
+
+
+def _by_context(places: ScoredPlaces, accepted: Reals) -> dict[str, ByLength]:
+    survival, lengths = accepted.cumprod(axis=1), range(1, accepted.shape[1] + 1)
+    drafts = places.drafted[:, None] >= np.array(lengths)
+    bucket = np.searchsorted(list(CONTEXTS.values()), places.context + np.arange(len(accepted)), side="right")
+    found = dict[str, ByLength]()
+    begun = {k: begun_rounds(survival[: _rows(places, k), :k]) for k in lengths}
+    for number, name in enumerate(CONTEXTS):
+        within = bucket == number
+        weights = {k: begun[k] * within[: len(begun[k])] for k in lengths}
+        if any(each.any() for each in weights.values()):
+            found[name] = tuple(
+                Counts(
+                    float(each.sum()),
+                    tuple((each @ survival[: len(each), :k]).tolist()),
+                    tuple((each @ drafts[: len(each), :k]).tolist()),
+                )
+                for k, each in weights.items()
+            )
+    return found
+
+
+def _rows(places: ScoredPlaces, k: int) -> int:
+    """Number of places from which a chain of `k` tokens ends within the text."""
+    return max(0, min(len(places.accepted), places.known - k + 1))
+
+
+def _stopped(places: ScoredPlaces, confidence: Reals, p_min: float) -> StopCounts:
+    longest = confidence.shape[1]
+    rows = _rows(places, longest)
+    below = confidence[:rows] < p_min
+    length = np.minimum(np.where(below.any(axis=1), below.argmax(axis=1), longest), places.drafted[:rows])
+    survival = (places.accepted[:rows] * (np.arange(longest) < length[:, None])).cumprod(axis=1)
+    begun = begun_rounds(survival)
+    return StopCounts(float(begun.sum()), tuple((begun @ survival).tolist()), float(begun @ length))
+
+
+def _trees(places: ScoredPlaces, ranks: Whole) -> TreeCounts:
+    rows, longest = _rows(places, ranks.shape[1]), ranks.shape[1]
+    accepted = places.accepted[:rows]
+    begun = begun_rounds(accepted.cumprod(axis=1))
+    missed = (accepted < 1).any(axis=1)
+    level = (accepted < 1).argmax(axis=1)
+    rank = np.where(missed, np.take_along_axis(ranks[:rows], level[:, None], axis=1)[:, 0], 0)
+    goes_on = np.isin(rank, RANKS) & (level + CONTINUED < longest)
+    survived = np.zeros((rows, CONTINUED))
+    for place in np.flatnonzero(goes_on):
+        survived[place] = accepted[place, level[place] + 1 : level[place] + 1 + CONTINUED].cumprod()
+    return TreeCounts(
+        float(begun @ missed),
+        tuple(float(begun @ (rank == each)) for each in RANKS),
+        float(begun @ goes_on),
+        tuple((begun @ survived).tolist()),
+    )
+
+
+def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], seed: int) -> Grouped | None:
+    """Acceptance over texts, of whose prompts these are the categories ("" for none); None without a round."""
+    whole = _acceptance([_sum(text.values()) for text in texts if text], seed)
+    if whole is None:
+        return None
+    by_category = {
+        name: _acceptance(
+            [_sum(text.values()) for text, own in zip(texts, categories, strict=True) if own == name], seed
+        )
+        for name in sorted(set(categories) - {""})
+    }
+    by_context = {name: _acceptance([text[name] for text in texts if name in text], seed) for name in CONTEXTS}
+    return Grouped(
+        **structs.asdict(whole),
+        by_category={name: found for name, found in by_category.items() if found},
+        by_context={name: found for name, found in by_context.items() if found},
+    )
+
+
+def _sum(parts: Iterable[ByLength]) -> ByLength:
+    return tuple(
+        Counts(
+            sum(each.rounds for each in same),
+            tuple(map(sum, zip(*(each.accepted for each in same), strict=True))),
+            tuple(map(sum, zip(*(each.drafted for each in same), strict=True))),
+        )
+        for same in zip(*parts, strict=True)
+    )
+
+
+def _acceptance(texts: Sequence[ByLength], seed: int) -> Acceptance | None:
+    chains = list[Chain]()
+    for same in zip(*filter(None, texts), strict=True):
+        counts = [each for each in same if each.rounds > 0]
+        if not counts:
+            break
+        chains.append(_chain(counts, seed))
+    return Acceptance(**structs.asdict(chains[-1]), shorter=tuple(chains[:-1])) if chains else None
+
+
+def _chain(texts: Sequence[Counts], seed: int) -> Chain:
+    rounds = np.array([[each.rounds] for each in texts])
+    accepted = np.array([each.accepted for each in texts])
+    drafted = np.array([each.drafted for each in texts]).sum(axis=0) / rounds.sum()
+    intervals: tuple[tuple[float, float], ...] = ()
+    of_length = None
+    if len(texts) > 1:
+        columns = np.hstack([accepted, accepted.sum(axis=1, keepdims=True)])
+        *ends, (low, high) = quotient_ends(columns, rounds, seed=seed).T.tolist()
+        intervals = tuple((min(1.0, low), min(1.0, high)) for low, high in ends)
+        of_length = 1 + low, 1 + high
+    return Chain(
+        rounds=float(rounds.sum()),
+        survival=_rates(accepted.sum(axis=0) / rounds.sum()),
+        intervals=intervals,
+        length_interval=of_length,
+        drafted=() if np.allclose(drafted, 1) else _rates(drafted),
+    )
+
+
+def _rates(shares: Reals) -> tuple[float, ...]:
+    """Rounding errors may not make a rate exceed 1 or the rate before it."""
+    return tuple(np.minimum.accumulate(np.minimum(shares, 1)).tolist())
+
+
+def stopped(texts: Sequence[Sequence[StopCounts]]) -> tuple[Stopped, ...]:
+    found = list[Stopped]()
+    for p_min, same in zip(P_MINS, zip(*filter(None, texts), strict=True), strict=False):
+        rounds = sum(each.rounds for each in same)
+        if rounds > 0:
+            accepted = np.array([each.accepted for each in same]).sum(axis=0)
+            drafted = sum(each.drafted for each in same) / rounds
+            found.append(Stopped(p_min=p_min, rounds=rounds, survival=_rates(accepted / rounds), drafted=drafted))
+    return tuple(found)
+
+
+def trees(texts: Iterable[TreeCounts | None]) -> Trees | None:
+    """None without a mismatch."""
+    known = [text for text in texts if text]
+    mismatches = sum(text.mismatches for text in known)
+    if not mismatches:
+        return None
+    siblings = np.array([text.siblings for text in known]).sum(axis=0) / mismatches
+    continued = sum(text.continued for text in known)
+    survived = np.array([text.survived for text in known]).sum(axis=0)
+    return Trees(
+        mismatches=mismatches,
+        siblings=tuple(np.minimum(siblings, 1).tolist()),
+        continuation=_rates(survived / continued) if continued else (),
+    )
