@@ -345,6 +345,7 @@ ATTACHED = KeyGroup(
     "A server that is watched",
     (
         Key(("space", "p", "P"), ("pause", "pause", "pause"), "pause", "freeze the view; watching and recording go on", _ATTACH, 3, names=("pause",)),
+        Key(("l",), ("loads",), "load", "figures by running requests, speed-up over them, totals", _ATTACH, 5),
         Key(("v",), ("symbols",), "symbols", "braille, blocks or ASCII", _ATTACH, 4),
         Key(("?",), ("help",), "help", "this page", _ATTACH, 1),
         Key(("ctrl+l",), ("redraw",), "redraw", "redraw the whole screen", _ATTACH),

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from decoder.errors import ConfigError, quoted
+from decoder.errors import ConfigError, quoted, shortened
 from decoder.events import encode
 from dynatui.cli import options, request, settings
 from dynatui.cli.headless import INTERRUPTED
@@ -13,21 +13,49 @@ from dynatui.cli.parameters import Declared, Given, OptionGroup, argument, in_pa
 from dynatui.prompts.load import from_text
 from dynatui.record.recording import Recorder
 from dynatui.record.server_recording import SERVERS, events
+from dynatui.render.findings import final_words
+from dynatui.render.findings import news as news_of_findings
 from dynatui.render.server import wasted
 from dynatui.servers.attach.address import Address, address, is_here
 from dynatui.servers.attach.events import Event
 from dynatui.session import View
-from dynatui.sources.server import LiveServer, RecordedServer, ServerSource, polled
-from dynatui.state.server_state import ServerState, applied, remark
+from dynatui.sources.server import LiveServer, Promised, RecordedServer, ServerSource, polled
+from dynatui.state.server_state import ServerState, applied, remark, verdict
 from dynatui.terminal import streams
 from dynatui.terminal.shutdown import stoppable
 
+BROKEN_PROMISE = 5
+"""Exit code where a promise is not kept, or was not checked."""
 _SHORTEST_S, _LONGEST_S = 0.1, 3600.0
 _LOOK_UP_S = 0.05
 _PATIENCE_S = 1.0
 """Seconds from a signal to the interruption of a blocked write."""
 _WAIT_S = 0.5
 WATCHING = "Watching"
+PROMISE = "Promise"
+
+
+def _promised(
+    expect: Path | None, deployed: str | None, draft_tokens: str | None, baselines: list[Path] | None
+) -> Promised | None:
+    if expect is None:
+        given = {"--deployed": deployed, "--draft-tokens": draft_tokens, "--baseline": baselines}
+        if unused := [name for name, value in given.items() if value]:
+            raise ConfigError(f"{unused[0]} is given without --expect; give the profile too")
+        return None
+    from dynatui.servers.attach.course import load_points  # noqa: PLC0415 - not needed without a profile
+    from dynatui.servers.attach.expectation import promises, schedule  # noqa: PLC0415
+    from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
+
+    plain = [point for path in baselines or () for point in load_points(events(path)) if not point.k]
+    if baselines and not plain:
+        named = ", ".join(map(shortened, baselines))
+        remedy = "record the server without drafts, while it serves requests"
+        raise ConfigError(f"--baseline {named} has no time of a step without drafts; {remedy}")
+    advised = None if draft_tokens is None else schedule(draft_tokens)
+    return promises(expect, read_profile(expect), deployed, advised, plain)
+
+
 PARAMETERS: Declared = (
     argument(
         "where",
@@ -52,6 +80,31 @@ PARAMETERS: Declared = (
         option("--max-new-tokens N", "Maximum number of tokens in the answer to --prompt.", int, default=128, least=1),
         option("--record FILE", "Record all events to FILE, for dynatui replay FILE.", Path),
     ),
+    OptionGroup(
+        "promised",
+        in_panel(
+            PROMISE,
+            option(
+                "--expect FILE",
+                "Compare the server with a profile that dynatui profile has written; exit code 0 if it keeps what the "
+                "profile promises, 5 if not, with the cause.",
+                Path,
+            ),
+            option("--deployed NAME", "The profile's draft that the server uses, if the profile has several."),
+            option(
+                "--draft-tokens K",
+                "Drafted tokens a round that were advised, or several by running requests, such as 1-16:5,17-64:3.",
+            ),
+            option(
+                "--baseline FILE",
+                "A recording of the same server without drafts, which tells whether drafts make it slower. May be "
+                "repeated.",
+                list[Path],
+                name="baselines",
+            ),
+        ),
+        _promised,
+    ),
     switch(
         "--headless",
         "Show no screen, and print one JSON line per reading on standard output.",
@@ -70,6 +123,7 @@ def attach(
     prompt: str | None,
     max_new_tokens: int,
     record: Path | None,
+    promised: Promised | None,
     no_screen: bool,
     view: Given,
 ) -> int:
@@ -91,8 +145,9 @@ def attach(
         streams.say(f"the token is sent to {where.base} unencrypted; with https:// it would be encrypted")
     request_of_ours = None if prompt is None else Request(from_text(prompt), max_new_tokens)
     recorder = Recorder(record, form=SERVERS) if record else None
-    source = LiveServer(polled(Polling(where, interval, polls), secret, request_of_ours), recorder)
-    code = _shown(source, shown) if on_screen else _printed(source)
+    plan, expected = Polling(where, interval, polls), promised is not None
+    source = LiveServer(polled(plan, secret, request_of_ours, promised), recorder)
+    code = _shown(source, shown, expected=expected) if on_screen else _printed(source, expected=expected)
     if recorder is not None:
         recorder.require_kept()
     return code
@@ -107,13 +162,13 @@ def replay_server(path: Path, view: View, *, on_screen: bool) -> int:
     return 0
 
 
-def _shown(source: ServerSource, view: View) -> int:
+def _shown(source: ServerSource, view: View, *, expected: bool = False) -> int:
     from dynatui.screen.run import attach as attach_on_screen  # noqa: PLC0415 - imports textual
 
-    return attach_on_screen(source, view)
+    return attach_on_screen(source, view, BROKEN_PROMISE if expected else 0)
 
 
-def _printed(source: ServerSource) -> int:
+def _printed(source: ServerSource, *, expected: bool = False) -> int:
     out, _ = streams.for_printing()
     state = ServerState()
     stop = threading.Event()
@@ -132,9 +187,17 @@ def _printed(source: ServerSource) -> int:
                     streams.say(line)
         finally:
             source.close(_WAIT_S)
+    code = _judged(state) if expected else 0
     if stop.is_set():
         streams.say("interrupted")
-    return INTERRUPTED if stop.is_set() else 0
+    return INTERRUPTED if stop.is_set() else code
+
+
+def _judged(state: ServerState) -> int:
+    judged = verdict(state, final=True)
+    for line in final_words(state, judged):
+        streams.say(line)
+    return 0 if judged.kept else BROKEN_PROMISE
 
 
 def _taken(source: ServerSource, stopped: Callable[[], bool]) -> Iterator[Event]:
@@ -151,6 +214,7 @@ def _news(before: ServerState, after: ServerState) -> Iterator[str]:
     if after.server is not None and after.server is not before.server:
         title = after.kind.title if after.kind else after.server.kind
         yield f"{title} at {after.server.url} {', '.join(after.server.models)}".rstrip()
+    yield from news_of_findings(before, after)
     if before.gap is not None and after.gap is None:
         yield "the server answers again"
     if after.wasted is not None and before.wasted is None:

@@ -9,8 +9,9 @@ from typing import TypeAlias
 
 from decoder.append_only import SharedList
 from dynatui.clean import clean_line
-from dynatui.number_format import count, percent, short
+from dynatui.number_format import count, counted, percent, short
 from dynatui.render.curves import Axis, CurveLine, chart, legend
+from dynatui.render.findings import compared, line_of
 from dynatui.render.ink import (
     Ink,
     Row,
@@ -32,7 +33,7 @@ from dynatui.render.ink import (
 from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Wasted
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
-from dynatui.state.server_state import ServerState, remark
+from dynatui.state.server_state import ServerState, remark, verdict
 
 
 def wasted(waste: Wasted, t: float) -> tuple[str, str]:
@@ -137,9 +138,17 @@ def _doing(state: ServerState, look: ServerView) -> tuple[str, Ink]:
         return "replay ended" if look.replaying else "ended", "good"
     if state.reading is None:
         return "connecting", "warn"
+    return _judged(state) or ("replaying" if look.replaying else "connected", "good")
+
+
+def _judged(state: ServerState) -> tuple[str, Ink] | None:
+    if state.findings and state.promise is not None:
+        return "PROMISE NOT KEPT", "bad"
     if state.wasted is not None:
         return "DRAFTS WASTED", "bad"
-    return "replaying" if look.replaying else "connected", "good"
+    if state.findings:
+        return state.findings[0].cause.upper(), "bad"
+    return ("promise kept", "good") if verdict(state, final=True).kept else None
 
 
 def note(state: ServerState, look: ServerView, size: Size) -> Rows:
@@ -147,16 +156,26 @@ def note(state: ServerState, look: ServerView, size: Size) -> Rows:
     room, (wordings, ink) = max(1, width - 2), _remark(state)
     fits = width_of(joined([*_head(state, look), *names], ())) <= width
     unsaid: Row = () if fits else joined(names, ())
-    candidates = [wrapped([(text, ink)], room) for text in wordings] or [wrapped(unsaid, room)]
+    candidates = [[row for text in each for row in wrapped([(text, ink)], room)] for each in wordings]
+    candidates = candidates or [wrapped(unsaid, room)]
     rows = next((rows for rows in candidates if len(rows) <= height), candidates[-1])[:height]
     return [fit(((" ", "plain"), *row), width) for row in [*rows, *[()] * (height - len(rows))]]
 
 
-def _remark(state: ServerState) -> tuple[tuple[str, ...], Ink]:
+def _remark(state: ServerState) -> tuple[Sequence[Sequence[str]], Ink]:
+    """Wordings, the longest first, of one or more paragraphs each."""
+    if state.findings and state.gap is None:
+        claims = [clean_line(finding.claim) for finding in state.findings]
+        more = [f"{claims[0]} (and {counted(len(claims) - 1, 'finding')} more)"] if claims[1:] else claims
+        return ([line_of(finding) for finding in state.findings], claims, more), "bad"
     if state.wasted is not None and state.gap is None:
-        return wasted(state.wasted, state.t), "bad"
+        return [[text] for text in wasted(state.wasted, state.t)], "bad"
     text = clean_line(remark(state))
-    return (text,) if text else (), "warn" if state.gap else "dim"
+    if text:
+        return [[text]], "warn" if state.gap else "dim"
+    if state.promise is not None and state.reading is not None:
+        return [[clean_line(f"{state.promise.profile}, draft {state.promise.draft}: {compared(state)}")]], "dim"
+    return (), "dim"
 
 
 def cards(state: ServerState, width: int, height: int) -> Rows:
@@ -231,10 +250,10 @@ def _top(values: Sequence[float], least: float) -> float:
 
 def positions(state: ServerState, size: Size) -> Rows:
     """Per position of the draft; if the server reports only the size of its drafts, this size."""
-    by_drafts = state.kind is not None and state.kind.drafted_at
-    title: Row = (("Acceptance by position", "title"), (f" ─ share of {'drafts' if by_drafts else 'rounds'}", "dim"))
     width, room = inside(size)
     reading = state.reading
+    by_drafts = reading is not None and reading.session.drafted_by_position
+    title: Row = (("Acceptance by position", "title"), (f" ─ share of {'drafts' if by_drafts else 'rounds'}", "dim"))
     whole = reading.session.acceptance_by_position if reading else []
     if reading is not None and reading.drafting is not None and not whole:
         return _drafting(reading.drafting, size)
@@ -243,16 +262,21 @@ def positions(state: ServerState, size: Size) -> Rows:
         hint: Row = ((unknown if reading else "no metrics were read yet", "dim"),)
         return frame(title, wrapped(hint, max(1, width)), size)
     newest = () if state.gap else reading.interval.acceptance_by_position
-    length = max(1, min(_LONGEST_BAR, width - len("position  session    now")))
-    heading: Row = ((f"position {'':{length}} session    now", "dim"),)
+    chain = state.seen.chain if state.seen else None
+    promised = [*chain.rates] if chain else []
+    last = " promised" if promised else ""
+    length = max(1, min(_LONGEST_BAR, width - len(f"position  session    now{last}")))
+    heading: Row = ((f"position {'':{length}} session    now{last}", "dim"),)
+    columns = zip_longest(whole, newest[: len(whole)], promised[: len(whole)])
     rows: Rows = [
         (
             (f"{number:>8} ", "dim"),
             (bar(share or 0.0, length), "accepted"),
             (f" {percent(share):>7}", "strong"),
             (f" {percent(now):>6}", "dim"),
+            (f" {percent(rate):>{len(last) - 1}}" if last else "", "plain"),
         )
-        for number, (share, now) in enumerate(zip_longest(whole, newest[: len(whole)]), 1)
+        for number, (share, now, rate) in enumerate(columns, 1)
     ]
     more = len(rows) - (room - 1)
     listed = rows if more <= 0 else [*rows[: max(0, room - 2)], ((f"{more + 1} more", "dim"),)]

@@ -24,6 +24,7 @@ from dynatui.prometheus.exporter import exporting
 from dynatui.record.command_line import command_line
 from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
+from dynatui.render.findings import final_words
 from dynatui.render.ink import Column, Sheet, best, column
 from dynatui.render.server import summary
 from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar, speedup_cell
@@ -39,6 +40,7 @@ from dynatui.sources.follow import FollowSource
 from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
 from dynatui.sources.source import Source
+from dynatui.state.server_state import verdict
 from dynatui.state.session_log import OPENING, LogLine, SessionLog
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown
@@ -148,20 +150,22 @@ def compare(left: Recording, right: Recording, view: View) -> int:
         return code
 
 
-def attach(source: ServerSource, view: View) -> int:
-    """Raises the source's DecoderError."""
+def attach(source: ServerSource, view: View, broken: int = 0) -> int:
+    """The exit code, `broken` if a promise is not kept; raises the source's DecoderError."""
     make = partial(ServerApp, source, view)
     with _ran(make, view, mouse=False, close=lambda _: source.close(_WAIT_S)) as (app, code, log, _):
         if code == _FAULT:
             streams.say(f"stopped because of a bug; please report what {log} says")
         if app.failure is not None:
             raise app.failure
-        if (line := summary(app.state)) and code != _FAULT:
+        judged = verdict(app.state, final=True)
+        lines = [summary(app.state), *(final_words(app.state, judged) if broken else ())]
+        if code != _FAULT:
             out, _ = streams.for_printing()
             with suppress(OSError):  # a closed terminal cannot show the summary
-                out.write(f"{line}\n")
+                out.writelines(f"{line}\n" for line in lines if line)
                 out.flush()
-        return code
+        return code or (0 if judged.kept else broken)
 
 
 def _show(source: Source, view: View, command: Callable[[], str] = lambda: "") -> int:

@@ -1,7 +1,7 @@
 """The app that watches a server: folds new events on a timer and draws its panels; it has one mode and no engine."""
 
 from collections.abc import Callable
-from typing import TypeAlias, Unpack
+from typing import Literal, TypeAlias, Unpack
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -11,6 +11,7 @@ from dynatui.render import server, status
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, Size
+from dynatui.render.server_load import loads, speedups
 from dynatui.screen.pages.help import server_help
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.widgets.canvas import Canvas
@@ -22,7 +23,14 @@ _LOW = 16
 """Height of the terminal, in rows, below which note and cards have one line each, and lower panels are hidden."""
 _NARROW = 60
 """Width of the terminal, in cells, below which there is only one chart, with one panel under it."""
+_WIDE = 110
+"""Width from which there is room for a third panel under the charts."""
+_TALL = 24
+"""Height from which the note has `_FOUND` lines where there are findings."""
+_FOUND = 4
 
+Below: TypeAlias = Literal["totals", "loads", "speedups"]
+_NEXT: dict[Below, Below] = {"totals": "loads", "loads": "speedups", "speedups": "totals"}
 DrawSized: TypeAlias = Callable[[ServerState, ServerView, Size], Rows]
 
 
@@ -39,6 +47,8 @@ class ServerApp(PanelApp):
         self.state = ServerState()
         self.frozen_state: ServerState | None = None
         """While the view is paused."""
+        self.below: Below = "totals"
+        """The panel at the right under the charts, if there is no room for two."""
         self.failure: DecoderError | None = None
         """For the caller to raise."""
 
@@ -52,6 +62,7 @@ class ServerApp(PanelApp):
         with Container(id="below"):
             yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
+            yield self._sized("loads", self._by_load)
         yield Canvas(status.footer, panel="footer")
 
     @property
@@ -73,11 +84,14 @@ class ServerApp(PanelApp):
 
     def advance(self, now: float) -> None:
         del now
+        before = self._needs
         try:
             self.state = fold(self.source.take(), self.state)
         except DecoderError as error:
             self.failure = error
             self.leave(error.exit_code)
+        if self._needs != before:
+            self.rearrange()
 
     def leave(self, code: int) -> None:
         self.source.stop()
@@ -86,6 +100,14 @@ class ServerApp(PanelApp):
     def action_pause(self) -> None:
         self.frozen_state = self.state if self.frozen_state is None else None
         self.source.paused = self.frozen_state is not None
+        self.rearrange()
+
+    def action_loads(self) -> None:
+        self.below = _NEXT[self.below]
+        self.rearrange()
+
+    def _by_load(self, state: ServerState, look: ServerView, size: Size) -> Rows:
+        return speedups(state, size, look.symbols) if self.below == "speedups" else loads(state, size)
 
     def action_help(self) -> None:
         self.push_screen(server_help(self.scene.keys))
@@ -93,10 +115,18 @@ class ServerApp(PanelApp):
     def _sized(self, panel: str, draw_sized: DrawSized) -> Canvas:
         return Canvas(lambda _, width, height: draw_sized(self.shown, self.look, (width, height)), panel=panel)
 
+    @property
+    def _needs(self) -> tuple[bool, bool]:
+        """Whether there are findings, and figures by load, to make room for."""
+        return bool(self.shown.findings), bool(self.shown.course.cells)
+
     def arrange(self) -> None:
-        width, height = self.size
+        (width, height), (found, loads_known) = self.size, self._needs
         screen = self.screen_stack[0]
         screen.set_class(height < _LOW, "low")
+        screen.query_one("#note").styles.height = _FOUND if found and height >= _TALL else None
         screen.query_one("#below").display = height >= _LOW
-        for panel in ("#speeds", "#totals"):
-            screen.query_one(panel).display = width >= _NARROW
+        screen.query_one("#speeds").display = width >= _NARROW
+        by_load, wide = self.below != "totals", width >= _WIDE
+        screen.query_one("#loads").display = (loads_known or by_load) if wide else by_load and width >= _NARROW
+        screen.query_one("#totals").display = wide or (not by_load and width >= _NARROW)

@@ -2,14 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from dynatui.record.recording import Recorder
-from dynatui.servers.attach.events import Answer, Event, Opening, RequestSent
+from dynatui.servers.attach.events import Answer, Event, Opening, Promise, RequestSent, Server
+from dynatui.servers.attach.servers import KINDS, Kind
+from dynatui.state.server_state import ServerState, applied, judged, verdict
 
 if TYPE_CHECKING:
     from dynatui.servers.attach.request import Request
@@ -23,9 +25,15 @@ _AT_ONCE = 10_000
 Pause: TypeAlias = Callable[[float], bool]
 """Waits for so many seconds and returns whether to stop polling."""
 
+Promised: TypeAlias = Callable[[Kind, float], Promise]
+"""(kind of a server, seconds since the start) -> what is promised of it from then on."""
+
 
 def polled(
-    plan: "Polling", secret: str | None, request: "Request | None" = None
+    plan: "Polling",
+    secret: str | None,
+    request: "Request | None" = None,
+    promised: Promised | None = None,
 ) -> Callable[[Pause], Generator[Event]]:
     """Polls in the calling thread, and sends `request` in another one."""
 
@@ -42,9 +50,26 @@ def polled(
 
         with Client(secret) as client:
             sender.start()
-            yield from watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers), waiting)
+            watched = watch(plan, client.page, pause, time.monotonic, lambda: _drained(answers), waiting)
+            yield from diagnosed(watched, promised)
 
     return events
+
+
+def diagnosed(events: Iterable[Event], promised: Promised | None) -> Iterator[Event]:
+    """With the promise after each server's introduction, and findings when their causes change and at the end."""
+    state = ServerState()
+    for event in events:
+        yield event
+        before, state = state, applied(state, event)
+        if isinstance(event, Server) and promised is not None:
+            promise = promised(KINDS[event.kind], event.t)
+            yield promise
+            state = applied(state, promise)
+        if judged(before, state):
+            yield verdict(state, final=False)
+    if promised is not None:
+        yield verdict(state, final=True)
 
 
 def _request(

@@ -1,11 +1,26 @@
 """State of a watched server: a pure fold of the server's events; its size is bounded for sessions of any length."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TypeAlias, assert_never
 
-from dynatui.servers.attach.events import Answer, Event, Figures, Gap, Opening, Reading, RequestSent, Server, Wasted
+from dynatui.servers.attach.course import Course, followed
+from dynatui.servers.attach.diagnosis import Seen, findings, unchecked
+from dynatui.servers.attach.events import (
+    Answer,
+    Event,
+    Figures,
+    Finding,
+    Findings,
+    Gap,
+    Opening,
+    Promise,
+    Reading,
+    RequestSent,
+    Server,
+    Wasted,
+)
 from dynatui.servers.attach.servers import KINDS, Kind
 
 HISTORY_LENGTH = 600
@@ -33,6 +48,10 @@ class ServerState:
     """Seconds since the start of the session."""
     replaced_at: float | None = None
     """Of a server of another kind."""
+    promise: Promise | None = None
+    course: Course = field(default_factory=Course)
+    findings: tuple[Finding, ...] = ()
+    """By the newest page."""
     request: RequestSent | None = None
     answer: Answer | None = None
 
@@ -58,43 +77,69 @@ class ServerState:
     def kind(self) -> Kind | None:
         return KINDS.get(self.server.kind) if self.server else None
 
+    @property
+    def seen(self) -> Seen | None:
+        return Seen(self.kind, self.course, self.promise) if self.kind and self.reading else None
+
 
 def applied(state: ServerState, event: Event) -> ServerState:
     match event:
-        case Opening():
-            return ServerState(opening=event)
-        case Server():
-            kind_changed = state.server is not None and state.server.kind != event.kind
-            return replace(state, server=event, replaced_at=event.t if kind_changed else state.replaced_at)
-        case Reading():
-            return replace(
-                state,
-                past=(*state.past, event)[-HISTORY_LENGTH:],
-                reading=event,
-                missing_since=None,
-                readings=state.readings + 1,
-                restarts=state.restarts + event.restarted,
-                restarted_at=event.t if event.restarted else state.restarted_at,
-            )
-        case Gap():
-            begins = state.missing_since is None
-            return replace(
-                state,
-                past=(*state.past, event)[-HISTORY_LENGTH:],
-                missing_since=event.t if begins else state.missing_since,
-                missed=state.missed + 1,
-                gaps=state.gaps + begins,
-            )
+        case Reading() | Gap():
+            return _polled(replace(state, past=(*state.past, event)[-HISTORY_LENGTH:]), event)
+        case Opening() | Server() | Promise():
+            return _introduced(state, event)
         case RequestSent():
             return replace(state, request=event, answer=None)
         case Answer():
             return replace(state, answer=event)
+        case Findings():
+            return state  # which finds the same in the readings
         case _:
             assert_never(event)
 
 
+def _introduced(state: ServerState, event: Opening | Server | Promise) -> ServerState:
+    if isinstance(event, Opening):
+        return ServerState(opening=event)
+    if isinstance(event, Promise):
+        return replace(state, promise=event)
+    if state.server is None or state.server.kind == event.kind:
+        return replace(state, server=event)
+    return replace(state, server=event, replaced_at=event.t, course=Course(), findings=())
+
+
+def _polled(state: ServerState, event: Reading | Gap) -> ServerState:
+    if isinstance(event, Gap):
+        begins = state.missing_since is None
+        since = event.t if begins else state.missing_since
+        return replace(state, missing_since=since, missed=state.missed + 1, gaps=state.gaps + begins)
+    read = replace(
+        state,
+        reading=event,
+        missing_since=None,
+        readings=state.readings + 1,
+        restarts=state.restarts + event.restarted,
+        restarted_at=event.t if event.restarted else state.restarted_at,
+        course=followed(state.course, event),
+    )
+    return replace(read, findings=findings(read.seen) if read.seen else ())
+
+
 def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerState:
     return reduce(applied, events, state or ServerState())
+
+
+def verdict(state: ServerState, *, final: bool) -> Findings:
+    """What is wrong at present; at the end of a session with a promise, also why the promise was not checked."""
+    missing = unchecked(state.seen, state.gap.reason if state.gap else "") if final and not state.findings else None
+    kept = None if missing or state.promise is None else not state.findings
+    return Findings(t=state.t, kept=kept, findings=(missing,) if missing else state.findings)
+
+
+def judged(before: ServerState, after: ServerState) -> bool:
+    """Whether the causes of findings have changed."""
+    first, second = ([finding.cause for finding in state.findings] for state in (before, after))
+    return first != second
 
 
 def remark(state: ServerState) -> str:

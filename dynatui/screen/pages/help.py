@@ -41,7 +41,8 @@ _ATTACHED = (
     "accepted / rounds; the acceptance rate is accepted / drafted; the rate of a position is the share of rounds in "
     "which the token at that position was accepted. The upper figures and the curves describe the last interval, the "
     "lower figures the session. A dash stands for a figure that the server does not report; curves have a gap where "
-    "the server did not answer."
+    "the server did not answer. What is wrong with a server, and whether it keeps the promise of --expect, is told "
+    "below the first line."
 )
 
 

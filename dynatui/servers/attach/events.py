@@ -1,19 +1,22 @@
 """Events of a watched server, one JSON object per line, printed and recorded; what a server does not report is null."""
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from decoder.errors import RecordingError, in_one_line, shortened
 from decoder.events import Base, Count
+from dynatui.servers.profile_file import LONGEST_CHAIN, Rates, StepPoint
 
-SCHEMA = 4
-"""Schema 3 has neither `drafting` nor `wasted`. Versions without `attach` read schemas 1 and 2 only, so they report
-that a newer dynatui wrote the recording."""
+SCHEMA = 5
+"""Schema 3 has neither `drafting` nor `wasted`, schema 4 neither load nor counts by position nor findings. Versions
+without `attach` read schemas 1 and 2 only, so they report that a newer dynatui wrote the recording."""
 LARGEST = 1e15
 MOST_POSITIONS = 256
 MOST_MODELS = 32
+MOST_DRAFTS = 64
+MOST_POINTS = 64
 MOST_ROUNDS = 2**16
 LONGEST_NAME = 2**10
 LONGEST_TEXT = 2**20
@@ -23,6 +26,7 @@ Seconds: TypeAlias = Figure
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Name: TypeAlias = Annotated[str, Meta(max_length=LONGEST_NAME)]
 Text: TypeAlias = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+ByPosition: TypeAlias = Annotated[tuple[Count, ...], Meta(max_length=MOST_POSITIONS)]
 
 
 class Opening(Base, tag="attach", frozen=True, kw_only=True):
@@ -33,6 +37,43 @@ class Opening(Base, tag="attach", frozen=True, kw_only=True):
     url: Name
     """Without the query, which may contain a secret."""
     interval_s: Annotated[float, Meta(gt=0, le=LARGEST)]
+
+
+class PromisedChain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a profile promises of rounds that draft at most K tokens, as servers count."""
+
+    rates: Rates
+    """Acceptance at positions 1 to K: the share of drafts whose first tokens up to there are accepted."""
+    rounds: Figure
+    """Independent rounds that would give intervals as wide as those over the profile's prompts."""
+    design_effect: Annotated[float, Meta(ge=1, le=LARGEST)]
+    """Measured rounds / `rounds`: how many rounds, alike within a prompt, tell as much as an independent one."""
+    drafted: Figure
+    """Mean tokens of a draft."""
+
+
+Chains: TypeAlias = Annotated[tuple[PromisedChain, ...], Meta(min_length=1, max_length=LONGEST_CHAIN)]
+"""For K = 1, 2, ..."""
+
+
+class Promise(Base, tag="promise", frozen=True, kw_only=True):
+    """What the server is compared with, from a profile of prompts."""
+
+    t: Seconds
+    profile: Name
+    """The file's name."""
+    draft: Name
+    drafts: Annotated[dict[Name, Chains], Meta(min_length=1, max_length=MOST_DRAFTS)]
+    """All drafts of the profile, `draft` among them."""
+    advised: Annotated[tuple[tuple[Count, Count, Count], ...], Meta(max_length=MOST_POINTS)] = ()
+    """(least, most running requests, K), ascending; empty if unknown. K is 0 where no draft pays."""
+    plain: Annotated[tuple[StepPoint, ...], Meta(max_length=MOST_POINTS)] = ()
+    """Step times of the server without drafts; empty if unknown."""
+
+    def __post_init__(self) -> None:
+        chains = ((number, chain) for each in self.drafts.values() for number, chain in enumerate(each, 1))
+        if self.draft not in self.drafts or any(len(chain.rates) != number for number, chain in chains):
+            raise ValueError("drafts must have the chosen draft, and K rates for chains of K tokens")
 
 
 class Server(Base, tag="server", frozen=True, kw_only=True):
@@ -61,9 +102,17 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     acceptance_rate: Share | None = None
     acceptance_by_position: Annotated[list[Share | None], Meta(max_length=MOST_POSITIONS)] = []
     """Share of the rounds in which the token at a position was accepted."""
+    accepted_by_position: ByPosition = ()
+    drafted_by_position: ByPosition = ()
+    """Empty if the server does not report it."""
     drafted_per_second: Figure | None = None
     accepted_per_second: Figure | None = None
     tokens_per_second: Figure | None = None
+    engine_steps: Count | None = None
+    token_latency_s: Figure | None = None
+    """Mean time from one token of a request to its next."""
+    step_s: Figure | None = None
+    """Mean time from one output of a request to its next: of a round, or of a step without a draft."""
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -77,6 +126,16 @@ class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Mean of the verified positions; None if every round verifies `draft_tokens`."""
     block_accept_length: Figure | None = None
     """Mean acceptance length if every draft were verified in full."""
+
+
+class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """At the time of the page, over all engines on it."""
+
+    running: Figure | None = None
+    """Requests that are being decoded."""
+    waiting: Figure | None = None
+    cache_usage: Share | None = None
+    """Share of the KV cache that is in use, the mean over the engines."""
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -99,6 +158,7 @@ class Reading(Base, tag="reading", frozen=True, kw_only=True):
     session: Figures
     """Since the first page."""
     drafting: Drafting | None = None
+    load: Load | None = None
     wasted: Wasted | None = None
     """None if drafts are accepted, or if the number of rounds is unknown."""
 
@@ -106,6 +166,29 @@ class Reading(Base, tag="reading", frozen=True, kw_only=True):
 class Gap(Base, tag="gap", frozen=True, kw_only=True):
     t: Seconds
     reason: Text
+
+
+Cause: TypeAlias = Literal[
+    "off", "broken", "miswired", "cut short", "slow", "context", "loop", "restart", "length", "below", "unchecked"
+]
+
+
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """As `dynatui.servers.attach.diagnosis` defines it."""
+
+    cause: Cause
+    claim: Text
+    """With its evidence."""
+    remedy: Text
+
+
+class Findings(Base, tag="findings", frozen=True, kw_only=True):
+    """Repeated when the causes change, and at the end if there is a promise."""
+
+    t: Seconds
+    kept: bool | None
+    """Whether the promise is kept; None without a promise."""
+    findings: Annotated[tuple[Finding, ...], Meta(max_length=MOST_POINTS)]
 
 
 class RequestSent(Base, tag="request", frozen=True, kw_only=True):
@@ -138,7 +221,7 @@ class Answer(Base, tag="answer", frozen=True, kw_only=True):
             raise ValueError("drafted_by_round and accepted_by_round must have one entry per round")
 
 
-Event: TypeAlias = Opening | Server | Reading | Gap | RequestSent | Answer
+Event: TypeAlias = Opening | Promise | Server | Reading | Gap | Findings | RequestSent | Answer
 
 _decoder = msgspec.json.Decoder(Event)
 

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
 
-from dynatui.servers.attach.events import LARGEST, MOST_POSITIONS, Drafting, Figures, Wasted
+from dynatui.servers.attach.events import LARGEST, MOST_POSITIONS, Drafting, Figures, Load, Wasted
 from dynatui.servers.attach.exposition import LARGEST as MOST_COUNTED
 from dynatui.servers.attach.exposition import Labels, Page, Series
 from dynatui.servers.attach.servers import Kind, Names
@@ -22,6 +22,12 @@ class Counts:
     accepted_at: tuple[int, ...] = ()
     """Counts by draft position; empty if not reported."""
     drafted_at: tuple[int, ...] = ()
+    engine_steps: int | None = None
+    latency_s: float | None = None
+    timed: int | None = None
+    """Tokens that `latency_s` timed."""
+    outputs: int | None = None
+    """Outputs of requests, of one or several tokens each, that `latency_s` timed."""
 
     def plus(self, other: "Counts") -> "Counts":
         """A count that is None in one interval is the other interval's."""
@@ -41,6 +47,7 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
         return _count(sum(increase(before.get(name, {}), after[name]) for name in names))
 
     drafted_at = by_position(kind.drafted_at, kind.position, before, after)
+    latency = after.get(kind.latency)
     return Counts(
         drafts=grown(kind.drafts) if kind.drafts else next(iter(drafted_at), None),
         drafted=grown(kind.drafted),
@@ -48,6 +55,10 @@ def counted(kind: Kind, before: Page, after: Page) -> Counts:
         generated=grown(kind.generated),
         accepted_at=by_position(kind.accepted_at, kind.position, before, after),
         drafted_at=drafted_at,
+        engine_steps=grown(kind.engine_steps),
+        latency_s=None if latency is None else increase(before.get(kind.latency, {}), latency),
+        timed=grown(kind.timed or kind.generated),
+        outputs=grown(kind.outputs),
     )
 
 
@@ -90,7 +101,9 @@ def _split(series: Series, label: str) -> Mapping[int, Series]:
 def _sum(one: Any, other: Any) -> Any:
     if isinstance(one, tuple):
         return tuple(_count(a + b) for a, b in zip_longest(one, other, fillvalue=0))
-    return other if one is None else one if other is None else _count(one + other)
+    if one is None or other is None:
+        return other if one is None else one
+    return min(LARGEST, one + other) if isinstance(one, float) else _count(one + other)
 
 
 def _count(number: float) -> int:
@@ -103,6 +116,7 @@ class Gauges:
     rate: float | None = None
     speed: float | None = None
     drafting: Drafting | None = None
+    load: Load | None = None
 
     @property
     def drafts(self) -> int | None:
@@ -121,7 +135,17 @@ def gauges(kind: Kind, page: Page) -> Gauges:
         rate=_mean(rates) if lengths else None,  # before the first draft, the gauge is 0, which is no rate
         speed=None if speeds is None else min(LARGEST, sum(_by_engine(kind, speeds))),
         drafting=_drafting(kind, page),
+        load=_load(kind, page),
     )
+
+
+def _load(kind: Kind, page: Page) -> Load | None:
+    def total(name: str) -> float | None:
+        return min(LARGEST, sum(_by_engine(kind, page[name]))) if name in page else None
+
+    shares = [value for value in _by_engine(kind, page.get(kind.cache, {})) if value <= 1]
+    load = Load(running=total(kind.running), waiting=total(kind.waiting), cache_usage=_mean(shares))
+    return None if load == Load() else load
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
@@ -175,14 +199,19 @@ def figures(kind: Kind, counts: Counts, seconds: float, now: Gauges | None = Non
         tokens_per_round=_first_known(gauges.length, length),
         acceptance_rate=_first_known(gauges.rate, share(counts.accepted, counts.drafted)),
         acceptance_by_position=[*map(share, counts.accepted_at, (*drafted_at, *[None] * len(counts.accepted_at)))],
+        accepted_by_position=counts.accepted_at,
+        drafted_by_position=counts.drafted_at,
         drafted_per_second=_ratio(counts.drafted, seconds),
         accepted_per_second=_ratio(counts.accepted, seconds),
         tokens_per_second=_first_known(gauges.speed, _ratio(counts.generated, seconds)),
+        engine_steps=counts.engine_steps,
+        token_latency_s=_ratio(counts.latency_s, counts.timed),
+        step_s=_ratio(counts.latency_s, counts.outputs),
     )
 
 
 def round_length(kind: Kind, counts: Counts) -> float | None:
-    return length(sum(counts.accepted_at) if kind.drafted_at else counts.accepted, counts.drafts)
+    return length(counts.accepted if kind.drafts else sum(counts.accepted_at), counts.drafts)
 
 
 def length(accepted: float | None, drafts: float | None) -> float | None:

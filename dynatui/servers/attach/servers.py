@@ -35,6 +35,20 @@ class Kind:
     """Gauge of accepted / drafted tokens."""
     speed: str = ""
     """Gauge of generated tokens per second."""
+    running: str = ""
+    """Gauge of requests that are being decoded."""
+    waiting: str = ""
+    """Gauge of requests that wait for their first step."""
+    cache: str = ""
+    """Gauge of the share of the KV cache that is in use."""
+    engine_steps: Names = ()
+    """Counters of the engine's steps, whatever number of requests each step serves."""
+    latency: str = ""
+    """Counter of seconds, each request's by itself, that `timed` tokens took."""
+    timed: Names = ()
+    """Counters of the tokens that `latency` timed; empty if these are the generated tokens."""
+    outputs: Names = ()
+    """Counters of the outputs of requests, of one or several tokens each, that `latency` timed."""
     steps: str = ""
     """Gauge of draft passes per round, 0 before the first round, as are the next three."""
     draft_tokens: str = ""
@@ -52,6 +66,10 @@ class Kind:
     """What enables the metrics page, if it is off by default."""
     model: str = ""
     """Label of the model's name."""
+    speculation: str = ""
+    """What starts the server with speculative decoding."""
+    chain: str = ""
+    """Its option for the number of tokens drafted in a round."""
 
     @property
     def speculative(self) -> Names:
@@ -62,12 +80,15 @@ class Kind:
     @property
     def counters(self) -> Names:
         named = (*self.generated, *self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at)
-        return tuple(dict.fromkeys(name for name in named if name))
+        return tuple(
+            dict.fromkeys(filter(None, (*named, *self.engine_steps, self.latency, *self.timed, *self.outputs)))
+        )
 
     @property
     def gauges(self) -> Names:
         drafting = self.steps, self.draft_tokens, self.cap_length, self.block_length
-        return tuple(filter(None, (self.length, self.rate, self.speed, *drafting)))
+        load = self.running, self.waiting, self.cache
+        return tuple(filter(None, (self.length, self.rate, self.speed, *drafting, *load)))
 
 
 VLLM = Kind(
@@ -79,7 +100,16 @@ VLLM = Kind(
     drafted=("vllm:spec_decode_num_draft_tokens",),
     accepted=("vllm:spec_decode_num_accepted_tokens",),
     accepted_at="vllm:spec_decode_num_accepted_tokens_per_pos",
+    drafted_at="vllm:spec_decode_num_draft_tokens_per_pos",
+    running="vllm:num_requests_running",
+    waiting="vllm:num_requests_waiting",
+    cache="vllm:kv_cache_usage_perc",
+    engine_steps=("vllm:iteration_tokens_total_count",),
+    latency="vllm:inter_token_latency_seconds_sum",
+    outputs=("vllm:inter_token_latency_seconds_count",),
     model="model_name",
+    speculation="--speculative-config",
+    chain="num_speculative_tokens",
 )
 SGLANG = Kind(
     name="sglang",
@@ -95,9 +125,16 @@ SGLANG = Kind(
     draft_tokens="sglang:spec_num_draft_tokens",
     cap_length="sglang:spec_cap_length",
     block_length="sglang:spec_block_accept_length",
+    running="sglang:num_running_reqs",
+    waiting="sglang:num_queue_reqs",
+    cache="sglang:token_usage",
+    latency="sglang:inter_token_latency_seconds_sum",
+    timed=("sglang:inter_token_latency_seconds_count",),
     ranks=("tp_rank", "pp_rank", "moe_ep_rank"),
     rounds_generate=True,
     model="model_name",
+    speculation="--speculative-algorithm",
+    chain="--speculative-num-steps",
 )
 LLAMACPP = Kind(
     name="llamacpp",
@@ -109,6 +146,12 @@ LLAMACPP = Kind(
     drafted=("llamacpp:spec_decode_num_draft_tokens",),
     accepted=("llamacpp:spec_decode_num_accepted_tokens",),
     accepted_at="llamacpp:spec_decode_num_accepted_tokens_per_pos",
+    running="llamacpp:requests_processing",
+    waiting="llamacpp:requests_deferred",
+    engine_steps=("llamacpp:n_decode",),
+    latency="llamacpp:tokens_predicted_seconds",
+    speculation="--spec-type draft-simple (--model-draft alone loads a draft that is never used)",
+    chain="--spec-draft-n-max",
 )
 TENSORRT_LLM = Kind(
     name="tensorrt_llm",
@@ -122,7 +165,14 @@ TENSORRT_LLM = Kind(
     drafted_at="trtllm_spec_decode_drafted_tokens",
     position="token_position",
     length="trtllm_spec_decode_acceptance_length",
+    running="trtllm_num_requests_running",
+    waiting="trtllm_num_requests_waiting",
+    cache="trtllm_kv_cache_utilization",
+    latency="trtllm_time_per_output_token_seconds_sum",
+    timed=("trtllm_time_per_output_token_seconds_count",),
     model="model_name",
+    speculation="speculative_config:",
+    chain="max_draft_len",
 )
 TGI = Kind(
     name="tgi",
@@ -131,6 +181,12 @@ TGI = Kind(
     generated=("tgi_request_skipped_tokens_sum", "tgi_request_skipped_tokens_count"),
     drafts=("tgi_request_skipped_tokens_count",),
     accepted=("tgi_request_skipped_tokens_sum",),
+    running="tgi_batch_current_size",
+    waiting="tgi_queue_size",
+    latency="tgi_request_mean_time_per_token_duration_sum",
+    timed=("tgi_request_mean_time_per_token_duration_count",),
+    speculation="--speculate",
+    chain="--speculate",
 )
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP, TENSORRT_LLM, TGI)}
 

@@ -70,6 +70,7 @@ class History:
             interval=figures(kind, counts, seconds, now),
             session=figures(kind, self._total, t - self._began),
             drafting=now.drafting,
+            load=now.load,
             wasted=as_event(kind, self._judgement),
         )
 

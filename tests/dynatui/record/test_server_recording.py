@@ -19,6 +19,7 @@ from dynatui.servers.attach.events import SCHEMA, Event, decode_line, is_opening
 from dynatui.sources.follow import Tail
 from tests.dynatui.fake_engine import story
 from tests.dynatui.servers.attach.scripted_session import EVERYTHING, GAP, OPENING, SERVER, reading
+from tests.dynatui.servers.attach.stand_in import promise
 
 
 def reading_with(**changed: object) -> bytes:
@@ -85,11 +86,31 @@ def test_readers_of_runs_say_what_the_file_is_and_older_ones_that_a_newer_dynatu
         runs.decode_line(encode(OPENING), 1)
 
 
-def test_a_recording_of_before_wasted_drafts_were_told_is_read(path: Path) -> None:
-    old = encode(reading(1.0)).replace(b',"drafting":null,"wasted":null', b"")
-    assert b"wasted" not in old
-    path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":3') + old)
+NEW_IN_5 = (
+    *(b'"accepted_by_position":[],', b'"drafted_by_position":[],', b'"load":null,'),
+    *(b',"engine_steps":null', b',"token_latency_s":null', b',"step_s":null'),
+)
+
+
+@pytest.mark.parametrize(("schema", "without"), [(3, (b',"drafting":null', b',"wasted":null')), (4, ())])
+def test_recordings_of_earlier_schemas_are_read(path: Path, schema: int, without: tuple[bytes, ...]) -> None:
+    old = encode(reading(1.0))
+    for name in (*NEW_IN_5, *without):
+        assert name in old
+        old = old.replace(name, b"")
+    path.write_bytes(encode(OPENING).replace(b'"schema":%d' % SCHEMA, b'"schema":%d' % schema) + old)
     assert list(events(path))[1:] == [reading(1.0)]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(b'"draft":"mine"', b'"draft":"x"'), (b"[0.75,0.6]", b"[0.75]"), (b"[0.75,0.6]", b"[0.75,1.6]")],
+    ids=["a draft that is not there", "too few rates", "no rate"],
+)
+def test_a_promise_that_cannot_be_is_refused(path: Path, old: bytes, new: bytes) -> None:
+    path.write_bytes(BEGUN + encode(promise()).replace(old, new))
+    with pytest.raises(RecordingError, match="line 2: "):
+        list(events(path))
 
 
 @given(st.binary(max_size=200))

@@ -12,7 +12,9 @@ from rich.cells import cell_len
 from dynatui.render import server as panels
 from dynatui.render.ink import Rows
 from dynatui.render.server import ServerView, answer, series, summary, time_text, wasted
+from dynatui.render.server_load import loads
 from dynatui.servers.attach.events import Drafting, Event, Figures, Gap, Reading, Wasted
+from dynatui.servers.attach.servers import KINDS
 from dynatui.state.server_state import ServerState, fold
 from tests.dynatui.hostile_text import ACTS, hostile
 from tests.dynatui.render.golden import golden
@@ -31,6 +33,7 @@ from tests.dynatui.servers.attach.scripted_session import (
     session,
     wasting,
 )
+from tests.dynatui.servers.attach.stand_in import OTHER, StandIn, promise, steady, vllm, watched
 
 LOOK = ServerView()
 HUGE = Figures(
@@ -49,6 +52,12 @@ HUGE = Figures(
 MOST_WASTED = Wasted(since=0.0, drafts=2**53, drafted=2**53, accepted=2**53, tokens_per_round=1e15, acceptance_rate=1.0)
 LARGEST_DRAFTS = Drafting(steps=2**53, draft_tokens=2**53, cap_length=1e15, block_accept_length=1e15)
 HOSTILE = structs.replace(SERVER, url=hostile("URL")[:1000], models=[hostile("MODEL")[:1000]] * 32, kind="x\x1b[2J")
+
+
+def served(server: StandIn, draft: str = "mine") -> list[Event]:
+    return watched(server, steady(server), promise(((1, 64, 3),), draft=draft) if draft else None)
+
+
 STORIES: dict[str, list[Event]] = {
     "nothing": [],
     "opened": [OPENING],
@@ -72,6 +81,9 @@ STORIES: dict[str, list[Event]] = {
         SERVER,
         Reading(t=1e9, interval=HUGE, session=HUGE, wasted=MOST_WASTED, drafting=LARGEST_DRAFTS),
     ],
+    "promise kept": watched(vllm(), steady(vllm()), promise()),
+    "promise not kept": served(vllm(OTHER)),
+    "sglang promise not kept": served(StandIn(KINDS["sglang"], OTHER)),
     "hostile": [OPENING, HOSTILE, Gap(t=1.0, reason=hostile("REASON"))],
 }
 
@@ -91,6 +103,7 @@ def drawn(state: ServerState, look: ServerView, width: int, height: int) -> dict
         "totals": panels.totals(state, (width, height)),
         "answer": answer(state, (width, height)),
         "drafting": drafting(LARGEST_DRAFTS, (width, height)),
+        "loads": loads(state, (width, height)),
     }
 
 
@@ -236,5 +249,20 @@ test_golden = golden(
         "names that the first line has no room for follow in the next": lambda: [
             shown(session(), "note", width, 2) for width in (80, 200)
         ],
+        "a promise that is not kept is told with all findings as far as there is room": lambda: [
+            shown(STORIES["promise not kept"], "status"),
+            *(shown(STORIES["promise not kept"], "note", *size) for size in ((120, 4), (80, 4), (80, 2), (40, 1))),
+        ],
+        "a promise that is kept is told with its figures": lambda: [
+            shown(STORIES["promise kept"], panel) for panel in ("status", "note")
+        ],
+        "a finding without a promise is told by its cause": lambda: [
+            shown(served(vllm((0.73, 0.02, 0.0)), ""), panel) for panel in ("status", "note")
+        ],
+        "positions are compared with the promise": lambda: shown(STORIES["promise not kept"], "positions"),
+        "figures by load are rows with a bar of their acceptance": lambda: [
+            shown(STORIES["promise kept"], "loads", width) for width in (80, 40, 24)
+        ],
+        "a load that is not told is said not to be": lambda: shown(session(), "loads"),
     }
 )

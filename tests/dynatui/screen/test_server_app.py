@@ -30,6 +30,8 @@ from tests.dynatui.servers.attach.scripted_session import (
     session,
     wasting,
 )
+from tests.dynatui.servers.attach.stand_in import OTHER, promise, steady, vllm
+from tests.dynatui.servers.attach.stand_in import watched as served
 from tests.dynatui.terminal_grammar import forbidden_output
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
@@ -106,6 +108,35 @@ async def test_wasted_drafts_are_seen_at_every_size_until_drafts_are_accepted(si
         assert "WASTED" not in await told(app, source, pilot, reading(61.0))
 
 
+def not_kept() -> list[Event]:
+    server = vllm(OTHER)
+    return served(server, steady(server), promise(((1, 64, 3),)))
+
+
+@pytest.mark.parametrize("size", [*SIZES, (40, 10)], ids=str)
+async def test_a_promise_that_is_not_kept_is_seen_at_every_size_with_its_cause(size: tuple[int, int]) -> None:
+    async with watched([]) as (app, source, pilot):
+        await pilot.resize_terminal(*size)
+        page = await told(app, source, pilot, *not_kept())
+        assert "PROMISE NOT KEPT" in page
+        assert "the server drafts up to 5 tokens" in page
+        if size[0] >= 80:
+            assert "acceptance is below the promise" in page
+            assert "promised" in page
+
+
+@pytest.mark.parametrize(("size", "at_once"), [((80, 24), False), ((120, 40), True)], ids=str)
+async def test_figures_by_load_are_beside_the_totals_or_take_their_place(
+    size: tuple[int, int], *, at_once: bool
+) -> None:
+    async with watched(not_kept(), size) as (app, _, pilot):
+        assert ("Acceptance by running requests" in screen_text(app)) == at_once
+        await pilot.press("l")
+        await pilot.pause()
+        assert "Acceptance by running requests" in screen_text(app)
+        assert ("Totals" in screen_text(app)) == at_once
+
+
 @pytest.mark.parametrize(
     ("events", "before", "later", "after"),
     [
@@ -150,7 +181,7 @@ async def test_the_help_names_keys_and_figures() -> None:
         await pilot.press("question_mark")
         assert len(app.screen_stack) == 2
         await pilot.pause()
-        assert "when at least 100 rounds, over at least 10 s," in screen_text(app, -1)
+        assert "at least 100 rounds" in screen_text(app, -1)
         await pilot.press("escape")
         assert len(app.screen_stack) == 1
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, generate_latest
 
-from dynatui.servers.attach.events import Drafting, Figures, Reading, Server
+from dynatui.servers.attach.events import Drafting, Figures, Load, Reading, Server
 from dynatui.servers.attach.exposition import lines_of
 from dynatui.servers.attach.servers import KINDS, Kind, recognised
 from tests.dynatui.servers.attach.page_server import page
@@ -60,6 +60,27 @@ def row(found: Figures) -> str:
 def test_figures_of_two_pages_are_those_counted_by_hand(names: str, interval: str, session: str) -> None:
     last = readings(*map(page, names.split()), apart_s=2.0)[-1]
     assert (row(last.interval), row(last.session)) == (interval, session or interval)
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "steps"),
+    [
+        ("vllm", Load(running=4, waiting=5, cache_usage=0.375), (40, 2.5 / 270, 0.025)),
+        ("sglang", Load(running=2, waiting=3, cache_usage=0.13), (None, 0.01, None)),
+        ("llamacpp", Load(running=1, waiting=2), (10, 0.02, None)),
+        ("tensorrt_llm", Load(running=7, waiting=0, cache_usage=0.09), (None, 0.04, None)),
+        ("tgi", Load(running=2, waiting=0), (None, 0.05, None)),
+    ],
+)
+def test_load_steps_and_times_of_two_pages_are_those_counted_by_hand(
+    name: str, load: Load, steps: tuple[float | None, ...]
+) -> None:
+    last = readings(page(f"{name}-1"), page(f"{name}-2"))[-1]
+    assert last.load == load
+    for found in (last.interval, last.session):
+        assert (found.engine_steps, found.token_latency_s, found.step_s) == pytest.approx(steps)
+    bare = readings(page("vllm-plain"), page("vllm-plain"))[-1]
+    assert (bare.interval.engine_steps, bare.interval.token_latency_s) == (None, None)
 
 
 def sglang(*pages: str) -> list[Reading]:

@@ -159,7 +159,7 @@ def test_what_is_kept_stays_bounded_where_labels_change_at_every_poll() -> None:
         lines = lines_of(ONE.replace("meta-llama", f"m{number}"))
         list(history.read("u", KINDS["vllm"], lines, float(number)))
     assert {name: len(series) for name, series in history._page.items()}["vllm:spec_decode_num_drafts"] == 2
-    assert len(history._page) <= len(KINDS["vllm"].counters)
+    assert len(history._page) <= len(KINDS["vllm"].counters + KINDS["vllm"].gauges)
 
 
 MINUTES = float(os.environ.get("DYNATUI_SOAK_MINUTES", "10"))

@@ -1,0 +1,254 @@
+"""What a watched server did since it began or restarted: sums of its readings, of bounded size for any session."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise, zip_longest
+
+from dynatui.servers.attach.events import Event, Load, Reading
+from dynatui.servers.profile_file import StepPoint
+
+_MOST_PIECES = 16
+_PIECE = 100
+"""Least rounds of a piece, until pieces are merged."""
+_STEADY = 0.25
+"""A number of running requests that changes by a larger share within an interval belongs to no load."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Sums over intervals."""
+
+    seconds: float = 0.0
+    generated: int = 0
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    accepted_at: tuple[int, ...] = ()
+    drafted_at: tuple[int, ...] = ()
+    """Both by position; empty if the server does not report it."""
+    running: float = 0.0
+    """Running requests, summed over rounds."""
+    cached: float = 0.0
+    """Share of the KV cache by running request, summed over rounds."""
+
+    def plus(self, other: "Span") -> "Span":
+        return Span(
+            self.seconds + other.seconds,
+            self.generated + other.generated,
+            self.rounds + other.rounds,
+            self.drafted + other.drafted,
+            self.accepted + other.accepted,
+            _added(self.accepted_at, other.accepted_at),
+            _added(self.drafted_at, other.drafted_at),
+            self.running + other.running,
+            self.cached + other.cached,
+        )
+
+    @property
+    def accepted_per_round(self) -> float:
+        return (sum(self.accepted_at) or self.accepted) / self.rounds if self.rounds else 0.0
+
+    @property
+    def length(self) -> float:
+        """L-bar."""
+        return 1 + self.accepted_per_round
+
+    @property
+    def drafted_per_round(self) -> float:
+        return self.drafted / self.rounds if self.rounds else 0.0
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Acceptance by position, of the tokens drafted there; of all rounds where their number is unknown."""
+        drafted = self.drafted_at or (self.rounds,) * len(self.accepted_at)
+        return tuple(part / whole if whole else 0.0 for part, whole in zip(self.accepted_at, drafted, strict=False))
+
+    def surely_drafted(self, position: int) -> float:
+        """Least number of rounds that have drafted a token at a position, from 0, if later ones are no more."""
+        if position < len(self.drafted_at):
+            return self.drafted_at[position]
+        places = len(self.accepted_at)
+        if position == 0 or not self.drafted:
+            return self.rounds
+        others = self.drafted - position * self.rounds
+        return min(self.rounds, max(0.0, others / (places - position))) if position < places else 0.0
+
+    @property
+    def mean_running(self) -> float:
+        return self.running / self.rounds if self.rounds else 0.0
+
+    @property
+    def mean_cached(self) -> float:
+        return self.cached / self.rounds if self.rounds else 0.0
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What was seen at about one number of running requests."""
+
+    span: Span = field(default_factory=Span)
+    steps: int = 0
+    """Intervals whose step time is known."""
+    streams: float = 0.0
+    log_s: float = 0.0
+    squared: float = 0.0
+    """Sums over these intervals: of running requests, of the step time's logarithm, and of its square."""
+
+    @property
+    def running(self) -> float:
+        return self.streams / self.steps if self.steps else self.span.mean_running
+
+    @property
+    def step_s(self) -> float | None:
+        """Geometric mean."""
+        return math.exp(self.log_s / self.steps) if self.steps else None
+
+    def plus(self, span: Span, point: StepPoint | None) -> "Cell":
+        added = replace(self, span=self.span.plus(span))
+        if point is None:
+            return added
+        logarithm = math.log(point.step_s)
+        return replace(
+            added,
+            steps=self.steps + 1,
+            streams=self.streams + point.running,
+            log_s=self.log_s + logarithm,
+            squared=self.squared + logarithm**2,
+        )
+
+
+@dataclass(frozen=True)
+class Course:
+    life: Span = field(default_factory=Span)
+    """Since the server's start, as far as it was watched."""
+    before: Span | None = None
+    """The life before the last restart, if it had rounds."""
+    restarted_at: float | None = None
+    pieces: tuple[Span, ...] = ()
+    """Successive parts of `life`, all but the last with about the same number of rounds."""
+    piece: int = _PIECE
+    cells: Mapping[int, Cell] = field(default_factory=dict)
+    """By `load_class`, since the start."""
+    k: int | None = None
+    """Most tokens that a round drafts; None if unknown."""
+    load: Load | None = None
+
+
+def followed(course: Course, reading: Reading) -> Course:
+    if reading.restarted:
+        lived = course.life if course.life.rounds else course.before
+        course = Course(before=lived, restarted_at=reading.t, k=course.k)
+    load = reading.load
+    span = _span(reading)
+    point = load_point(course.load, reading)
+    cells = course.cells
+    if (running := _steady(course.load, load)) is not None and (span.rounds or span.generated):
+        place = load_class(running)
+        cells = {**cells, place: cells.get(place, Cell()).plus(span, point)}
+    pieces, piece = _cut(course.pieces, span, course.piece)
+    return replace(
+        course,
+        life=course.life.plus(span),
+        pieces=pieces,
+        piece=piece,
+        cells=cells,
+        k=_most_drafted(reading) or course.k,
+        load=load,
+    )
+
+
+def load_class(running: float) -> int:
+    """Loads that differ by less than a factor of 2^(1/2) are in one class or in neighbouring ones."""
+    return round(2 * math.log2(max(1.0, running)))
+
+
+def load_point(before: Load | None, reading: Reading) -> StepPoint | None:
+    """None if the load changed within the interval, or if nothing tells the time of a step.
+
+    The time of a step is that between the outputs of a request where the server reports it, else the latency by token
+    times the tokens of a round, else running requests / rounds a second (without drafts: tokens a second).
+    """
+    interval, running = reading.interval, _steady(before, reading.load)
+    if running is None or not interval.seconds:
+        return None
+    rounds, tokens = interval.drafts or 0, interval.generated or 0
+    drafted = (interval.drafted or 0) / rounds if rounds else 0.0
+    if rounds and not drafted:
+        return None
+    length = interval.tokens_per_round if rounds else 1.0
+    if interval.step_s is not None:
+        step_s: float | None = interval.step_s
+    elif interval.token_latency_s is not None and length is not None:
+        step_s = interval.token_latency_s * length
+    else:
+        steps = rounds or tokens
+        step_s = running * interval.seconds / steps if steps else None
+    if not step_s:
+        return None
+    return StepPoint(running=running, k=drafted, step_s=step_s, steps=interval.seconds / step_s)
+
+
+def load_points(events: Iterable[Event]) -> Iterator[StepPoint]:
+    """The points of a recording of a server, for the fit of its costs."""
+    readings = (event for event in events if isinstance(event, Reading))
+    for before, reading in pairwise(readings):
+        if not reading.restarted and (point := load_point(before.load, reading)) is not None:
+            yield point
+
+
+def _steady(before: Load | None, after: Load | None) -> float | None:
+    """Mean running requests of an interval; None if unknown, none, or not steady."""
+    if before is None or after is None or not before.running or not after.running:
+        return None
+    low, high = sorted((before.running, after.running))
+    return (low + high) / 2 if high - low <= max(1.0, _STEADY * high) else None
+
+
+def _span(reading: Reading) -> Span:
+    """Rounds whose accepted tokens are unknown do not count."""
+    interval, load = reading.interval, reading.load or Load()
+    rounds, accepted, drafted = interval.drafts or 0, interval.accepted, interval.drafted
+    if accepted is None and interval.tokens_per_round is not None:
+        accepted = round(rounds * max(0.0, interval.tokens_per_round - 1))
+    if accepted is None and not interval.accepted_by_position:
+        rounds = 0
+    if drafted is None:
+        drafted = rounds * (_most_drafted(reading) or 0)
+    running, cached = load.running or 0.0, load.cache_usage or 0.0
+    return Span(
+        interval.seconds,
+        interval.generated or 0,
+        rounds,
+        drafted,
+        accepted or 0,
+        interval.accepted_by_position,
+        interval.drafted_by_position,
+        rounds * running,
+        rounds * cached / running if running else 0.0,
+    )
+
+
+def _cut(pieces: tuple[Span, ...], span: Span, least: int) -> tuple[tuple[Span, ...], int]:
+    if not span.rounds:
+        return pieces, least
+    if pieces and pieces[-1].rounds < least:
+        return (*pieces[:-1], pieces[-1].plus(span)), least
+    if len(pieces) < _MOST_PIECES:
+        return (*pieces, span), least
+    pairs = zip(pieces[::2], pieces[1::2], strict=True)
+    return (*(first.plus(second) for first, second in pairs), span), 2 * least
+
+
+def _most_drafted(reading: Reading) -> int | None:
+    """In a tree, the number of its levels."""
+    if places := len(reading.interval.accepted_by_position):
+        return places
+    drafting = reading.drafting
+    if drafting is None:
+        return None
+    return drafting.draft_tokens - 1 if drafting.draft_tokens and (drafting.steps or 1) == 1 else drafting.steps
+
+
+def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(first + second for first, second in zip_longest(one, other, fillvalue=0))

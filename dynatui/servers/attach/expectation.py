@@ -1,0 +1,110 @@
+"""What a profile of prompts promises of a server, as servers count."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import NormalDist, median
+from typing import TypeAlias
+
+from decoder.analysis.interval import COVERAGE
+from decoder.errors import ConfigError, quoted, shortened
+from dynatui.servers.attach.course import load_class
+from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
+from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
+from dynatui.servers.attach.servers import Kind
+from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
+
+_HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
+"""Half the width of an interval in standard errors."""
+_ANY_LOAD = 2**32
+_BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
+
+Advised: TypeAlias = tuple[tuple[int, int, int], ...]
+"""(least, most running requests, K), ascending."""
+
+
+def promises(
+    path: Path, profile: Profile, draft: str | None, advised: Advised | None, plain: Iterable[StepPoint]
+) -> Callable[[Kind, float], Promise]:
+    """(kind of server, seconds since the start) -> the promise.
+
+    `draft` is the deployed one, by default the profile's only one; `plain` are step times of the server without drafts.
+    Raises ConfigError if the draft is unknown.
+    """
+    names = list(profile.drafts)[:MOST_DRAFTS]
+    listed = ", ".join(map(shortened, names))
+    if not names:
+        raise ConfigError(f"{shortened(path)} has no draft; measure one with dynatui profile")
+    if draft is not None and draft not in names:
+        raise ConfigError(f"--deployed is {quoted(draft)}; give one of the profile's drafts: {listed}")
+    if draft is None and len(names) > 1:
+        raise ConfigError(f"{shortened(path)} has several drafts; name the server's with --deployed NAME: {listed}")
+    chosen = (draft or names[0])[:LONGEST_NAME]
+    chains = {name[:LONGEST_NAME]: _chains(profile.drafts[name]) for name in names}
+    steps = tuple(_medians(plain))
+
+    def of(kind: Kind, t: float) -> Promise:
+        del kind
+        return Promise(
+            t=t, profile=path.name[:LONGEST_NAME], draft=chosen, drafts=chains, advised=advised or (), plain=steps
+        )
+
+    return of
+
+
+def schedule(text: str) -> Advised:
+    """Such as 5 or 1-16:5,17-64:3,65-:0; raises ConfigError."""
+    bands = list[tuple[int, int, int]]()
+    for part in text.split(","):
+        match = _BAND.fullmatch(part.strip())
+        first = int(match[1] or 1) if match else 0
+        last = int(match[2] or _ANY_LOAD) if match and (match[2] is not None or not match[1]) else first
+        if match is None or not 0 < first <= last or (bands and first <= bands[-1][1]) or len(bands) == MOST_POINTS:
+            form = "give drafted tokens, or several by running requests, such as 1-16:5,17-64:3"
+            raise ConfigError(f"--draft-tokens is {quoted(text)}; {form}")
+        bands.append((first, last, int(match[3])))
+    return tuple(bands)
+
+
+def promised_chain(chain: Chain) -> PromisedChain:
+    """Rounds without a draft do not count on servers. The design effect is the variance of L-bar over prompts, relative
+    to that of as many independent rounds.
+    """
+    first = chain.drafted[0] if chain.drafted and chain.drafted[0] else 1.0
+    rates = tuple(min(1.0, share / first) for share in chain.survival)
+    rounds = chain.rounds * first
+    spread = sum((2 * place - 1) * rate for place, rate in enumerate(rates, 1)) - sum(rates) ** 2
+    effect = UNKNOWN_EFFECT
+    if chain.length_interval is not None:
+        low, high = chain.length_interval
+        error = (high - low) / first / (2 * _HALF)
+        effect = max(1.0, rounds * error**2 / spread) if spread > 0 else 1.0
+    return PromisedChain(
+        rates=rates,
+        rounds=min(LARGEST, rounds / effect),
+        design_effect=min(LARGEST, effect),
+        drafted=sum(chain.drafted) / first if chain.drafted else float(len(rates)),
+    )
+
+
+def _chains(draft: DraftProfile) -> tuple[PromisedChain, ...]:
+    return tuple(promised_chain(draft.at(k)) for k in range(1, draft.longest + 1))
+
+
+def _medians(points: Iterable[StepPoint]) -> Iterable[StepPoint]:
+    """Of the points at each load."""
+    groups = dict[int, list[StepPoint]]()
+    for point in points:
+        groups.setdefault(load_class(point.running), []).append(point)
+    for _, group in sorted(groups.items()):
+        yield StepPoint(
+            running=_median([each.running for each in group]),
+            k=0,
+            step_s=_median([each.step_s for each in group]),
+            steps=math.fsum(each.steps for each in group),
+        )
+
+
+def _median(values: Sequence[float]) -> float:
+    return float(median(values))
