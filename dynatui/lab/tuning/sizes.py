@@ -46,19 +46,21 @@ def model_size(name: str, device: torch.device) -> ModelSize:
 
 
 def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> ModelSize:
-    """Of a drafting head for a target with so many layers; an MTP layer caches as much as a layer of its target."""
+    """Of a drafting head for a target with so many layers, in its dtype; an MTP layer caches as one of them."""
     output, body = _weights(head)
+    width = getattr(torch, target.dtype, head.dtype).itemsize
     row = (target.kv_bytes_per_token or 0) / layers
     if isinstance(head, Head | BlockHead):
-        row = (head.new_cache(2 * _KV_ROWS).nbytes - head.new_cache(_KV_ROWS).nbytes) / _KV_ROWS
+        one, two = (head.new_cache(count * _KV_ROWS).nbytes for count in (1, 2))
+        row = (two - one) / head.dtype.itemsize * width / _KV_ROWS
     files = [] if name == MTP else weight_files(name)
     stored = sum(path.stat().st_size for path in files)
     return ModelSize(
         name=display_name(name),
         revision=_revision(name),
-        dtype=_words(head.dtype),
-        weights_bytes=stored or body * head.dtype.itemsize,
-        pass_bytes=(output + body) * head.dtype.itemsize,
+        dtype=target.dtype,
+        weights_bytes=stored or body * width,
+        pass_bytes=(output + body) * width,
         weights=output + body,
         kv_bytes_per_token=row or None,
     )
