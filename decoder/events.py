@@ -190,6 +190,15 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """Sampled trees: the root and each accepted node after which tokens were sampled."""
 
 
+class Energy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a stretch of rounds in which one method alone decoded."""
+
+    joules: Annotated[float, msgspec.Meta(ge=0)]
+    """Of all GPUs of the run, by their own counters, other programs' work included."""
+    tokens: Count
+    """Committed meanwhile."""
+
+
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """One round of a method: a draft tree, its verification by the target, and the committed tokens.
 
@@ -247,6 +256,8 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     """Of threads for a processor, summed over threads, with earlier rounds that were too short for a reading; None
     without a wait or a reading.
     """
+    energy: Energy | None = None
+    """Of the rounds that this one ends; None where no stretch ends, and without a counter."""
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)
@@ -378,6 +389,13 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         float | None,
         "distinct 8-grams",
         "share of the text's 8-grams that are distinct; if a text repeats itself, this share is low and L-bar is high",
+    ] = None
+    joules_per_token: Annotated[
+        float | None,
+        "J/token",
+        "energy of the run's GPUs by NVML's counters / committed, over stretches of a second or more in which this "
+        "method alone decoded",
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION / 1000 / vllm:generation_tokens_total (Prometheus)",
     ] = None
 
 

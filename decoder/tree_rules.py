@@ -88,10 +88,17 @@ class Budget:
     """Least path probability of a drafted node."""
     best: bool = False
     """Whether the most probable nodes are kept, not the first in breadth-first order."""
+    beam: int = 0
+    """With `best`: nodes of a level that get children, at most, the most probable ones; 0: `n_max`."""
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
     """Only in rounds in which the expected gain outweighs the time."""
+
+    @property
+    def growing(self) -> int:
+        """Nodes of a level that get children, at most."""
+        return min(self.n_max, self.beam) if self.beam else self.n_max
 
 
 NO_HISTORY = History[float](enabled=0, window=1, target=0, eta_d=0, eta_h=0)

@@ -1,11 +1,11 @@
-"""Load, memory, bandwidth, power and temperature of a GPU, from NVML; what NVML does not provide is None.
+"""Load, memory, bandwidth, power, energy and temperature of a GPU, from NVML; what NVML does not provide is None.
 
 Does not import torch; GPUs are numbered as torch numbers them. A reading takes about a millisecond.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -33,18 +33,32 @@ class Gpu:
     total_bytes: int | None
     free_bytes: int | None
     capability: tuple[int, int] | None
+    counts_energy: bool = False
 
 
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
     """A function that reads the load of the GPUs among these torch devices, by number, as far as NVML knows them."""
-    matches = [_CUDA.fullmatch(device) for device in devices]
-    numbers = dict.fromkeys(int(each[1] or 0) for each in matches if each)
-    find = cache(_find)
+    numbers, find = _numbers(devices), cache(_find)
 
     def read() -> Mapping[int, GpuLoad]:
         found = {number: find(number) for number in numbers}
         readings = {number: _reading(nvml, handle) for number, (nvml, handle) in found.items() if handle is not None}
         return {number: reading for number, reading in readings.items() if reading is not None}
+
+    return read
+
+
+def energy_counter(devices: Sequence[str]) -> Callable[[], float | None]:
+    """A function that reads the joules that all these torch devices have taken since their driver was loaded; None
+    unless NVML counts them for each. Devices of other machines have equal names, so names must differ.
+    """
+    numbers, find = _numbers(devices), cache(_find)
+
+    def read() -> float | None:
+        found = [find(number) for number in numbers]
+        counts = [_millijoules(nvml, handle) for nvml, handle in found if handle is not None]
+        known = [count for count in counts if count is not None]
+        return sum(known) / 1000 if 0 < len(known) == len(devices) else None
 
     return read
 
@@ -67,6 +81,12 @@ def memory_bytes_per_s(device: str) -> float | None:
     megahertz = _called(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM)
     bits = _called(nvml.nvmlDeviceGetMemoryBusWidth, handle)
     return megahertz * 1e6 * _TRANSFERS * bits / 8 if megahertz and bits else None
+
+
+def _numbers(devices: Iterable[str]) -> Sequence[int]:
+    """Of those that are GPUs, each once."""
+    matches = [_CUDA.fullmatch(device) for device in devices]
+    return tuple(dict.fromkeys(int(each[1] or 0) for each in matches if each))
 
 
 def _library() -> Any:
@@ -131,7 +151,13 @@ def _described(nvml: Any, handle: Any) -> Gpu:
         total_bytes=None if memory is None else memory.total,
         free_bytes=None if memory is None else memory.free,
         capability=_called(nvml.nvmlDeviceGetCudaComputeCapability, handle),
+        counts_energy=_millijoules(nvml, handle) is not None,
     )
+
+
+def _millijoules(nvml: Any, handle: Any) -> int | None:
+    count: int | None = _called(nvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+    return count
 
 
 def _called(question: Callable[..., Any], *about: Any) -> Any:

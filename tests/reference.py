@@ -18,6 +18,7 @@ import torch
 
 from decoder.knobs import KnobName
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.eagle2 import Eagle2
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 
@@ -119,6 +120,8 @@ class Rules:
     n_max: int
     best: bool = False
     sharpness: float = 1.0
+    beam: int = 0
+    """Nodes of a level that get children; 0: all that may still be among the best."""
 
 
 def dynatree_rules(config: DynaTree, margin: Margin, *, root_depth: int = 0, bfs: bool = False) -> Rules:
@@ -159,8 +162,23 @@ def fixed_rules(config: Fixed, margin: Margin) -> Rules:
     return Rules(config.depth, expands, lambda _: config.branching, config.n_max)
 
 
-def linear_rules(config: Linear) -> Rules:
-    return Rules(config.k, lambda _node, _logp: True, lambda _: 1, config.k)
+def linear_rules(config: Linear, margin: Margin) -> Rules:
+    """Every node has one child, unless that is too improbable."""
+
+    def breadth(logprobs: Sequence[float]) -> int:
+        c = math.exp(max(logprobs))
+        if config.p_min > 0:
+            margin.note(c - config.p_min)
+        return int(c >= config.p_min)
+
+    return Rules(config.k, lambda _node, _logp: True, breadth, config.k)
+
+
+def eagle2_rules(config: Eagle2) -> Rules:
+    return Rules(
+        config.steps, lambda _node, _logp: True, lambda _: config.topk, config.draft_tokens - 1, best=True,
+        beam=config.topk,
+    )  # fmt: skip
 
 
 def none_rules() -> Rules:
@@ -202,7 +220,14 @@ def grow(
             logp[child] = logp[node] + logprobs[token]
             yield child
 
-    if rules.best:
+    if rules.beam:
+        grown, beam = [root], [root]
+        while beam:
+            found = [child for node in beam for child in children(node)]
+            grown += found
+            beam = most_probable(found, logp, rules.beam, margin)
+        tree = [root, *most_probable(grown[1:], logp, room, margin)]
+    elif rules.best:
         levels = [[root]]
         while levels[-1]:
             found = [child for node in levels[-1] for child in children(node)]
@@ -279,7 +304,7 @@ def simulate(
     oracle: Oracle,
     prompt: Sequence[int],
     method: str,
-    config: DynaTree | Linear | Fixed | None,
+    config: DynaTree | Linear | Fixed | Eagle2 | None,
     max_new_tokens: int,
     turns: Turns | None = None,
 ) -> list[Step]:
@@ -309,7 +334,7 @@ def one_round(
     oracle: Oracle,
     text: Path,
     method: str,
-    config: DynaTree | Linear | Fixed | None,
+    config: DynaTree | Linear | Fixed | Eagle2 | None,
     history: History | None,
     room: int,
 ) -> tuple[Step, float]:
@@ -342,7 +367,7 @@ def one_round(
 
 
 def plan(
-    oracle: Oracle, text: Path, method: str, config: DynaTree | Linear | Fixed | None, margin: Margin
+    oracle: Oracle, text: Path, method: str, config: DynaTree | Linear | Fixed | Eagle2 | None, margin: Margin
 ) -> tuple[Path, float, Rules]:
     """Root of a method's tree, log p of the root, and the growth rules."""
     match method, config:
@@ -355,7 +380,9 @@ def plan(
         case "fixed", Fixed():
             return (), 0.0, fixed_rules(config, margin)
         case "linear", Linear():
-            return (), 0.0, linear_rules(config)
+            return (), 0.0, linear_rules(config, margin)
+        case "eagle2", Eagle2():
+            return (), 0.0, eagle2_rules(config)
         case "ar", None:
             return (), 0.0, none_rules()
     raise ValueError(f"{method} with {config}")

@@ -62,6 +62,9 @@ class Tally(msgspec.Struct, frozen=True):
     knows_tree: bool = True
     log: TokenLog = msgspec.field(default_factory=TokenLog)
     peak_bytes: int | None = None
+    joules: float = 0.0
+    metered_tokens: int = 0
+    """Tokens of the rounds whose energy is known."""
     ended: bool = False
 
     @property
@@ -76,7 +79,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 _SUMS = (
     *("rounds", "drafted", "accepted", "depth_shares", "levels", "timed_tokens", "target_forwards", "draft_forwards"),
-    *("decode_s", "draft_s", "verify_s", "commit_s"),
+    *("decode_s", "draft_s", "verify_s", "commit_s", "joules", "metered_tokens"),
 )
 """Totals that are sums over texts."""
 
@@ -95,6 +98,8 @@ def tally_round(tally: Tally, event: Round) -> Tally:
         "draft_s": event.draft_s,
         "verify_s": event.verify_s,
         "commit_s": event.commit_s,
+        "joules": event.energy.joules if event.energy else 0.0,
+        "metered_tokens": event.energy.tokens if event.energy else 0,
     }
     totals: dict[str, Any] = {name: _plus(getattr(tally, name), part) for name, part in added.items()}
     return structs.replace(
@@ -174,6 +179,7 @@ def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -
         first_difference=difference,
         peak_bytes=tally.peak_bytes,
         distinct_8grams=_ratio(tally.log.distinct, tally.log.runs),
+        joules_per_token=_ratio(tally.joules, tally.metered_tokens),
     )
 
 

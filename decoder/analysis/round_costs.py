@@ -2,7 +2,8 @@
 
     seconds = fixed_s + level_s * levels + row_s * drafted
 
-Medians, so that a few stalled rounds change little. This module knows neither rules nor screens.
+Medians, so that a few stalled rounds change little. A chain that a least probability ended took one more level than it
+has. This module does not know screens.
 """
 
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import resampled
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Round
+from decoder.methods.linear import P_MIN
 from decoder.tree import depths
 
 LEAST_ROUNDS = 5
@@ -48,7 +50,7 @@ def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | 
     """
     timed = np.array(
         [
-            (event.t - before.t, event.draft_s, event.verify_s, max(depths(event.parents)), drafted_nodes(event) or 0)
+            (event.t - before.t, event.draft_s, event.verify_s, _levels(event), drafted_nodes(event) or 0)
             for before, event in pairwise(rounds)
             if event.draft_s is not None and event.verify_s is not None and event.t > before.t
         ],
@@ -63,6 +65,10 @@ def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | 
     random = np.random.default_rng(len(timed))
     every, drafting = (of[resampled(len(of), random)] for of in (timed, trees))
     return RoundCosts(fixed_s, level_s, row_s, _costs(every, drafting, plain_pass_s))
+
+
+def _levels(event: Round) -> int:
+    return max(depths(event.parents)) + (event.limited_by == P_MIN)
 
 
 def _costs(every: Floats, trees: Floats, plain_pass_s: float | None) -> Floats:

@@ -45,6 +45,11 @@ class TreeRecord:
             left = left[~reached[self.parent[left]]]
             reached[level] = True
         self.p: Floats = np.exp(path)
+        self.place: Ints = np.zeros(len(path), dtype=np.int64)
+        """Of each node within its level, by decreasing path probability."""
+        for level in self.levels:
+            order = level[np.lexsort((-self.p[level], self.round[level]))]
+            self.place[order] = np.arange(len(order)) - np.searchsorted(self.round[order], self.round[order])
         looked_up = [
             [origin == "lookup" for origin in event.origins] or [False] * len(event.tokens) for event in rounds
         ]
@@ -108,6 +113,7 @@ class ReplayedRounds:
     drafted: Ints
     drafted_known: Bools
     levels: Ints
+    """That took a pass of the draft, also one after which nothing was drafted."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,8 @@ class _Growth:
     """How many; 0 if unknown."""
     open: Bools
     """Whether the number of nodes below each node is unknown."""
+    barren: Bools
+    """Whether the draft was run after each node and all its guesses were too improbable."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
@@ -127,15 +135,22 @@ given nodes)
 """
 
 
-def replay_rounds(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
-    growth = _grown(record, rule)
+def replay_rounds(record: TreeRecord, rule: TreeRule, recorded: TreeRule | None = None) -> ReplayedRounds:
+    """`recorded`: the rule of the record, with any values of the knobs that rounds report; None: `rule`, likewise.
+    Both have the same beam.
+    """
+    recorded = recorded or rule
+    growth = _grown(record, rule, recorded)
     most = math.inf
     if rule.budget.by_cost:
-        growth = _as_costs_allow(record, rule, growth)
+        growth = _as_costs_allow(record, recorded, growth)
         kept, cut, shut = _without_budget(growth)
+    elif rule.budget.best:
+        most = float(rule.budget.n_max)
+        kept, cut, shut = _best(record, rule, recorded, growth)
     else:
         most = float(rule.budget.n_max)
-        kept, cut, shut = (_best if rule.budget.best else _breadth_first)(record, rule, growth)
+        kept, cut, shut = _breadth_first(record, rule, growth)
     sure = record.total(growth.alive) - 1 + record.total(growth.further)
     drafted_known = (record.total(growth.open) == 0) | (sure >= most)
     rows = np.arange(len(record.steps))
@@ -153,40 +168,53 @@ def replay_rounds(record: TreeRecord, rule: TreeRule) -> ReplayedRounds:
         tokens_known=ends | (was_cut & (accepted + 1 >= record.committed)),
         drafted=np.minimum(sure, most).astype(np.int64),
         drafted_known=drafted_known,
-        levels=np.maximum.reduceat(np.where(kept, record.depth, 0), record.starts),
+        levels=np.maximum.reduceat(np.where(kept, record.depth + growth.barren, 0), record.starts),
     )
 
 
-def _grown(record: TreeRecord, rule: TreeRule) -> _Growth:
+def _grown(record: TreeRecord, rule: TreeRule, recorded_rule: TreeRule) -> _Growth:
     expandable = _expandable(rule.growth, record.depth, record.p)
+    if rule.budget.beam:
+        expandable &= record.place < rule.budget.beam
     width: Ints = breadth(rule.growth, record.c, np)
     recorded = record.child_count > 0
+    barren = expandable & np.where(recorded, width == 0, _too_improbable(record, rule.growth, recorded_rule.growth))
     follows = record.looked_up | (expandable[record.parent] & (record.rank < width[record.parent]))
     alive = np.zeros(len(follows), dtype=np.bool_)
     alive[record.starts] = True
     for level in record.levels:
         alive[level] = follows[level] & alive[record.parent[level]]
-    grows = alive & expandable
+    grows = alive & expandable & ~barren
     further = np.where(grows & recorded, np.maximum(width - record.child_count, 0), 0)
     deeper = (further > 0) & _expandable(rule.growth, record.depth + 1, record.p * record.tail * _SLACK)
-    return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper)
+    return _Growth(alive, (grows & ~recorded) | (further > 0), further, (grows & ~recorded) | deeper, alive & barren)
 
 
-def _as_costs_allow(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Growth:
+def _too_improbable(record: TreeRecord, growth: Growth[Any], recorded: Growth[Any]) -> Bools:
+    """Whether the best guess after each node, which the record lacks, is surely too improbable under `growth`: it was
+    so under the recorded rule, at a threshold that is not higher.
+    """
+    stricter = recorded.middle == growth.middle == 0 and growth.tau_h >= recorded.tau_h
+    sure: Bools = _expandable(recorded, record.depth, record.p) & stricter
+    return sure
+
+
+def _as_costs_allow(record: TreeRecord, recorded: TreeRule, growth: _Growth) -> _Growth:
     """A node with fewer children than its round's rule allowed lacks them because of their costs, and gets no further
     ones.
     """
-    more = growth.more & ~_lacks_children(record, rule)
-    return _Growth(growth.alive, more, np.zeros_like(growth.further), more)
+    more = growth.more & ~_lacks_children(record, recorded)
+    return replace(growth, more=more, further=np.zeros_like(growth.further), open=more)
 
 
-def _lacks_children(record: TreeRecord, rule: TreeRule) -> Bools:
-    """Whether each node had fewer children than its round's rule allowed: `rule` with the knob values of the round."""
-    growth: Growth[Any] = rule.growth
-    recorded_growth = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
-    grow: Bools = _expandable(recorded_growth, record.depth, record.p) & (
-        record.child_count < breadth(recorded_growth, record.c, np)
-    )
+def _lacks_children(record: TreeRecord, recorded: TreeRule) -> Bools:
+    """Whether each node had fewer children than its round's rule allowed: the recorded one with the knob values of the
+    round, if it reports them.
+    """
+    growth: Growth[Any] = recorded.growth
+    if record.d0.size:
+        growth = replace(growth, tau_h=record.tau_h, tau_l=record.tau_l, d0=record.d0)
+    grow: Bools = _expandable(growth, record.depth, record.p) & (record.child_count < breadth(growth, record.c, np))
     return grow
 
 
@@ -211,11 +239,11 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
     return growth.alive & (most <= rule.budget.n_max), place > rule.budget.n_max, shut.__getitem__
 
 
-def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
+def _best(record: TreeRecord, rule: TreeRule, recorded: TreeRule, growth: _Growth) -> _Choice:
     order = np.lexsort((-record.p, ~growth.alive, record.round))
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order)) - record.starts[record.round[order]]
-    unknown = np.where(growth.more, _most_probable_child(record, rule), 0.0)
+    unknown = np.where(growth.more, _most_probable_child(record, recorded), 0.0)
     highest = np.maximum.reduceat(unknown, record.starts)[record.round]
     with np.errstate(divide="ignore"):
         # Paths of the same depth are disjoint events, so at most 1/p paths of a depth have probability p or more.
@@ -231,14 +259,14 @@ def _best(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
     return kept, place > rule.budget.n_max, shut
 
 
-def _most_probable_child(record: TreeRecord, rule: TreeRule) -> Floats:
-    """Upper bound of the path probability of each node's unknown children. The recorded trees must have had the budget
-    of `rule`: a child missing from a full tree is less probable than every kept node.
+def _most_probable_child(record: TreeRecord, recorded: TreeRule) -> Floats:
+    """Upper bound of the path probability of each node's unknown children: a child missing from a full tree is less
+    probable than every kept node.
     """
-    full = record.total(np.ones_like(record.p)) - 1 >= rule.budget.n_max
+    full = record.total(np.ones_like(record.p)) - 1 >= recorded.budget.n_max
     least = np.where(full, np.nextafter(np.minimum.reduceat(record.p, record.starts), 0.0), np.inf)[record.round]
     child: Floats = record.p * record.tail * _SLACK
-    return np.where(_lacks_children(record, rule), np.minimum(child, least), child)
+    return np.where(_lacks_children(record, recorded), np.minimum(child, least), child)
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:

@@ -1,13 +1,13 @@
-"""What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of tau_h,
-tau_l and D0. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the
-recorded part is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had
-the target's token. Also, every round is replayed from where it began, and the history rule is not. Ranges come from
-resampled rounds, and from the costs of passes that these have.
+"""What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of two
+knobs. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the recorded part
+is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had the target's
+token. Also, every round is replayed from where it began, and the history rule is not. Ranges come from resampled
+rounds, and from the costs of passes that these have.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,11 +15,13 @@ from decoder.analysis.interval import COVERAGE, resampled
 from decoder.analysis.round_costs import Floats, RoundCosts, fitted
 from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay_rounds
 from decoder.events import LENGTH, Round
-from decoder.knobs import KNOB_GAP, KnobName
+from decoder.knobs import HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName
 from decoder.methods import root_is_drafted
 from decoder.methods.adaptive import AdaptiveTree
+from decoder.methods.eagle2 import Eagle2
+from decoder.methods.linear import Linear
 from decoder.tree import depths
-from decoder.tree_rules import used_depth
+from decoder.tree_rules import Rules, used_depth
 
 ROUNDS = 50
 LEAST_SHARE = 0.5
@@ -35,8 +37,6 @@ _LINES = 5
 _SLACK = 1e-6
 _LEAST_S = 1e-9
 """Of a round, against costs that are negative in some sample."""
-
-Axis: TypeAlias = Literal["tau_h", "tau_l"]
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,13 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A row for each value of `down`, a column for each value of D0."""
+    """A row for each value of the knob `down`, a column for each value of the knob `across`."""
 
-    down: Axis
+    down: KnobName
+    across: KnobName
     rows: tuple[float, ...]
     columns: tuple[float, ...]
-    """Values of D0 after rounding."""
+    """Whole numbers; D0 is rounded."""
     cells: tuple[tuple[GridCell, ...], ...]
     present: tuple[int, int]
     """(row, column) of the current values."""
@@ -117,7 +118,7 @@ class Place(NamedTuple):
     @property
     def knobs(self) -> Mapping[KnobName, float]:
         """That the tables change, with their values."""
-        return {self.grid.down: self.grid.rows[self.row], "d0": self.grid.columns[self.column]}
+        return {self.grid.down: self.grid.rows[self.row], self.grid.across: self.grid.columns[self.column]}
 
     @property
     def present(self) -> bool:
@@ -126,17 +127,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class WhatIf:
-    breadth: Grid
-    """tau_h in rows."""
-    doubt: Grid
-    """tau_l in rows."""
+    grids: tuple[Grid, ...]
     rounds: int
     by_costs: bool = False
     """Whether costs also limited the trees, as in `auto`."""
 
     @property
-    def grids(self) -> tuple[Grid, Grid]:
-        return self.breadth, self.doubt
+    def here(self) -> GridCell:
+        """Of the current values."""
+        return self.grids[0].here
 
     @property
     def cells(self) -> tuple[GridCell, ...]:
@@ -146,15 +145,15 @@ class WhatIf:
         """The cells with known tokens per second, the fastest first; empty if those of the present knobs are unknown.
         A column that both tables have is that of the first.
         """
-        if self.breadth.here.rate is None:
+        if self.here.rate is None:
             return []
         places = [place for grid in self.grids for place in grid.places() if place.cell.rate is not None]
-        distinct = [place for place in places if place.grid is self.breadth or place.row != place.grid.present[0]]
+        distinct = [place for place in places if place.grid is self.grids[0] or place.row != place.grid.present[0]]
         return sorted(distinct, key=lambda place: -(place.cell.rate or 0.0))
 
     def faster(self) -> Place | None:
         """The highest estimated speed; None if it gains less than `GAIN`, or perhaps nothing."""
-        fastest, here = next(iter(self.by_rate()), None), self.breadth.here.rate
+        fastest, here = next(iter(self.by_rate()), None), self.here.rate
         if fastest is None or here is None or (fastest.cell.rate or 0.0) < (1 + GAIN) * here:
             return None
         return fastest if fastest.cell.gains is None or fastest.cell.gains[0] > 1 else None
@@ -166,21 +165,21 @@ class WhatIf:
         return max((place for grid in self.grids for place in grid.places()), key=_merit, default=None)
 
 
-def what_if(past: Sequence[Round], rules: AdaptiveTree, plain_pass_s: float | None = None) -> WhatIf | None:
-    """None if no round can be replayed. The rounds, oldest first, must have been drafted under the same rules, except
-    for tau_h, tau_l and D0, which each round records.
+def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = None) -> WhatIf | None:
+    """None for rules that are not replayed, and if no round can be. The rounds, oldest first, must have been drafted
+    under the same rules, except for tau_h, tau_l and D0 of adaptive trees, which each round records.
     """
-    rounds = _newest(past)
-    if not rounds:
+    axes, rounds = _axes(rules), _newest(past, adaptive=isinstance(rules, AdaptiveTree))
+    if not axes or not rounds:
         return None
     record, costs = TreeRecord(rounds), fitted(past[-ROUNDS:], plain_pass_s)
-    by_cost = rules.rule().budget.by_cost
-    return WhatIf(_grid(record, rules, "tau_h", costs), _grid(record, rules, "tau_l", costs), len(rounds), by_cost)
+    grids = tuple(_grid(record, rules, down, across, costs) for down, across in axes)
+    return WhatIf(grids, len(rounds), rules.rule().budget.by_cost)
 
 
-def _has_tree(event: Round) -> bool:
+def _has_tree(event: Round, *, adaptive: bool) -> bool:
     """Also checks the accepted path, since recordings are untrusted."""
-    if event.knobs is None or root_is_drafted(event.method) or event.limited_by == LENGTH:
+    if (adaptive and event.knobs is None) or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:
         return False
@@ -188,42 +187,67 @@ def _has_tree(event: Round) -> bool:
     return all(event.parents[node] == parent for parent, node in zip(above, event.accepted, strict=False))
 
 
-def _newest(past: Sequence[Round]) -> list[Round]:
+def _newest(past: Sequence[Round], *, adaptive: bool = True) -> list[Round]:
     rounds: list[Round] = []
     nodes = 0
     for event in reversed(past[-ROUNDS:]):
         nodes += len(event.tokens)
         if nodes > _NODES and rounds:
             break
-        if _has_tree(event):
+        if _has_tree(event, adaptive=adaptive):
             rounds.append(event)
     return rounds[::-1]
 
 
-def _around(value: float, low: float, high: float, step: float) -> tuple[float, ...]:
-    """The value and its nearest neighbours within the bounds, whole numbers of steps away."""
-    apart = [step * count for count in range(-_LINES, _LINES + 1)]
-    inside = [value + way for way in apart if low - _SLACK <= value + way <= high + _SLACK or way == 0]
-    nearest = sorted(inside, key=lambda neighbour: abs(neighbour - value))[:_LINES]
-    return tuple(sorted(neighbour if neighbour == value else min(high, max(low, neighbour)) for neighbour in nearest))
+@dataclass(frozen=True)
+class _Axis:
+    knob: KnobName
+    value: float
+    low: float
+    high: float
+    step: float = 1.0
+
+    def values(self) -> tuple[float, ...]:
+        """The value and its nearest neighbours within the bounds, whole numbers of steps away."""
+        apart = [self.step * count for count in range(-_LINES, _LINES + 1)]
+        low, high = self.low - _SLACK, self.high + _SLACK
+        inside = [self.value + way for way in apart if low <= self.value + way <= high or way == 0]
+        nearest = sorted(inside, key=lambda neighbour: abs(neighbour - self.value))[:_LINES]
+        clamped = (each if each == self.value else min(self.high, max(self.low, each)) for each in nearest)
+        return tuple(sorted(clamped))
 
 
-def _grid(record: TreeRecord, rules: AdaptiveTree, down: Axis, costs: RoundCosts | None) -> Grid:
-    value, low, high = rules.tau_h, rules.tau_l + KNOB_GAP, 1.0
-    if down == "tau_l":
-        value, low, high = rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP
-    base_depth = float(used_depth(rules.d0))
-    rows, columns = _around(value, low, high, 0.1), _around(base_depth, 1.0, rules.d_max - 1.0, 1.0)
-    present = rows.index(value), columns.index(base_depth)
-    found = [[replay_rounds(record, replace(_with(rules, down, row), d0=d0).rule()) for d0 in columns] for row in rows]
+def _axes(rules: Rules) -> Sequence[tuple[_Axis, _Axis]]:
+    """Of each table, rows and columns; none for rules of which a record of trees says too little."""
+    match rules:
+        case AdaptiveTree():
+            d0 = _Axis("d0", float(used_depth(rules.d0)), 1.0, rules.d_max - 1.0)
+            return (
+                (_Axis("tau_h", rules.tau_h, rules.tau_l + KNOB_GAP, 1.0, 0.1), d0),
+                (_Axis("tau_l", rules.tau_l, KNOB_GAP, rules.tau_h - KNOB_GAP, 0.1), d0),
+            )
+        case Linear():
+            return ((_Axis("p_min", rules.p_min, 0.0, 1.0, 0.1), _Axis("k", float(rules.k), 1.0, HIGHEST_DEPTH)),)
+        case Eagle2():
+            verified, steps = float(rules.draft_tokens), float(rules.steps)
+            step = float(max(1, rules.draft_tokens // 4))
+            levels = _Axis("eagle_steps", steps, 1.0, HIGHEST_DEPTH)
+            return ((_Axis("draft_tokens", verified, 2.0, HIGHEST_NODES, step), levels),)
+        case _:
+            return ()
+
+
+def _grid(record: TreeRecord, rules: Rules, down: _Axis, across: _Axis, costs: RoundCosts | None) -> Grid:
+    rows, columns, recorded = down.values(), across.values(), rules.rule()
+    found = []
+    for row in rows:
+        turned = [rules.with_knobs({down.knob: row, across.knob: column}) for column in columns]
+        found.append([replay_rounds(record, other.rule(), recorded) for other in turned])
+    present = rows.index(down.value), columns.index(across.value)
     samples = _Samples(len(record.committed), costs)
     here = samples.rates(found[present[0]][present[1]])
     cells = tuple(tuple(_cell(replayed, samples, here) for replayed in row) for row in found)
-    return Grid(down, rows, columns, cells, present)
-
-
-def _with(rules: AdaptiveTree, axis: Axis, value: float) -> AdaptiveTree:
-    return replace(rules, tau_h=value) if axis == "tau_h" else replace(rules, tau_l=value)
+    return Grid(down.knob, across.knob, rows, columns, cells, present)
 
 
 class _Samples:

@@ -54,8 +54,8 @@ def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[
 
 
 def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]:
-    if rule.budget.best and len(level) > rule.budget.n_max:
-        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.n_max])
+    if rule.budget.best and len(level) > rule.budget.growing:
+        level = sorted(sorted(level, key=lambda node: -tree.path_logprobs[node])[: rule.budget.growing])
     threshold = least_probability(rule.growth, tree.depths[level[0]]) if level else math.inf
     return [node for node in level if tree.path_probability(node) >= threshold] if threshold > 0 else list(level)
 

@@ -7,7 +7,20 @@ from typing import Any
 
 from decoder.errors import ConfigError, require, shortened
 from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
-from decoder.methods import alg1, ar, auto, bestfirst, delayed, dynatree, fixed, hf, linear, sampling, streaming
+from decoder.methods import (
+    alg1,
+    ar,
+    auto,
+    bestfirst,
+    delayed,
+    dynatree,
+    eagle2,
+    fixed,
+    hf,
+    linear,
+    sampling,
+    streaming,
+)
 from decoder.methods.method import Method
 from decoder.methods.option import Option
 from decoder.sampling.settings import SAMPLING, Sampling
@@ -138,5 +151,5 @@ def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -
     return known.same_until(parameters, prompt_tokens) if known and known.same_until else WHOLE
 
 
-for _module in (dynatree, auto, ar, linear, fixed, bestfirst, delayed, streaming, alg1, hf):
+for _module in (dynatree, auto, ar, linear, fixed, bestfirst, eagle2, delayed, streaming, alg1, hf):
     register(_module.METHOD)

@@ -1,6 +1,6 @@
 """linear: a chain of drafted tokens, as in the original speculative decoding."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from decoder.errors import require
@@ -10,29 +10,43 @@ from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
+K = KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),
+             keys="-=", brief="chain length", key_help="linear: chain length")  # fmt: skip
+"""Shared by several methods."""
+P_MIN: Limit = "p_min"
+
 
 @dataclass(frozen=True)
 class Linear(Rules):
-    """Parameter of a chain of `k` drafted tokens."""
+    """A chain of at most `k` drafted tokens."""
 
     k: int = 5
+    p_min: float = 0.0
+    """The chain ends before a token that is less probable after the tokens before it, by the probabilities that the
+    draft ranks tokens by (`Round.logprobs`); llama.cpp's `--spec-draft-p-min`.
+    """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
-        KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),
-                 keys="-=", brief="chain length", key_help="linear: chain length"),
+        K,
+        KnobInfo(P_MIN, "p_min", "the chain ends before less probable ones", "probability", lambda _: (0.0, 1.0),
+                 0.05, 0.2, keys="[]", brief="token at least", key_help="linear: least probability of a token"),
     )  # fmt: skip
 
     def __post_init__(self) -> None:
         require(self.k >= 1, f"K is {self.k}; give 1 or more")
+        require(0 <= self.p_min <= 1, f"p_min is {self.p_min:g}; give 0 to 1", "p_min")
         require_feasible({"K": self.k})
 
     def rule(self) -> TreeRule:
         """The growth rule of a chain."""
-        return TreeRule(fixed_growth(self.k, 0, 1), Budget(self.k))
+        growth = fixed_growth(self.k, 0, 1)
+        # One child from `p_min` on, else none.
+        return TreeRule(replace(growth, tau_h=self.p_min, middle=0) if self.p_min else growth, Budget(self.k))
 
-    def limit(self, depth: int, probability: float) -> Limit:  # noqa: ARG002 - a chain has one limit
-        """Limit that ends a chain: the length `k`."""
-        return "k"
+    def limit(self, depth: int, probability: float) -> Limit:
+        """What ended a chain of this depth."""
+        del probability
+        return P_MIN if depth < self.k and self.p_min else "k"
 
 
 METHOD = Method(
@@ -40,6 +54,17 @@ METHOD = Method(
     "a chain of K drafted tokens",
     Linear(),
     races=True,
-    options=(Option("k", int, "K", "Length of linear's chain."),),
-    sweep=Sweep("K,K,..", "Lengths of linear's chain to measure.", str(Linear.k), "5", lambda k: {"k": k}),
-)
+    options=(
+        Option("k", int, "K", "Length of linear's chain."),
+        Option("p_min", float, "P", "The chain of linear ends before a token that is less probable than this by the "
+               "draft; 0: it has K tokens."),
+    ),
+    sweep=Sweep(
+        "K[xP],..",
+        "Chains of linear to measure, each as length, or as length x p_min.",
+        str(Linear.k),
+        "5",
+        lambda k, p_min=0.0: {"k": k, "p_min": p_min},
+        probability=True,
+    ),
+)  # fmt: skip

@@ -40,10 +40,12 @@ class Sweep:
     help: str
     usual: str
     example: str
-    """Numbers separated by x."""
+    """Whole numbers separated by x."""
     changes: Callable[..., Mapping[str, Any]]
     """(numbers of a group) -> parameters that they set."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
+    probability: bool = False
+    """Whether a group may have a further number, a probability."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from decoder.errors import require
 from decoder.events import Limit
 from decoder.knobs import HIGHEST_DEPTH, KnobInfo
-from decoder.methods.linear import Linear
+from decoder.methods.linear import K, Linear
 from decoder.methods.method import Method, Sweep
 from decoder.methods.option import Option, whole_numbers
 from decoder.session.steering import KnobState
@@ -32,7 +32,7 @@ class Streaming(Rules):
     window: int = 1020
     k: int = 5
 
-    knobs: ClassVar[tuple[KnobInfo, ...]] = Linear.knobs
+    knobs: ClassVar[tuple[KnobInfo, ...]] = (K,)
 
     def __post_init__(self) -> None:
         require(0 <= self.sinks <= MOST_SINKS, f"streaming has {self.sinks} sinks; give 0 to {MOST_SINKS}")

@@ -191,7 +191,7 @@ def _described(gpu: Gpu) -> str:
     if gpu.total_bytes and gpu.free_bytes is not None:
         memory = f", {size(gpu.free_bytes)} of {size(gpu.total_bytes)} memory free"
     dtypes = f", {_dtypes(bfloat16=gpu.capability >= _BF16_CAPABILITY, float16=True)}" if gpu.capability else ""
-    return f"{gpu.name}{memory}{dtypes}"
+    return f"{gpu.name}{memory}{dtypes}{', counts its energy' if gpu.counts_energy else ''}"
 
 
 def kernels(case: DoctorInput) -> Iterator[CheckResult]:

@@ -187,6 +187,7 @@ def _unbounded(event: Round) -> str:
     return (
         _beyond("a time", seconds, 0, _LARGEST)
         or _beyond("a knob", knobs, -_LARGEST, _LARGEST)
+        or _beyond("an energy", (event.energy.joules,) if event.energy else (), 0, _LARGEST)
         or _beyond("a log-probability", (*event.logprobs, *event.draft_logprobs), -_LARGEST_FLOAT32, _ROUNDING)
         or _too_long("text", event.text, LONGEST_TEXT)
         or _too_long("a piece", max(event.pieces, key=len), LONGEST_PIECE)

@@ -82,8 +82,11 @@ def _inked(ink: Ink, *wordings: str) -> tuple[Row, ...]:
     return tuple(((words, ink),) for words in wordings)
 
 
-def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, str]:
-    """All values of one GPU, or load and memory of each of several; then the load alone, of several as a range."""
+def gpu_wordings(gpus: Mapping[int, GpuLoad], joules_per_token: float | None = None) -> tuple[str, str]:
+    """All values of one GPU, or load and memory of each of several, and the energy a token; then the load alone, of
+    several as a range.
+    """
+    energy = "" if joules_per_token is None else f" {short(joules_per_token)} J/token"
     loads = sorted(gpu.load for gpu in gpus.values() if gpu.load is not None)
     ends = [percent(load) for load in dict.fromkeys((*loads[:1], *loads[-1:]))]
     span = f" {ends[0].removesuffix('%')}-{ends[-1]}" if len(set(ends)) > 1 else "".join(f" {end}" for end in ends[:1])
@@ -91,9 +94,9 @@ def gpu_wordings(gpus: Mapping[int, GpuLoad]) -> tuple[str, str]:
         (gpu,) = gpus.values()
         power = [] if gpu.power_w is None else [f"{gpu.power_w:.0f} W"]
         heat = [] if gpu.temperature_c is None else [f"{gpu.temperature_c} C"]
-        return " ".join(["GPU", *_load_and_memory(gpu), *power, *heat]), f"GPU{span}"
+        return " ".join(["GPU", *_load_and_memory(gpu), *power, *heat]) + energy, f"GPU{span}"
     each = (" ".join([f"{number}:", *(_load_and_memory(gpu) or "-")]) for number, gpu in gpus.items())
-    return f"GPU {', '.join(each)}", f"{len(gpus)} GPUs{span}"
+    return f"GPU {', '.join(each)}{energy}", f"{len(gpus)} GPUs{span}"
 
 
 def _load_and_memory(gpu: GpuLoad) -> list[str]:

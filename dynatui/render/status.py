@@ -160,7 +160,8 @@ def _right_parts(scene: Scene) -> Iterator[_Part]:
 def _meter_parts(scene: Scene) -> Iterator[_Part]:
     meters = scene.meters
     if scene.gpus:
-        yield _at_right(7, "dim", *gpu_wordings(scene.gpus))
+        watched = scene.state.figures().get(scene.state.watched)
+        yield _at_right(7, "dim", *gpu_wordings(scene.gpus, watched.joules_per_token if watched else None))
     if meters.fps > 0 and meters.slow_line:
         yield _at_right(4, "warn", f"{meters.fps:.0f} fps, slow line", "slow line")
     elif meters.fps > 0:

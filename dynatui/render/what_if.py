@@ -2,6 +2,7 @@
 without colours.
 """
 
+from functools import reduce
 from itertools import zip_longest
 
 from decoder.analysis.what_if import ALIKE, Grid, GridCell, Place, WhatIf
@@ -9,7 +10,7 @@ from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of, wrapped
 from dynatui.render.scene import Scene
-from dynatui.render.words import faster_knobs, remedy, values_of
+from dynatui.render.words import faster_knobs, remedy, row_value, values_of
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
 _LABEL = 6
@@ -39,8 +40,8 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
 
 def _nothing_yet(scene: Scene) -> str:
     if scene.state.lane.newest and scene.state.lane.knobs is None:
-        return f"{scene.state.watched} has no tree with knobs"
-    return "estimates for other values of τh, τl and D0 appear after the first rounds"
+        return f"{scene.state.watched} has no tree that is replayed under other knobs"
+    return "estimates for other values of the knobs appear after the first rounds"
 
 
 def chosen(scene: Scene) -> Place | None:
@@ -54,35 +55,44 @@ def _tables(estimate: WhatIf, place: Place | None, width: int, height: int) -> R
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
     for cell in (_CELL_RATED, _CELL):
-        widths = [_LABEL + len(grid.columns) * cell for grid in estimate.grids]
-        if width >= sum(widths) + _GAP and height >= rows:
+        widths = [len(_corner(grid)) + len(grid.columns) * cell for grid in estimate.grids]
+        if width >= sum(widths) + _GAP * (len(widths) - 1) and height >= rows:
             pairs = zip(estimate.grids, widths, strict=True)
-            left, right = (_table(grid, place, room, cell, scale) for grid, room in pairs)
-            most = max(map(width_of, left)) + _GAP
-            return [(*fit(a, most), *b) for a, b in zip_longest(left, right, fillvalue=())]
-        if width >= max(widths) and height >= 2 * rows:
+            return reduce(_beside, [_table(grid, place, room, cell, scale) for grid, room in pairs])
+        if width >= max(widths) and height >= len(widths) * rows:
             return [row for grid in estimate.grids for row in _table(grid, place, width, cell, scale)]
-    cell = _CELL_RATED if width >= _LABEL + len(estimate.breadth.columns) * _CELL_RATED else _CELL
-    shown = estimate.breadth if place is None else place.grid
+    shown = place.grid if place else estimate.grids[0]
+    cell = _CELL_RATED if width >= len(_corner(shown)) + len(shown.columns) * _CELL_RATED else _CELL
     table = _table(shown, place, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
 
+def _beside(left: Rows, right: Rows) -> Rows:
+    most = max(map(width_of, left)) + _GAP
+    return [(*fit(a, most), *b) for a, b in zip_longest(left, right, fillvalue=())]
+
+
+def _corner(grid: Grid) -> str:
+    """Symbols of both knobs; the cells begin after it."""
+    symbols = f"{info(grid.down).symbol}\\{info(grid.across).symbol}"
+    return symbols.ljust(_LABEL if len(symbols) <= _LABEL else len(symbols) + 1)
+
+
 def _table(grid: Grid, place: Place | None, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
     around = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
-    columns = sorted(around[: max(1, (width - _LABEL) // cell_width)])
-    down, across = info(grid.down).symbol, info("d0").symbol
-    words = f"{down} {_MEANINGS[grid.down]} ↓  {across} base depth →"
+    corner, down, across = _corner(grid), info(grid.down), info(grid.across)
+    columns = sorted(around[: max(1, (width - len(corner)) // cell_width)])
+    words = f"{down.symbol} {_MEANINGS.get(grid.down, down.brief)} ↓  {across.symbol} {across.brief} →"
     timed = "tokens/s, tokens a round" if cell_width == _CELL_RATED else "tokens/s"
     figures = timed if place else "tokens a round"
-    head: Row = ((f"{down}\\{across}".ljust(_LABEL), "dim"),)
+    head: Row = ((corner, "dim"),)
     for column in columns:
         here = column == grid.present[1]
         head = (*head, (_marked(f"{grid.columns[column]:.0f}", here=here).center(cell_width), _ink(here=here)))
     rows: Rows = [((best(width, f"{words}  {figures}", words), "dim"),), head]
-    for index, (value, cells) in enumerate(zip(grid.rows, grid.cells, strict=True)):
+    for index, cells in enumerate(grid.cells):
         here = index == grid.present[0]
-        row: Row = ((_marked(short(value), here=here).ljust(_LABEL), _ink(here=here)),)
+        row: Row = ((_marked(row_value(grid, index), here=here).ljust(len(corner)), _ink(here=here)),)
         for column in columns:
             at = Place(grid, index, column)
             marks = "[]" if at.present else "()" if at == place else "  "
@@ -123,7 +133,7 @@ def _cell(cell: GridCell, width: int, scale: tuple[float, float], marks: str, *,
 
 
 def _sentence(scene: Scene, estimate: WhatIf) -> str:
-    place, present = chosen(scene), estimate.breadth.here
+    place, present = chosen(scene), estimate.here
     if place is None:
         return _most_tokens(estimate)
     rated = f"{_rate_words(place.cell)} tokens/s"
@@ -154,7 +164,7 @@ def _gain_words(place: Place, present: GridCell) -> str:
 
 
 def _most_tokens(estimate: WhatIf) -> str:
-    place, here = estimate.best(), estimate.breadth.here
+    place, here = estimate.best(), estimate.here
     if place is None or not here.known:
         return "The recorded trees do not suffice yet for an estimate."
     cell, where = place.cell, values_of(place)

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
-from decoder.analysis.what_if import Place, WhatIf
+from decoder.analysis.what_if import Grid, Place, WhatIf
 from decoder.events import Figures, Limit, Round
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
@@ -183,13 +183,13 @@ def remedy(scene: Scene) -> Remedy | None:
     if estimate is not None and (knobs := faster_knobs(estimate)):
         values, gain = knobs
         return Remedy(f"{values}, {gain} faster by estimate", f"{values} ({gain} faster by estimate)", values)
-    settled = estimate is not None and estimate.breadth.here.rate is not None
+    settled = estimate is not None and estimate.here.rate is not None
     return remedy_of(of_method(state.race, state.watched), settled=settled)
 
 
 def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
     """Values in words and gain; None if none are faster than the present ones."""
-    place, here = estimate.faster(), estimate.breadth.here.rate
+    place, here = estimate.faster(), estimate.here.rate
     if place is None or here is None:
         return None
     return values_of(place), percent((place.cell.rate or here) / here - 1)
@@ -197,8 +197,13 @@ def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
 
 def values_of(place: Place) -> str:
     """Such as τh 0.70 with D0 5."""
-    down, d0 = place.grid.down, place.knobs["d0"]
-    return f"{info(down).symbol} {short(place.knobs[down])} with D0 {d0:.0f}"
+    down, across = info(place.grid.down), info(place.grid.across)
+    value = place.grid.columns[place.column]
+    return f"{down.symbol} {row_value(place.grid, place.row)} with {across.symbol} {value:.0f}"
+
+
+def row_value(grid: Grid, row: int) -> str:
+    return short(grid.rows[row], 0 if info(grid.down).integer else 2)
 
 
 def drawing(state: RunState) -> Delayed | None:

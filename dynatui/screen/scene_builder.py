@@ -8,8 +8,8 @@ from decoder.analysis.bottleneck import plain_pass_s
 from decoder.analysis.what_if import WhatIf, what_if
 from decoder.events import Knob, Round, Run
 from decoder.knobs import KnobName
-from decoder.methods.adaptive import AdaptiveTree
 from decoder.session.steering import Stage
+from decoder.tree_rules import Rules
 from dynatui.gpu import GpuLoad, open_meters
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
@@ -140,7 +140,7 @@ class SceneBuilder:
     def _what_if(self) -> WhatIf | None:
         state = self._event_reader.viewpoint.state
         rules = rules_in_force(state)
-        if not isinstance(rules, AdaptiveTree):
+        if not isinstance(rules, Rules):
             return None
         # The estimate is valid only under the present rules, so rounds before the last change of rules are omitted.
         changes = state.lane.changes

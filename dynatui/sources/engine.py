@@ -23,6 +23,7 @@ from dynatui.gpu import memory_bytes_per_s
 from dynatui.prometheus.exporter import Exporter
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.session import Session
+from dynatui.sources.energy import metered
 from dynatui.sources.source import REST_S, Conditions, bounded_speed, met, readable_speed
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.timeline import run_so_far
@@ -98,7 +99,8 @@ def _loaded(
     ready = load_pair(
         **asdict(session.models), kernels_later=kernels_later, run=session.config, report=report, progress=progress
     )
-    return ready, partial(decode, ready)
+    decoded: Decode = partial(decode, ready)
+    return ready, lambda *given: metered(decoded(*given))
 
 
 def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:

@@ -104,8 +104,9 @@ def test_what_if_says_other_things_of_other_knobs(played: Callable[..., Rounds])
         found = what_if(rounds, TUNED)
         assert found is not None
         assert all(grid.here.exact for grid in found.grids)
-        row, column = found.breadth.present
-        depths_told.append(len(figures(found.breadth.cells[row][: column + 1])) / (column + 1))
+        breadth, _ = found.grids
+        row, column = breadth.present
+        depths_told.append(len(figures(breadth.cells[row][: column + 1])) / (column + 1))
         thresholds.append(len(figures(cells[grid.present[1]] for grid in found.grids for cells in grid.cells)))
     assert fmean(depths_told) > 0.85
     assert min(thresholds) >= 2

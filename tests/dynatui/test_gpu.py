@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pynvml
 import pytest
 
-from dynatui.gpu import Gpu, GpuLoad, gpus, memory_bytes_per_s, open_meters
+from dynatui.gpu import Gpu, GpuLoad, energy_counter, gpus, memory_bytes_per_s, open_meters
 
 
 class SilentError(Exception):
@@ -40,6 +40,7 @@ def nvml(names: Sequence[str] = ("H200", "H200"), mig: int = 0) -> SimpleNamespa
         nvmlDeviceGetUtilizationRates=lambda _: SimpleNamespace(gpu=63, memory=20),
         nvmlDeviceGetMemoryInfo=memory,
         nvmlDeviceGetPowerUsage=lambda _: 412500,
+        nvmlDeviceGetTotalEnergyConsumption=lambda handle: 2500 * (handle + 1),
         nvmlDeviceGetTemperature=lambda _handle, _sensor: 55,
         nvmlDeviceGetMaxClockInfo=lambda handle, kind: [2619, 3201][handle] if kind == 2 else 1980,
         nvmlDeviceGetMemoryBusWidth=lambda handle: [5120, 6144][handle],
@@ -122,6 +123,30 @@ def test_a_gpu_that_was_lost_has_no_reading_any_more(library: Any) -> None:
     assert read_again() == {}
 
 
+def test_energy_is_the_sum_over_the_run_s_gpus_in_joules(library: Any) -> None:
+    one, both = energy_counter(["cuda:1"]), energy_counter(["cuda:0", "cuda:1"])
+    assert library.calls == []
+    assert (one(), both()) == (5.0, 7.5)
+
+
+@pytest.mark.parametrize("devices", [["cpu"], ["cuda:7"], ["cuda:0", "cpu"], ["cuda:0", "cuda:0"], []])
+def test_energy_is_absent_unless_every_device_of_the_run_is_a_gpu_of_this_machine(
+    library: Any, devices: list[str]
+) -> None:
+    assert energy_counter(devices)() is None
+    assert not library.calls or "cuda" in devices[0]
+
+
+def test_energy_is_absent_where_nvml_does_not_count_it_or_is_missing(
+    library: Any, install: Callable[[Any], Any]
+) -> None:
+    library.nvmlDeviceGetTotalEnergyConsumption = silent
+    assert energy_counter(["cuda"])() is None
+    assert not any(gpu.counts_energy for gpu in gpus())
+    install(None)
+    assert energy_counter(["cuda"])() is None
+
+
 @pytest.mark.usefixtures("library")
 @pytest.mark.parametrize(
     ("visible", "device", "expected"),
@@ -163,7 +188,8 @@ def test_where_cuda_may_number_unlike_gpus_otherwise_or_a_gpu_is_shared_there_is
 
 def test_all_gpus_are_described(install: Callable[[Any], Any]) -> None:
     install(nvml(names=("T4",)))
-    assert gpus() == [Gpu("T4", total_bytes=9000, free_bytes=8000, capability=(9, 0))]
+    t4 = Gpu("T4", total_bytes=9000, free_bytes=8000, capability=(9, 0), counts_energy=True)
+    assert gpus() == [t4]
 
 
 def test_the_real_library_has_every_name_that_is_asked_for() -> None:

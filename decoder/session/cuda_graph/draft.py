@@ -176,7 +176,7 @@ class DraftLayout:
         self.first, self.best, self.deepest, self.sharp = first, shape.best, shape.deepest, shape.sharp
         self.children = min(shape.widest, vocabulary)
         """Candidates of each row."""
-        self.even = shape.even or self.children == 1
+        self.even = shape.even
         self.parts = parts(vocabulary, self.children)
         """Parts of `PART` tokens into which the vocabulary is divided for top-k, 0 if it is not; the rest is shorter
         than a part.

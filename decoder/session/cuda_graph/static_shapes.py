@@ -99,7 +99,10 @@ def _rows(size: Size) -> int:
 
 def shape(rule: TreeRule) -> Shape:
     """A knob change that keeps the shape needs no new capture."""
-    return _shape(rule, int(rule.growth.deepest), 1 << (_growing(rule) - 1).bit_length(), best=rule.budget.best)
+    growing = _growing(rule)
+    # A beam's width decides which nodes get children, so it is not rounded up.
+    limit = growing if rule.budget.beam else 1 << (growing - 1).bit_length()
+    return _shape(rule, int(rule.growth.deepest), limit, best=rule.budget.best)
 
 
 def beam(rule: TreeRule, depth: int) -> Shape:
@@ -111,14 +114,14 @@ def _shape(rule: TreeRule, depth: int, limit: int, *, best: bool) -> Shape:
     widest, widths = int(rule.growth.wide), [1]
     while len(widths) < depth:
         widths.append(min(widths[-1] * widest, limit))
-    even, sharp = rule.growth.narrow == rule.growth.wide, rule.growth.sharpness != 1
+    even, sharp = rule.growth.narrow == rule.growth.middle == rule.growth.wide, rule.growth.sharpness != 1
     return Shape(widest, tuple(widths), best, even=even, sharp=sharp)
 
 
 def _growing(rule: TreeRule) -> int:
     """Nodes of one level that get children, at most."""
-    n_max, stop = rule.budget.n_max, rule.growth.stop
-    return n_max if stop == 0 else min(n_max, math.floor((1 + SLACK) / stop))
+    growing, stop = rule.budget.growing, rule.growth.stop
+    return growing if stop == 0 else min(growing, math.floor((1 + SLACK) / stop))
 
 
 def most_nodes(rule: TreeRule) -> int:
@@ -217,7 +220,7 @@ def _verified(rule: TreeRule) -> Iterator[int]:
     """Rows that verifications may have under this rule."""
     if rule.budget.by_cost:
         yield from SIZES
-    elif rule.growth.wide == 1:
+    elif rule.growth.wide == 1 and rule.growth.middle:
         yield most_nodes(rule)
     else:
         yield from (rows for rows in BUCKETS if rows <= min(bucket(most_nodes(rule)), MOST_USUAL))

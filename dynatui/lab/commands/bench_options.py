@@ -62,7 +62,7 @@ def _sweeps() -> Iterator[TyperOption]:
                 f"--{name} {sweep.metavar}",
                 sweep.help,
                 default=sweep.usual,
-                parse=partial(number_lists, f"--{name}", example=sweep.example),
+                parse=partial(number_lists, f"--{name}", example=sweep.example, probability=sweep.probability),
                 panel=MEASUREMENT,
             )
 

@@ -29,12 +29,15 @@ def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tup
     raise ConfigError(f"{option} is {quoted(text)}; give {remedy}")
 
 
-def number_lists(option: str, text: str, *, example: str) -> tuple[tuple[int, ...], ...]:
-    """The groups of numbers in a list, without duplicates; each group must have as many numbers as the example."""
+def number_lists(option: str, text: str, *, example: str, probability: bool = False) -> tuple[tuple[Any, ...], ...]:
+    """The groups of whole numbers in a list, without duplicates; each group must have as many numbers as the example,
+    or with `probability` a further one, which need not be whole.
+    """
     parts = [part.strip().split("x") for part in text.split(",")]
+    count = len(example.split("x"))
     with suppress(ValueError):
-        groups = tuple(dict.fromkeys(tuple(map(int, part)) for part in parts))
-        if all(len(group) == len(example.split("x")) for group in groups):
+        groups = tuple(dict.fromkeys((*map(int, part[:count]), *map(float, part[count:])) for part in parts))
+        if all(count <= len(group) <= count + probability for group in groups):
             require(max(map(max, groups)) <= LARGEST, f"{option} is {quoted(text)}; give no number above {LARGEST}")
             return groups
     raise ConfigError(f"{option} is {quoted(text)}; give values such as {example}, with commas between them")

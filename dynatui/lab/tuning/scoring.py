@@ -38,8 +38,8 @@ from decoder.tree import TokenTree
 from dynatui.servers.profile_file import LONGEST_CHAIN
 from dynatui.servers.survival import FIRST, Reals, ScoredPlaces, Whole
 
-AT_ONCE = 64
-"""Places that one pass scores."""
+AT_ONCE = 32
+"""Places that one pass scores: fewer than the sequences of llama.cpp, which holds a chain in each."""
 
 _LEAST = 1e-30
 """In place of a target probability of 0, which a token may have by rounding at the edge of truncation."""

@@ -66,7 +66,7 @@ def test_figures_of_two_rounds() -> None:
     speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "speedup_reason": "warming up"}
     stalls = {"stalled_rounds": 0, "left_out_rounds": 0, "left_out_s": 0.0}
     text = {"identical_to_ar": True, "first_difference": None, "near_tie": None, "first_difference_gap": None}
-    others = {"peak_bytes": 77, "distinct_8grams": None}
+    others = {"peak_bytes": 77, "distinct_8grams": None, "joules_per_token": None}
     found = msgspec.structs.asdict(figures([*DYNATREE, end, *AR]))
     assert found == pytest.approx(counts | shares | times | parts | speedup | stalls | text | others)
 

@@ -22,9 +22,12 @@ from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Knobs, Round, Run, decode_line
 from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
+from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.eagle2 import Eagle2
+from decoder.methods.linear import Linear
 from decoder.tree import TokenTree, depths
-from decoder.tree_rules import Growth
+from decoder.tree_rules import Growth, Rules
 from decoder.verify.verifier import accept
 from tests.decoder.rounds import a_round
 
@@ -37,16 +40,18 @@ Verdict = dict[str, int | None]
 """Counts of one round under other rules, None where the record does not determine them, and their lower bounds."""
 
 
-def replayed(event: Round, rules: AdaptiveTree) -> Verdict | None:
-    """Counts of a recorded round under `rules`; None if the round has no DynaTree tree.
+def replayed(event: Round, rules: Rules, recorded: Rules | None = None) -> Verdict | None:
+    """Counts of a recorded round under `rules`; None if the round has no tree of such rules. `recorded` are those of
+    the record, if other parameters than tau_h, tau_l and d0 differ.
 
     Under the recorded rules, the verdict equals the record, except where the context had no room for a deeper tree: an
     event does not show this case.
     """
-    rounds = what_if_module._newest([event])
+    rounds = what_if_module._newest([event], adaptive=isinstance(rules, AdaptiveTree))
     if not rounds:
         return None
-    found, verdict = replay_rounds(TreeRecord(rounds), rules.rule()), Verdict()
+    found = replay_rounds(TreeRecord(rounds), rules.rule(), recorded.rule() if recorded else None)
+    verdict = Verdict()
     for name in ("accepted", "tokens", "drafted"):
         verdict[f"{name}_at_least"] = count = int(getattr(found, name)[0])
         verdict[name] = count if getattr(found, f"{name}_known")[0] else None
@@ -76,14 +81,14 @@ class World(ModelDrafter):
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
         return [self.children(_path(tree, node), int(growth.wide)) for node in nodes]
 
-    def round(self, rules: DynaTree, left: int = 99, room: int = 99) -> Round:
+    def round(self, rules: Rules, left: int = 99, room: int = 99) -> Round:
         """One round under `rules`, with at most `left` more tokens of text and `room` levels."""
         rule = rules.rule()
         tree = self.grow(TokenTree([0]), rule, self.children([], int(rule.growth.wide)), deepest=room)
         accepted, bonus = accept(tree, lambda node: self.choice(_path(tree, node)))
         return a_round(
             parents=tree.parents,
-            knobs=Knobs(rules.tau_h, rules.tau_l, rules.d0),
+            knobs=Knobs(rules.tau_h, rules.tau_l, rules.d0) if isinstance(rules, AdaptiveTree) else None,
             tokens=tree.tokens,
             logprobs=tree.logprobs,
             accepted=accepted,
@@ -360,8 +365,9 @@ def test_every_cell_is_the_mean_over_all_rounds_and_a_bound_where_not_all_are_ju
     past = _past(rules, 15)
     table = what_if(past, rules)
     assert table
-    assert (table.rounds, table.breadth.present, table.breadth.columns) == (15, (3, 1), (1, 2, 3, 4, 5))
-    for grid in (table.breadth, table.doubt):
+    breadth, _ = table.grids
+    assert (table.rounds, breadth.present, breadth.columns) == (15, (3, 1), (1, 2, 3, 4, 5))
+    for grid in table.grids:
         for row, value in zip(grid.cells, grid.rows, strict=True):
             for cell, d0 in zip(row, grid.columns, strict=True):
                 turned = replace(rules, d0=d0)
@@ -371,8 +377,8 @@ def test_every_cell_is_the_mean_over_all_rounds_and_a_bound_where_not_all_are_ju
                 assert cell.judged == sum(verdict is not None and verdict["tokens"] is not None for verdict in verdicts)
                 assert cell.tokens <= sum(truths) / 15 + 1e-9
                 assert not cell.exact or cell.tokens == pytest.approx(sum(truths) / 15)
-    assert table.breadth.here.exact
-    assert any(not cell.exact for cell in _cells(table.breadth))
+    assert table.here.exact
+    assert any(not cell.exact for cell in _cells(breadth))
 
 
 def test_only_the_newest_fifty_rounds_count() -> None:
@@ -387,7 +393,7 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
     rules = DynaTree(d0=d0, tau_h=tau_h, tau_l=tau_l)
     table = what_if(_past(rules, 3), rules)
     assert table
-    for grid, value in ((table.breadth, tau_h), (table.doubt, tau_l)):
+    for grid, value in zip(table.grids, (tau_h, tau_l), strict=True):
         assert grid.rows[grid.present[0]] == value
         assert grid.columns[grid.present[1]] == math.floor(d0 + 0.5)
         assert list(grid.rows) == sorted(set(grid.rows))
@@ -396,17 +402,16 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
 
 def _table(down: str, *cells: GridCell) -> Grid:
     """Two by two cells; the current knob values are in the upper right one."""
-    axis = "tau_h" if down == "tau_h" else "tau_l"
-    return Grid(axis, (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))  # type: ignore[arg-type]
+    return Grid(down, "d0", (0.4, 0.5), (4.0, 5.0), (cells[:2], cells[2:]), (0, 1))
 
 
 def test_the_best_cell_has_the_most_tokens_that_could_be_judged_and_drafts_the_least_nearest_to_the_knobs() -> None:
     few, many, most = GridCell(20, 6, 9.0, 6, 9.0), GridCell(20, 16, 3.0, 16, 9.0), GridCell(20, 16, 3.2, 16, 9.0)
     breadth, doubt = _table("tau_h", few, many, many, many), _table("tau_l", few, many, most, many)
-    assert WhatIf(breadth, doubt, 20).best() == (doubt, 1, 0)
-    assert WhatIf(_table("tau_h", *[few] * 4), _table("tau_l", *[few] * 4), 20).best() is None
+    assert WhatIf((breadth, doubt), 20).best() == (doubt, 1, 0)
+    assert WhatIf((_table("tau_h", *[few] * 4), _table("tau_l", *[few] * 4)), 20).best() is None
     here, lean = GridCell(20, 20, 3.0, 20, 9.0), GridCell(20, 20, 3.001, 20, 4.0)
-    assert WhatIf(*(grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
+    assert WhatIf((grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
 
 
 LEVEL_S, ROW_S, FIXED_S = 0.002, 0.0005, 0.011
@@ -433,7 +438,7 @@ def test_without_noise_in_the_times_the_rate_of_a_cell_is_its_tokens_over_its_co
     places = table.by_rate()
     assert places
     assert [place.cell.rate for place in places] == sorted((place.cell.rate or 0 for place in places), reverse=True)
-    here = table.breadth.here
+    here = table.here
     assert here.rate is not None
     assert here.rates is not None
     assert here.rates[0] < here.rate < here.rates[1]
@@ -455,7 +460,7 @@ def test_the_interval_of_a_gain_holds_the_true_gain_about_as_often_as_it_says() 
         past = [World(50 * seed + number).round(DEEP) for number in range(50)]
         table = what_if(_timed(past, 0.1, seed), DEEP, FIXED_S)
         assert table
-        gains = table.breadth.cells[table.breadth.present[0]][table.breadth.columns.index(2)].gains
+        gains = table.grids[0].cells[table.grids[0].present[0]][table.grids[0].columns.index(2)].gains
         assert gains
         held += gains[0] <= rates[1] / rates[0] <= gains[1]
         widths += gains[1] - gains[0]
@@ -467,7 +472,7 @@ def test_a_gain_that_may_be_none_is_not_called_faster() -> None:
     sure = GridCell(20, 20, 3.0, 20, 9.0, 0.02, gains=(1.0, 1.0))
     quick = replace(sure, seconds=0.015, gains=(1.2, 1.4))
     tables = {gains: _table("tau_h", replace(quick, gains=gains), *[sure] * 3) for gains in ((1.2, 1.4), (0.9, 1.8))}
-    found = {gains: WhatIf(table, _table("tau_l", *[sure] * 4), 20).faster() for gains, table in tables.items()}
+    found = {gains: WhatIf((table, _table("tau_l", *[sure] * 4)), 20).faster() for gains, table in tables.items()}
     assert found[1.2, 1.4] == (tables[1.2, 1.4], 0, 0)
     assert found[0.9, 1.8] is None
 
@@ -508,6 +513,101 @@ def chain(depth: int) -> Round:
     return told([-1, *range(depth)], [0.99] * depth, [*range(1, depth + 1)])
 
 
+# Chains that end at improbable tokens, and EAGLE-2's trees
+
+
+def _chain(generator: random.Random) -> Linear:
+    return Linear(generator.randint(1, 7), generator.choice([0.0, 0.1, 0.2, 0.3, 0.5, 0.8]))
+
+
+def _beam(generator: random.Random, topk: int) -> Eagle2:
+    return Eagle2(generator.randint(1, 5), topk, generator.choice([2, 4, 6, 9, 20, 200]))
+
+
+def _shares_known(pairs: Sequence[tuple[int, Rules, Rules]]) -> list[float]:
+    """Checks verdicts on rounds of the first rules under the second ones; of how many both counts were known."""
+    known = []
+    for seed, own, other in pairs:
+        world = World(seed)
+        known.append(_agrees(replayed(world.round(own), other, own), world.round(other)))
+    return [float(share) for share in np.mean(known, axis=0)]
+
+
+def test_chains_under_other_lengths_and_thresholds_are_known_or_bounded() -> None:
+    generator = random.Random(3)
+    pairs = [(seed, _chain(generator), _chain(generator)) for seed in range(400)]
+    assert _shares_known(pairs)[0] > 0.6
+    assert _shares_known([(seed, own, own) for seed, own, _ in pairs]) == [1, 1]
+
+
+def test_chains_that_end_no_later_are_fully_known() -> None:
+    generator, pairs = random.Random(4), list[tuple[int, Rules, Rules]]()
+    for seed in range(200):
+        own = _chain(generator)
+        shorter = Linear(generator.randint(1, own.k), min(1.0, own.p_min + generator.choice([0.0, 0.1, 0.4])))
+        pairs.append((seed, own, shorter))
+    assert _shares_known(pairs) == [1, 1]
+
+
+def test_beams_under_other_numbers_of_levels_and_nodes_are_known_or_bounded() -> None:
+    generator, pairs = random.Random(5), list[tuple[int, Rules, Rules]]()
+    for seed in range(400):
+        topk = generator.randint(1, 4)
+        pairs.append((seed, _beam(generator, topk), _beam(generator, topk)))
+    assert _shares_known(pairs)[0] > 0.5
+    assert _shares_known([(seed, own, own) for seed, own, _ in pairs]) == [1, 1]
+
+
+def test_of_a_beam_s_tree_any_smaller_number_of_its_nodes_is_known() -> None:
+    generator = random.Random(6)
+    owns = [(seed, _beam(generator, generator.randint(1, 4))) for seed in range(200)]
+    pairs = [(seed, own, replace(own, draft_tokens=generator.randint(2, own.draft_tokens))) for seed, own in owns]
+    assert _shares_known(pairs) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("rules", "knobs", "present"),
+    [
+        (Linear(5, 0.3), ("p_min", "k"), (0.3, 5.0)),
+        (Eagle2(5, 4, 8), ("draft_tokens", "eagle_steps"), (8.0, 5.0)),
+    ],
+)
+def test_each_has_one_table_of_its_knobs_around_their_values(
+    rules: Rules, knobs: tuple[str, str], present: tuple[float, float]
+) -> None:
+    past = [World(seed).round(rules) for seed in range(20)]
+    table = what_if(past, rules)
+    assert table
+    (grid,) = table.grids
+    row, column = grid.present
+    assert ((grid.down, grid.across), (grid.rows[row], grid.columns[column])) == (knobs, present)
+    assert grid.here.exact
+    for row, value in enumerate(grid.rows):
+        for column, across in enumerate(grid.columns):
+            other = rules.with_knobs({grid.down: value, grid.across: across})
+            truths = [len(World(seed).round(other).committed) for seed in range(20)]
+            assert grid.cells[row][column].tokens <= np.mean(truths) + 1e-9
+            if grid.cells[row][column].exact:
+                assert grid.cells[row][column].tokens == pytest.approx(np.mean(truths))
+
+
+def test_a_chain_that_ended_at_an_improbable_token_took_the_pass_that_found_it() -> None:
+    """The first child has probability .6, its child .5."""
+    event = a_round(
+        parents=[-1, 0, 1], logprobs=[0.0, math.log(0.6), math.log(0.5)], accepted=[1, 2], committed=[1, 2, 9]
+    )
+    record = TreeRecord([event])
+    passes = [
+        int(replay_rounds(record, other.rule(), Linear(4, 0.4).rule()).levels[0])
+        for other in (Linear(4, 0.4), Linear(4, 0.55), Linear(2, 0.4), Linear(1, 0.4), Linear(3, 0.7))
+    ]
+    assert passes == [3, 2, 2, 1, 1]
+
+
+def test_rules_of_which_a_record_says_too_little_have_no_table() -> None:
+    assert what_if([World(1).round(BestFirst(6, 3))] * 9, BestFirst(6, 3)) is None
+
+
 # Bounds on the number of replayed rounds and of their nodes
 
 
@@ -516,7 +616,7 @@ def test_as_many_of_the_newest_rounds_are_looked_at_as_have_so_many_nodes_togeth
     found = what_if([*[star(1000)] * 9, *[star(1000, accepted=1)] * count], replace(WIDE, branching=(1, 1, 1)))
     assert found
     assert found.rounds == count
-    assert found.breadth.here.tokens == 2
+    assert found.here.tokens == 2
 
 
 def test_the_newest_round_is_looked_at_however_large_its_tree_is() -> None:

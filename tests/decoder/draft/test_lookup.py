@@ -13,6 +13,7 @@ from decoder.draft.lookup import LookupDrafter, SuffixIndex
 from decoder.draft.suffix_automaton import FAMILIARITIES, FAMILIARITY, SuffixAutomaton
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.eagle2 import Eagle2
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.sampling.noise import DraftProbabilities, GumbelNoise
@@ -27,7 +28,9 @@ TEXTS = st.lists(st.integers(0, 2), min_size=1, max_size=40)
 MARGIN = reference.Margin()
 NARROW = DynaTree(d0=2, d_max=4, tau_h=0.8, tau_l=0.5, rho_stop=0.2, rho_deep=0.6, n_max=9)
 BY_RULES: list[tuple[Rules, Callable[[], reference.Rules]]] = [
-    (Linear(4), lambda: reference.linear_rules(Linear(4))),
+    (Linear(4), lambda: reference.linear_rules(Linear(4), MARGIN)),
+    (Linear(4, 0.4), lambda: reference.linear_rules(Linear(4, 0.4), MARGIN)),
+    (Eagle2(4, 2, 6), lambda: reference.eagle2_rules(Eagle2(4, 2, 6))),
     (Fixed(4, 3, 0.2, 12), lambda: reference.fixed_rules(Fixed(4, 3, 0.2, 12), MARGIN)),
     (NARROW, lambda: reference.dynatree_rules(NARROW, MARGIN)),
     (DynaTree(d_max=6, selection="best", n_max=7), lambda: reference.dynatree_rules(

@@ -7,6 +7,7 @@ from zlib import crc32
 
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.eagle2 import Eagle2
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.config import RunConfig
@@ -75,6 +76,7 @@ DRAWN = {
 SHALLOW: Mapping[str, Mapping[str, Rules]] = {
     "linear": {"linear": Linear(2)},
     "fixed": {"fixed": Fixed(2, 2, 0.05, 8)},
+    "eagle2": {"eagle2": Eagle2(2, 3, 6)},
     "dynatree": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
     "alg1": {"dynatree": DynaTree(branching=(2, 2, 3), rho_stop=0.01, rho_deep=0.05, d0=2, d_max=3)},
 }
@@ -85,6 +87,8 @@ DETERMINISTIC = (
     ("alg1", "nss", T7_P9, "llama"),
     ("dynatree", "coupled", T1_P9, "llama"),
     ("fixed", "coupled", T7, "neox"),
+    ("eagle2", "nss", T1, "llama"),
+    ("eagle2", "coupled", T7_P9, "neox"),
 )
 
 

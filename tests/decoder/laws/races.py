@@ -16,6 +16,7 @@ from decoder.engine import Engine
 from decoder.methods import METHODS
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
+from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.verify.names import VERIFIER_NAMES
 from tests import dflash_checkpoints as dflash
@@ -31,7 +32,7 @@ from tests.sampled_reference import SampledOracle
 GREEDY, WARM = Sampling(), Sampling(0.7)
 ALL = tuple(METHODS)
 COUPLED = tuple(name for name, method in METHODS.items() if not method.own_noise and name != "delayed")
-OF_TREES = ("ar", "linear", "fixed", "bestfirst", "dynatree", "auto")
+OF_TREES = ("ar", "linear", "fixed", "bestfirst", "eagle2", "dynatree", "auto")
 """Methods that draft with a head."""
 WITHOUT_MODEL = tuple(name for name, method in METHODS.items() if not method.needs_model)
 EXACT = tuple(name for name in WITHOUT_MODEL if METHODS[name].same_until is None)
@@ -295,4 +296,17 @@ RACES = (
         for name, rules in product(("neox", "neox-strange", "llama", "gpt2"), (BestFirst(1, 1), BestFirst(24, 3)))
     ),
     *(race(name, ("streaming",), 80, prompt="The tree") for name in ("neox", "llama", "qwen3")),
+    # Beams of one node and of many, and chains that end before improbable tokens
+    *(
+        race(name, ("eagle2",), 40, sampling, prompt=GUESSES, eagle2=rules)
+        for name, rules, sampling in product(
+            ("neox", "neox-strange", "llama", "gpt2"), (Eagle2(4, 1, 3), Eagle2(3, 8, 40)), (GREEDY, WARM)
+        )
+    ),
+    *(
+        race(name, ("linear",), 40, sampling, prompt=GUESSES, verifier=verifier, linear=Linear(7, p_min))
+        for name, p_min, (sampling, verifier) in product(
+            ("neox", "llama"), (0.2, 0.6, 1.0), ((GREEDY, None), (WARM, None), (WARM, "nss"))
+        )
+    ),
 )  # fmt: skip

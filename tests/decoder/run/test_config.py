@@ -16,6 +16,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import PRESETS, DynaTree
+from decoder.methods.eagle2 import Eagle2
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.methods.streaming import Streaming
@@ -109,6 +110,10 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
     "fixed_depth": (1, 32),
     "fixed_branching": (1, 16),
     "fixed_tau": (0, 1),
+    "p_min": (0, 1),
+    "eagle_steps": (1, 32),
+    "eagle_topk": (1, 16),
+    "draft_tokens": (2, 1024),
     "best_depth": (1, 32),
     "rollouts": (1, 16),
     "l1": (0, 32),
@@ -123,7 +128,7 @@ LOWEST_AND_HIGHEST: dict[KnobName, tuple[float, float]] = {
 def _with_knob(name: KnobName) -> TunableParameters:
     return next(
         rules
-        for rules in (DynaTree(), Auto(), Linear(), Fixed(), BestFirst(), Delayed().drawn(), Sampling())
+        for rules in (DynaTree(), Auto(), Linear(), Fixed(), BestFirst(), Eagle2(), Delayed().drawn(), Sampling())
         if rules.has(name)
     )
 
@@ -241,6 +246,11 @@ REFUSED: dict[str, Callable[[], object]] = {
     "tau is 1.1; give": lambda: Fixed(tau=1.1),
     "n_max is 0; give 1 or more": lambda: Fixed(n_max=0),
     "K is 0; give 1 or more": lambda: Linear(0),
+    "p_min is 1.5; give 0 to 1": lambda: Linear(5, 1.5),
+    "eagle2 has 0 steps; give 1 or more": lambda: Eagle2(0),
+    "eagle2's top-k is 0; give 1 or more": lambda: Eagle2(topk=0),
+    "eagle2 verifies 1 tokens; give 2 or more": lambda: Eagle2(draft_tokens=1),
+    "eagle2's N is 5000; give 4096 or less": lambda: Eagle2(draft_tokens=5000),
     "the best-first tree's depth is 0; give 1 or more": lambda: BestFirst(8, 0),
     "n_max is 5000; give 4096 or less": lambda: BestFirst(5000, 5),
     "streaming has -1 sinks; give 0 to 64": lambda: Streaming(sinks=-1),

@@ -24,6 +24,7 @@ from decoder.forward.taps import LayerStates
 from decoder.heads.dflash import BlockHead
 from decoder.heads.eagle3 import Head
 from decoder.methods.bestfirst import BestFirst
+from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from decoder.tree import TokenTree
@@ -52,6 +53,8 @@ TREES: dict[str, Rules] = {
     "best of a wide tree": replace(BUSHY, n_max=14, selection="best"),
     "fixed": Fixed(depth=3, branching=3, tau=0, n_max=30),
     "linear": Linear(4),
+    "linear, sure ones": Linear(4, 0.3),
+    "a beam": Eagle2(4, 3, 9),
 }
 FLAT, BLOCKS = eagle3.name("llama", "flat"), dflash.name("llama", "z-lab")
 PARALLEL = eagle3.name("llama", "P-EAGLE"), eagle3.name("neox", "P-EAGLE, flat")

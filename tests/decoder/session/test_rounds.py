@@ -17,6 +17,7 @@ from decoder.errors import DeviceError
 from decoder.events import LENGTH, Round, Run, Start
 from decoder.knobs import MOST
 from decoder.methods.dynatree import Selection
+from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.session.host import HostSession
 from decoder.tree import depths
@@ -68,7 +69,16 @@ FIXEDS = st.builds(
 METHODS = st.one_of(
     *(st.tuples(st.just(method), st.just("dynatree"), dynatrees()) for method in ("dynatree",) * 3 + ("alg1",)),
     st.tuples(st.just("fixed"), st.just("fixed"), FIXEDS),
-    st.tuples(st.just("linear"), st.just("linear"), st.builds(Linear, k=st.integers(1, 9))),
+    st.tuples(
+        st.just("linear"),
+        st.just("linear"),
+        st.builds(Linear, k=st.integers(1, 9), p_min=st.sampled_from((0.0, 0.2, 0.5, 0.9))),
+    ),
+    st.tuples(
+        st.just("eagle2"),
+        st.just("eagle2"),
+        st.builds(Eagle2, st.integers(1, 5), st.integers(1, 5), st.integers(2, 20)),
+    ),
 )
 """Methods, their rules' names, and rules."""
 SAMPLINGS = st.just(Sampling()) | st.builds(
@@ -80,10 +90,12 @@ SAMPLINGS = st.just(Sampling()) | st.builds(
 
 
 KNOBS = st.one_of(
-    st.tuples(st.just("n_max"), st.integers(1, 40)),
-    st.tuples(st.sampled_from(["d_max", "k", "fixed_depth"]), st.integers(1, 9)),
-    st.tuples(st.sampled_from(["b_min", "b_mid", "b_max", "fixed_branching"]), st.integers(1, 5)),
-    st.tuples(st.sampled_from(["tau_h", "tau_l", "rho_stop", "rho_deep", "tau", "fixed_tau"]), st.floats(0, 1)),
+    st.tuples(st.sampled_from(["n_max", "draft_tokens"]), st.integers(1, 40)),
+    st.tuples(st.sampled_from(["d_max", "k", "fixed_depth", "eagle_steps"]), st.integers(1, 9)),
+    st.tuples(st.sampled_from(["b_min", "b_mid", "b_max", "fixed_branching", "eagle_topk"]), st.integers(1, 5)),
+    st.tuples(
+        st.sampled_from(["tau_h", "tau_l", "rho_stop", "rho_deep", "tau", "fixed_tau", "p_min"]), st.floats(0, 1)
+    ),
     st.tuples(st.just("d0"), st.floats(0, 9)),
     st.tuples(st.just("history"), st.integers(0, 1)),
 )

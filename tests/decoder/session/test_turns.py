@@ -19,6 +19,7 @@ from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.delayed import Delayed
 from decoder.methods.dynatree import Selection
+from decoder.methods.eagle2 import Eagle2
 from decoder.sampling.settings import SAMPLING, Sampling
 from tests.decoder.laws.races import COUPLED
 from tests.decoder.makers import METHODS, PROMPT, Played, TinyModels, methods_of
@@ -35,9 +36,10 @@ OWN: dict[str, tuple[KnobName, ...]] = {
     "dynatree": (*DynaTree().ends(), *SHARED),
     "alg1": (*DynaTree().ends(), *SHARED),
     "auto": (*Auto().ends(), *SHARED),
-    "linear": ("k", *SHARED),
+    "linear": ("k", "p_min", *SHARED),
     "fixed": ("fixed_depth", "fixed_branching", "fixed_tau", "n_max", *SHARED),
     "bestfirst": (*BestFirst().ends(), *SHARED),
+    "eagle2": (*Eagle2().ends(), *SHARED),
     "streaming": ("k", *SHARED),
     "delayed": (*Delayed().ends(), *SHARED),
     "ar": SHARED,
@@ -112,7 +114,8 @@ def test_turns_of_temperature_before_a_token_are_told_as_one_unless_they_lead_ba
 @pytest.mark.parametrize(
     ("method", "name", "value"),
     [
-        ("linear", "k", 11),
+        *(("linear", "k", 11), ("linear", "p_min", 0.5)),
+        *(("eagle2", name, value) for name, value in (("eagle_steps", 2), ("eagle_topk", 1), ("draft_tokens", 20))),
         *(("fixed", name, value) for name, value in (("n_max", 60), ("fixed_depth", 2))),
         *(("fixed", name, value) for name, value in (("fixed_branching", 3), ("fixed_tau", 0.4))),
         *(("dynatree", name, value) for name, value in (("d_max", 3), ("n_max", 12), ("b_min", 2), ("b_mid", 3))),

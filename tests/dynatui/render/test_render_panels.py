@@ -295,6 +295,7 @@ test_golden = golden(
         ],
         "gpus are told as far as the driver knows them and there is room": lambda: [
             *(gpu_wordings(gpus) for gpus in GPUS),
+            *(gpu_wordings(gpus, 1.2345) for gpus in GPUS[:3:2]),
             *(status(seen(gpus=GPUS[place]), width, 1) for place, width in ((0, 200), (2, 200), (2, 120))),
         ],
         "the text is compared with that of ar as far as ar is": lambda: [

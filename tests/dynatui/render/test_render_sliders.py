@@ -75,7 +75,7 @@ def within(name: KnobName, row: str, x: int) -> float:
     [
         ("dynatree", tuple(DynaTree().ends())),
         ("auto", tuple(Auto().ends())),
-        ("linear", ("k",)),
+        ("linear", ("k", "p_min")),
         ("fixed", ("n_max", "fixed_depth", "fixed_branching", "fixed_tau")),
         ("ar", ()),
     ],

@@ -30,8 +30,18 @@ def _what_if(usual: GridCell = SURE, **changed: GridCell) -> WhatIf:
     def cells(table: str) -> tuple[tuple[GridCell, ...], ...]:
         return tuple(tuple(changed.get(f"{table}{row}{column}", usual) for column in range(5)) for row in range(5))
 
-    tau_h, tau_l = (Grid("tau_h", TAU_H, DEPTHS, cells("h"), (2, 2)), Grid("tau_l", TAU_L, DEPTHS, cells("l"), (2, 2)))
-    return WhatIf(tau_h, tau_l, 20)
+    tau_h, tau_l = (
+        Grid("tau_h", "d0", TAU_H, DEPTHS, cells("h"), (2, 2)),
+        Grid("tau_l", "d0", TAU_L, DEPTHS, cells("l"), (2, 2)),
+    )
+    return WhatIf((tau_h, tau_l), 20)
+
+
+def _one(down: str, across: str, rows: tuple[float, ...]) -> WhatIf:
+    cells = tuple(
+        tuple(replace(TIMED, tokens=3 + row / 10, seconds=0.02 - 0.001 * row) for _ in range(5)) for row in range(5)
+    )
+    return WhatIf((Grid(down, across, rows, DEPTHS, cells, (1, 2)),), 20)
 
 
 def _panel(found: WhatIf | None, width: int = 80, height: int = 14) -> Rows:
@@ -150,6 +160,12 @@ test_golden = golden(
         "a narrow panel keeps the columns around the knobs and says that it is an estimate": lambda: [
             _panel(_what_if(), width) for width in (40, 36)
         ],
+        "a chain has a table of its length and its least probability": lambda: [
+            _panel(_one("p_min", "k", (0.2, 0.3, 0.4, 0.5, 0.6)), width) for width in (100, 50)
+        ],
+        "a beam has a table of its levels and its nodes": lambda: _panel(
+            _one("draft_tokens", "eagle_steps", (4.0, 6.0, 8.0, 10.0, 12.0)), 100
+        ),
         "what is missing is explained": lambda: [
             _panel(None, 120),
             whatif(Scene(apply(apply(RunState(), run(("ar",))), plain_round("ar", 0))), 78, 8),

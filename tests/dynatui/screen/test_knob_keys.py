@@ -90,8 +90,10 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: lis
 CELL = GridCell(20, 20, 3.0, 20, 9.0, 0.02)
 QUICK, SLOW = replace(CELL, seconds=0.01), replace(CELL, seconds=0.03)
 ESTIMATE = WhatIf(
-    Grid("tau_h", (0.8, 0.9), (4.0, 5.0), ((SLOW, QUICK), (CELL, CELL)), (1, 1)),
-    Grid("tau_l", (0.3, 0.4), (4.0, 5.0), ((CELL, CELL), (CELL, CELL)), (1, 1)),
+    (
+        Grid("tau_h", "d0", (0.8, 0.9), (4.0, 5.0), ((SLOW, QUICK), (CELL, CELL)), (1, 1)),
+        Grid("tau_l", "d0", (0.3, 0.4), (4.0, 5.0), ((CELL, CELL), (CELL, CELL)), (1, 1)),
+    ),
     20,
 )
 

@@ -171,7 +171,7 @@ def test_the_settings_are_those_of_each_method() -> None:
     }
     lanes = state_of([structs.replace(run(), methods=parameters)]).lanes
     shared = {"temperature": 0, "top_p": 1}
-    assert lanes["linear"].settings == {"k": 7, **shared}
+    assert lanes["linear"].settings == {"k": 7, "p_min": 0, **shared}
     fixed = {"fixed_depth": 4, "fixed_branching": 3, "fixed_tau": 0.2, "n_max": 256}
     assert lanes["fixed"].settings == {**fixed, **shared}
     own = lanes["dynatree"].settings

@@ -134,7 +134,7 @@ def test_the_report_can_be_kept_and_read_again(done: Done[Report]) -> None:
     kept = msgspec.json.encode(done.report)
     again = msgspec.json.decode(kept, type=Report)
     assert msgspec.json.encode(again) == kept
-    assert again.setup.contenders["linear 3"] == {"k": 3}
+    assert again.setup.contenders["linear 3"] == {"k": 3, "p_min": 0.0}
     assert again.setup.contenders["assisted 5/.4"]["num_assistant_tokens"] == 5
     assert again.setup.machine.versions["torch"] == str(torch.__version__)
     assert again.setup.dtype == "float32"

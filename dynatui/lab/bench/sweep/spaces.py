@@ -184,6 +184,20 @@ SPACES: Mapping[str, Space] = {
             {"D": FIXED_DEPTHS, "B": BRANCHINGS, "tau": TAUS, LENGTH: (100, 200, 300, 500, 1000)},
             _fixed,
         ),
+        Space(
+            "chain",
+            "length and least probability of a chain",
+            "linear",
+            {"k": (2, 3, 4, 5, 8), "p_min": (0.0, 0.2, 0.4, 0.6, 0.8), LENGTH: USUAL_LENGTHS},
+            _same,
+        ),
+        Space(
+            "eagle2",
+            "levels, beam and size of EAGLE-2's tree",
+            "eagle2",
+            {"steps": (2, 3, 5, 7), "draft_tokens": (4, 8, 16, 32), "topk": (2, 4, 8), LENGTH: USUAL_LENGTHS},
+            _same,
+        ),
     )
 }
 

@@ -22,6 +22,7 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.auto import Auto
 from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
+from decoder.methods.eagle2 import Eagle2
 from decoder.methods.fixed import Fixed
 from decoder.methods.linear import Linear
 from decoder.run.loading import TRIED
@@ -52,6 +53,8 @@ METHODS: dict[str, Rules | None] = {
     "lively": LIVELY,
     "best": replace(LIVELY, selection="best", n_max=9),
     "best-first": BestFirst(),
+    "eagle2": Eagle2(),
+    "sure chain": Linear(6, 0.3),
 }
 SMALL = DynaTree(
     d0=2, d_max=3, window=2, eta_d=1, eta_h=0.3, target_acceptance=0.4, rho_stop=0.1, rho_deep=0.2, n_max=12
@@ -61,6 +64,8 @@ SMALL_METHODS: dict[str, Rules | None] = {
     "linear": Linear(3),
     "fixed": Fixed(depth=2, branching=2, n_max=6),
     "best-first": BestFirst(6, 3),
+    "eagle2": Eagle2(3, 3, 6),
+    "sure chain": Linear(4, 0.3),
     "lively": SMALL,
     "best": replace(SMALL, selection="best"),
 }
