@@ -105,7 +105,8 @@ def inside(pairs: int, notes: Path) -> None:
                 super()._timed_tick()
                 trial.ui_s += time.thread_time() - began_s
 
-    session = Session(prompts=(_PROMPT,), config=_CONFIG, view=View(speed=1.0))
+    # The run ends after its last prompt, and the trial with the one after its plan.
+    session = Session(prompts=(_PROMPT,) * (2 * pairs + _WARM_RUNS + 1), config=_CONFIG, view=View(speed=1.0))
     source = EngineSource(session, trial.loader(session), rest_s=0.0)
     with guard.screen_only(Path(os.devnull)) as output:
         Observed(source, View(speed=1.0, fps=_FPS), output=output).run(mouse=False)

@@ -29,6 +29,7 @@ from decoder.models.names import LOOKUP, MTP, require_both
 from dynatui.cli import attach, config, doctor, headless, options, parameters, presets, ranks, report, request, settings
 from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
+from dynatui.record.comparison import comparison
 from dynatui.record.reader import Runs
 from dynatui.record.server_recording import is_of_server
 from dynatui.record.transcript import Transcript
@@ -223,20 +224,27 @@ def watch(
 
 
 def replay(path: Path, other: Path | None, *, no_screen: bool, as_json: bool, view: Given) -> int:
-    """Replay a recording without loading models, or two recordings side by side."""
+    """Replay a recording without loading models, or two recordings side by side.
+
+    Without a screen, two recordings of the same prompts are compared: the exit code is 5 if a method is clearly slower
+    in the second one, or writes another text.
+    """
     if other is None and is_of_server(path):
         on_screen = not (no_screen or as_json) and streams.can_show_screen()
         return attach.replay_server(path, request.view(view, settings.keymap()), on_screen=on_screen)
     runs = Runs(path)
-    others = Runs(other) if other else ()
-    if no_screen or as_json or not streams.can_show_screen():
+    on_screen = not (no_screen or as_json) and streams.can_show_screen()
+    if other is not None and not on_screen:
+        out, _ = streams.for_printing()
+        return headless.compare(comparison((str(path), str(other)), runs, Runs(other)), out, as_json=as_json)
+    if not on_screen:
         transcript = Transcript(*streams.for_printing(), as_json=as_json)
-        return headless.replay_events(chain.from_iterable(chain(runs, others)), transcript)
+        return headless.replay_events(chain.from_iterable(runs), transcript)
     shown = request.view(view, settings.keymap())
     if other is not None:
         from dynatui.screen.run import compare  # noqa: PLC0415 - imports textual
 
-        return compare((path, runs), (other, others), shown)
+        return compare((path, runs), (other, Runs(other)), shown)
     from dynatui.screen.run import show_replay as replay_on_screen  # noqa: PLC0415 - imports textual
 
     return replay_on_screen(runs, shown)

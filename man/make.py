@@ -56,6 +56,8 @@ _CODES = (
     ("0", "Done."),
     ("2", "The request is invalid; a line on standard error gives the reason and the remedy."),
     ("3", "A model or a device failed; for dynatui doctor: something required does not work."),
+    ("4", "A process of a target over several was lost or failed."),
+    ("5", "A check failed: dynatui replay A B finds a slowdown or another text; a watched server breaks a promise."),
     ("130", "Interrupted; the text so far has been printed."),
 )
 

@@ -291,10 +291,10 @@ def _speed(bottleneck: Bottleneck, method: str) -> str:
         "tokens of plain decoding"
     )
     if bottleneck.speedup >= FULL_SPEED:
-        return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding: {cost}."
+        return f"{method} is {bottleneck.speedup:.2f} times as fast as plain decoding on this text: {cost}."
     if bottleneck.speedup > 1 / FULL_SPEED:
-        return f"{method} is as fast as plain decoding: {cost}."
-    return f"{method} is slower than plain decoding, at {bottleneck.speedup:.2f} times its speed: {cost}."
+        return f"{method} is as fast as plain decoding on this text: {cost}."
+    return f"{method} is slower than plain decoding on this text, at {bottleneck.speedup:.2f} times its speed: {cost}."
 
 
 def main_limit(bottleneck: Bottleneck) -> Limit | None:

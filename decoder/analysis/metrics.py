@@ -4,16 +4,17 @@ run, without stalled rounds (`decoder.analysis.stalls`).
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import msgspec
+import numpy as np
 from msgspec import structs
 
-from decoder.analysis.speedup import WARM_UP_TOKENS, Decoded, Segments, Speedup, speedup
+from decoder.analysis.speedup import WARM_UP_TOKENS, Decoded, Segments, Speedup, Turns, speedup
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.append_only import TokenLog
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start
@@ -193,6 +194,42 @@ def with_speedup(entry: Figures, found: Speedup) -> Figures:
     )
 
 
+def total(texts: Iterable[Figures]) -> Figures:
+    """Figures over several texts of one method, without the speed-up: ratios of sums, or means weighted by rounds."""
+    each = list(texts)
+    sums: dict[str, Any] = {name: functools.reduce(_plus, (getattr(one, name) for one in each)) for name in _TOTALLED}
+    timed_s = [(one.tokens_per_second, one.decode_s - one.left_out_s) for one in each]
+    differing = [one for one in each if one.first_difference is not None]
+    same = [one.identical_to_ar for one in each if one.identical_to_ar is not None]
+    by_design = all(same) and differing
+    ties = [one.near_tie for one in differing if one.near_tie is not None]
+    return Figures(
+        **sums,
+        tokens_per_round=_ratio(sums["committed"], sums["rounds"]),
+        path_length=_ratio(sums["accepted"], sums["rounds"]),
+        acceptance_rate=_ratio(sums["accepted"], sums["drafted"]),
+        depth_acceptance=_weighted((one.depth_acceptance, one.rounds) for one in each),
+        tokens_per_second=_weighted(timed_s),
+        identical_to_ar=all(same) if same and not by_design else None,
+        first_difference=differing[0].first_difference if differing else None,
+        near_tie=all(ties) if ties else None,
+        joules_per_token=_weighted((one.joules_per_token, one.committed) for one in each),
+        peak_bytes=max((one.peak_bytes or 0 for one in each), default=0) or None,
+    )
+
+
+_TOTALLED = (
+    *("rounds", "drafted", "accepted", "committed", "target_forwards", "draft_forwards", "decode_s", "prefill_s"),
+    *("draft_s", "verify_s", "commit_s", "host_s", "stalled_rounds", "left_out_rounds", "left_out_s"),
+)
+
+
+def _weighted(values: Iterable[tuple[float | None, float]]) -> float | None:
+    """Mean of the known values."""
+    known = [(value * weight, weight) for value, weight in values if value is not None]
+    return _ratio(math.fsum(part for part, _ in known), math.fsum(weight for _, weight in known))
+
+
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
     """How many first tokens of a text must equal those of `ar`; None if the texts cannot be compared."""
     if sampled and draws_alone(method):
@@ -225,9 +262,52 @@ def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | N
     return next(index for index in range(common) if tokens[index] != reference[index])
 
 
+_MOST_TEXTS = 500
+_SETTINGS = (
+    *("target", "draft", "device", "dtype", "draft_dtype", "exact", "path", "ranks", "max_new_tokens"),
+    *("temperature", "top_k", "top_p", "verifier", "drafting"),
+)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Of one method in an earlier run."""
+
+    figures: Figures
+    turns: Turns | None
+    """None without a speed-up."""
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts of one method under the same settings."""
+
+    by_run: Mapping[str, Text] = field(default_factory=dict)
+    """By the start of the run."""
+
+    @cached_property
+    def figures(self) -> Figures:
+        return total(text.figures for text in self.by_run.values())
+
+    @cached_property
+    def turns(self) -> Turns | None:
+        known = [text.turns for text in self.by_run.values() if text.turns]
+        parts = [turns.parts for turns in known]
+        return Turns(np.concatenate(parts), sum(turns.count for turns in known)) if known else None
+
+    def among(self, starts: Container[str]) -> "Texts":
+        return Texts({start: text for start, text in self.by_run.items() if start in starts})
+
+
+def _same_settings(one: Run, other: Run, method: str) -> bool:
+    return all(getattr(one, name) == getattr(other, name) for name in _SETTINGS) and all(
+        one.methods.get(name) == other.methods.get(name) for name in (method, "ar")
+    )
+
+
 @dataclass(frozen=True)
 class RunFold:
-    """State of the fold over one run's events."""
+    """State of the fold over a run's events, and the texts of earlier runs under the same settings."""
 
     run: Run | None = None
     tallies: Mapping[str, Tally] = field(default_factory=dict)
@@ -238,27 +318,34 @@ class RunFold:
     """Rounds of `ar` that have not stalled."""
     waited_s: float = 0.0
     """Of all rounds that have not stalled, summed over threads."""
+    settled: Mapping[str, Speedup] = field(default_factory=dict)
+    """Of methods for which no turn can follow: they, or `ar`, have finished."""
+    turned: frozenset[str] = frozenset()
+    """Methods of which the user has turned a knob in this run."""
+    earlier: Mapping[str, Texts] = field(default_factory=dict, compare=False)
+    """By method."""
 
     def apply(self, event: Event) -> "RunFold":
-        """A `Run` starts a new state."""
+        """A `Run` starts a new state, in which texts under other settings are forgotten."""
         match event:
             case Run():
-                return RunFold(event, {name: Tally() for name in event.methods}, event.temperature > 0)
-            case Knob(name="temperature", new=temperature):
-                return replace(self, sampled=self.sampled or temperature > 0)
+                tallies = {name: Tally() for name in event.methods}
+                earlier = {name: self._texts_before(event, name) for name in event.methods}
+                return RunFold(event, tallies, event.temperature > 0, earlier=earlier)
+            case Knob(method=method, name=name, new=value, source=source):
+                turned = self.turned | {method} if source == "user" else self.turned
+                return replace(self, sampled=self.sampled or (name == "temperature" and value > 0), turned=turned)
             case Start(method=method, prefill_s=prefill_s):
                 tally = structs.replace(self._of(method), prefill_s=prefill_s)
                 return self._with(method, tally)
             case Round(method=method):
                 return self._with_round(method, event)
             case End(method=method, peak_bytes=peak_bytes):
-                ended = {
-                    name: segments.ended(self.plain)
-                    for name, segments in self.segments.items()
-                    if method in (name, "ar")
-                }
+                ended = [name for name in self.tallies if method in (name, "ar") and name not in self.settled]
+                segments = {name: of.ended(self.plain) for name, of in self.segments.items() if name in ended}
                 tally = structs.replace(self._of(method), peak_bytes=peak_bytes, ended=True)
-                return replace(self._with(method, tally), segments={**self.segments, **ended})
+                race = replace(self._with(method, tally), segments={**self.segments, **segments})
+                return replace(race, settled={**self.settled, **{name: race.speedup_of(name) for name in ended}})
             case _:
                 return self
 
@@ -268,9 +355,51 @@ class RunFold:
     def judged(self, summary: Mapping[str, Figures]) -> dict[str, Figures]:
         """The figures of a summary, with the speed-ups of this fold: earlier versions divided rates of whole runs."""
         return {
-            name: with_speedup(entry, self._speedup(name) if name in self.tallies else Speedup())
+            name: with_speedup(entry, self.speedup_of(name) if name in self.tallies else Speedup())
             for name, entry in summary.items()
         }
+
+    def pooled(self) -> dict[str, Figures]:
+        """What all panels show as the speed-up: of each method over its texts under the present settings, this run's
+        included. The turns of all texts are taken together, without texts on a busy machine.
+        """
+        return dict(self._pooled)
+
+    @cached_property
+    def _pooled(self) -> dict[str, Figures]:
+        return {name: self.pooled_among(name)[0] for name in self.tallies}
+
+    def pooled_among(self, method: str, starts: Container[str] | None = None) -> tuple[Figures, int]:
+        """Only over the runs with these starts, and the number of their texts."""
+        own, texts = self._figures[method], Texts() if self._is_turned(method) else self.earlier.get(method, Texts())
+        shown = starts is None or (self.run is not None and self.run.started_at in starts)
+        texts = texts if starts is None else texts.among(starts)
+        if not texts.by_run:
+            return (own, int(own.rounds > 0)) if shown else (Figures(), 0)
+        counts = shown and own.rounds > 0
+        turns = [each for each in (texts.turns, self._turns(method) if counts else None) if each]
+        found = speedup(turns, whole=True) if turns else self.speedup_of(method)
+        entry = total([texts.figures, own] if counts else [texts.figures])
+        return with_speedup(entry, found), len(texts.by_run) + counts
+
+    def _turns(self, method: str) -> Turns | None:
+        """Of this run's text, if they count: it is warm, and the machine was not busy."""
+        if self.speedup_of(method).reason in ("machine busy", "warming up"):
+            return None
+        return self.segments.get(method, Segments()).turns if "ar" in self.tallies and method != "ar" else None
+
+    def _is_turned(self, method: str) -> bool:
+        return not self.turned.isdisjoint((method, "ar"))
+
+    def _texts_before(self, run: Run, method: str) -> Texts:
+        """Of the runs before `run`, which may be a run that is played again."""
+        before, texts = self.run, dict(self.earlier.get(method, Texts()).by_run)
+        if before is None or not _same_settings(before, run, method):
+            return Texts()
+        if method in self.tallies and self.tallies[method].rounds and not self._is_turned(method):
+            texts[before.started_at] = Text(self._figures[method], self._turns(method))
+        texts.pop(run.started_at, None)
+        return Texts(dict(list(texts.items())[-_MOST_TEXTS:]))
 
     @cached_property
     def _figures(self) -> dict[str, Figures]:
@@ -279,21 +408,23 @@ class RunFold:
         return {
             name: with_speedup(
                 figures(tally, ar, same_until=compared_until(run, name, sampled=self.sampled) if run else WHOLE),
-                self._speedup(name),
+                self.speedup_of(name),
             )
             for name, tally in self.tallies.items()
         }
 
-    def _speedup(self, method: str) -> Speedup:
+    def speedup_of(self, method: str) -> Speedup:
         tally, ar = self.tallies[method], self.tallies.get("ar")
         if ar is None:
             return Speedup()
-        found = speedup(
-            self.segments.get(method, Segments()),
-            warm=all(len(one.tokens) >= WARM_UP_TOKENS or one.ended for one in (tally, ar)),
-            busy=tally.left_out_from > 0 or self.waited_s > MOST_WAITED * self._ran_s,
-            whole=tally.ended or ar.ended,
-        )
+        if method in self.settled:
+            return self.settled[method]
+        whole = tally.ended or ar.ended
+        if tally.left_out_from > 0 or self.waited_s > MOST_WAITED * self._ran_s:
+            return Speedup(reason="machine busy")
+        if not (whole or min(len(tally.tokens), len(ar.tokens)) >= WARM_UP_TOKENS):
+            return Speedup(reason="warming up")
+        found = speedup([self.segments.get(method, Segments()).turns], whole=whole)
         return Speedup(1.0, 1.0, 1.0) if method == "ar" and found.reason == "too few rounds" else found
 
     @property

@@ -1,13 +1,18 @@
 """How many times as fast as plain decoding a method of a race is, or why this is unknown. The machine's load changes
 within a run, so two methods are compared segment by segment, the shortest parts in which both have decoded. All plain
 passes do the same work, so that differences between their times measure the load; if it is too uneven, there is
-no figure.
+no figure. Texts are pooled by taking their segments together.
 """
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from decoder.analysis.interval import factor_of
+from decoder.analysis.interval import COVERAGE, factor_of, students_t
 from decoder.append_only import SharedList
 from decoder.events import Reason
 
@@ -22,6 +27,8 @@ ENOUGH = 20
 no reason to withhold the speed-up.
 """
 _MOST = 64
+_FEWEST_TEXTS = 5
+"""Texts from which on the differences between texts give the interval of a change."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -62,8 +69,10 @@ class Segments(msgspec.Struct, frozen=True):
     stride: int = 1
 
     @property
-    def count(self) -> int:
-        return len(self.closed) * self.stride + self.complete
+    def turns(self) -> "Turns":
+        entries = [*self.closed, self.unfinished] if self.complete else self.closed
+        parts = np.array(list(map(msgspec.structs.astuple, entries)), dtype=float).reshape(-1, 4)
+        return Turns(parts, len(self.closed) * self.stride + self.complete)
 
     def with_round(self, own: Decoded, plain: Decoded) -> "Segments":
         """`plain` is all plain decoding before this round."""
@@ -89,6 +98,13 @@ class Segments(msgspec.Struct, frozen=True):
         return Segments(SharedList(one.plus(other) for one, other in pairs), stride=2 * self.stride)
 
 
+class Turns(msgspec.Struct, frozen=True):
+    parts: NDArray[np.float64]
+    """The fields of a `Segment` in each row."""
+    count: int
+    """Segments in all rows."""
+
+
 class Speedup(msgspec.Struct, frozen=True):
     value: float | None = None
     low: float | None = None
@@ -96,23 +112,44 @@ class Speedup(msgspec.Struct, frozen=True):
     reason: Reason | None = None
 
 
-def speedup(segments: Segments, *, warm: bool, busy: bool, whole: bool) -> Speedup:
-    """Ratio of tokens per second to those of plain decoding. `busy`: threads waited too long or too many rounds
-    stalled; `whole`: a text has ended, so that no more segments will follow.
+def speedup(texts: Sequence[Turns], *, whole: bool) -> Speedup:
+    """Ratio of tokens per second to those of plain decoding, over all segments of a method's texts. `whole`: a text has
+    ended, so that no more of its segments will follow.
     """
-    if busy:
-        return Speedup(reason="machine busy")
-    if not warm:
-        return Speedup(reason="warming up")
-    parts = np.array(list(map(msgspec.structs.astuple, segments.closed)), dtype=float).reshape(-1, 4)
-    totals = parts.sum(axis=0) + msgspec.structs.astuple(segments.unfinished)
+    parts = np.concatenate([np.empty((0, 4)), *(turns.parts for turns in texts)])
+    totals = parts.sum(axis=0)
     if len(parts) < _FEWEST or not (np.isfinite(totals).all() and (totals > 0).all()):
         return Speedup(reason="too few rounds")
     # The logarithm of the ratio is linear in the logarithms of the four totals; the delta method gives its variance.
     shares = len(parts) * parts / totals
-    of_plain, of_all = (factor_of(shares @ signs) for signs in ((0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)))
-    uneven, many = of_plain**2 >= WIDE, segments.count >= ENOUGH
+    signs = (0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)
+    of_plain, of_all = (factor_of(shares @ sign) for sign in signs)
+    uneven, many = of_plain**2 >= WIDE, sum(turns.count for turns in texts) >= ENOUGH
     if of_all**2 >= WIDE and (uneven or not (many or whole)):
         return Speedup(reason="machine busy" if uneven and many else "too few rounds")
     value = float(totals[0] / totals[1] * totals[3] / totals[2])
     return Speedup(value, value / of_all, value * of_all)
+
+
+def change(pairs: Sequence[tuple[Speedup, Speedup]], coverage: float = COVERAGE) -> Speedup:
+    """Geometric mean over texts of the second speed-up over the first one, where both were measured at different times.
+    From five texts on, its interval comes from the differences between texts, else from the given ones (of 95 %).
+    """
+    known = [(one, other) for one, other in pairs if one.value and other.value]
+    if not known:
+        return Speedup(reason=next((one.reason or other.reason for one, other in pairs), None))
+    logs = np.log([other.value / one.value for one, other in known if one.value and other.value])
+    value, count = math.exp(float(logs.mean())), len(known)
+    given = [math.log(each.high / each.low) / 2 for pair in known for each in pair if each.low and each.high]
+    if count >= _FEWEST_TEXTS:
+        reach = students_t(count - 1, coverage) * float(logs.std(ddof=1)) / math.sqrt(count)
+    elif len(given) == 2 * count:
+        wider = _normal(coverage) / _normal(COVERAGE)
+        reach = wider * math.hypot(*given) / count
+    else:
+        return Speedup(value)
+    return Speedup(value, value * math.exp(-reach), value * math.exp(reach))
+
+
+def _normal(coverage: float) -> float:
+    return NormalDist().inv_cdf((1 + coverage) / 2)

@@ -3,15 +3,19 @@
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
+
+import msgspec
 
 from decoder.errors import DecoderError, ModelError, PromptError
 from decoder.events import Event
 from decoder.session.steering import Steering
 from dynatui.prometheus.exporter import Exporter, exporting
+from dynatui.record.comparison import CHANGED, Comparison, told
 from dynatui.record.recording import Recorder, numbered_run
 from dynatui.record.transcript import Transcript
 from dynatui.session import Session
+from dynatui.terminal import streams
 from dynatui.terminal.shutdown import stoppable
 from dynatui.terminal.streams import OutputError, results_only
 
@@ -51,6 +55,7 @@ def run(session: Session, transcript: Transcript, load: "Load") -> int:
                 if skipped == count:
                     raise
                 transcript.note(f"prompt {number} of {count} is skipped: {error}")
+    transcript.result()
     if steering.stopped:
         transcript.note("interrupted")
         return INTERRUPTED
@@ -70,8 +75,15 @@ def _take(event: Event, recorder: Recorder | None, exporter: Exporter | None, tr
 def replay_events(events: Iterable[Event], transcript: Transcript) -> int:
     for event in events:
         transcript.feed(event)
-    transcript.finish()
+    transcript.result()
     return 0
+
+
+def compare(found: Comparison, out: TextIO, *, as_json: bool) -> int:
+    lines = [msgspec.json.encode(found).decode()] if as_json else told(found)
+    for line in lines:
+        streams.show(f"{line}\n", out)
+    return CHANGED if found.changed else 0
 
 
 def follow(events: Iterable[Event], transcript: Transcript) -> int:

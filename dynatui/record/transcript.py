@@ -15,6 +15,7 @@ from decoder.methods import SIDE_A, draws_alone
 from dynatui.clean import clean_line
 from dynatui.knobs import preset_of
 from dynatui.number_format import memory_by_rank
+from dynatui.result import aligned, heading, interval, result, settings
 from dynatui.state.ab_comparison import Measured, Pairs, measured, with_run
 from dynatui.state.lane import begun
 from dynatui.state.run_state import RunState, apply
@@ -118,6 +119,9 @@ class Transcript:
         self._err = err
         self._as_json = as_json
         self._race = RunFold()
+        self._open = False
+        """Whether the race lacks its end."""
+        self._runs = 0
         self._texts: list[str] = []
         self._errors: dict[str, str] = {}
         self._lost: Counter[str] = Counter()
@@ -136,6 +140,8 @@ class Transcript:
             self._lost[event.method] += 1
         match event:
             case Run():
+                self._open = True
+                self._runs += 1
                 for line in _introduction(event):
                     self.note(line)
             case Round(method=method, text=text) if method in self._first_method():
@@ -146,14 +152,22 @@ class Transcript:
                 self.failed = True
                 self._errors[method] = error
                 self.note(f"{method} broke off: {error}")
-            case Summary(methods=figures, peak_bytes_by_rank=peaks) if self._race.run:
+            case Summary(methods=figures, peak_bytes_by_rank=peaks) if self._race.run and self._open:
                 self._close(self._race.run, self._race.judged(figures), peaks)
             case _:
                 pass
 
     def finish(self) -> None:
-        if self._race.run:
+        if self._race.run and self._open:
             self._close(self._race.run, self._race.figures())
+
+    def result(self) -> None:
+        """Of all prompts together, if there are several."""
+        self.finish()
+        if self._runs > 1 and (run := self._race.run):
+            lanes = {name: begun(name, run) for name in run.methods}
+            for line in (": ".join(heading(self._race)), *result(self._race), *settings(lanes)):
+                self.note(line)
 
     def note(self, line: str) -> None:
         """Ignores errors while writing to standard error."""
@@ -161,7 +175,7 @@ class Transcript:
             print(clean_line(line), file=self._err, flush=True)
 
     def _first_method(self) -> list[str]:
-        return list(self._race.run.methods)[:1] if self._race.run else []
+        return list(self._race.run.methods)[:1] if self._race.run and self._open else []
 
     def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:
         self._pairs, self._state = with_run(self._pairs, self._state), RunState()
@@ -184,7 +198,7 @@ class Transcript:
             )
         if by_design := [name for name, entry in figures.items() if differs_by_design(entry)]:
             self.note(f"{', '.join(by_design)}: the text differs from that of ar by design")
-        self._race, self._texts, self._errors, self._lost = RunFold(), [], {}, Counter()
+        self._open, self._texts, self._errors, self._lost = False, [], {}, Counter()
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
         added = ("category", "text", "methods", "peak_bytes_by_rank", "settings_tried")
@@ -232,18 +246,19 @@ def _compared(found: SettingReport) -> str:
 def table(figures: dict[str, Figures]) -> list[str]:
     labels = {figure.key: figure.label for figure in FIGURES}
     rows = [["method", *(labels[key] for key in COLUMNS)]]
-    rows += [[name, *(_cell(getattr(entry, key)) for key in COLUMNS)] for name, entry in figures.items()]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+    rows += [[name, *(_cell(entry, key) for key in COLUMNS)] for name, entry in figures.items()]
+    return aligned(rows)
 
 
-def _cell(value: float | None) -> str:
-    match value:
+def _cell(entry: Figures, key: str) -> str:
+    match getattr(entry, key):
         case None:
             return "-"
-        case bool():
+        case bool(value):
             return "yes" if value else "no"
-        case int():
+        case int(value):
             return str(value)
-        case _:
+        case value if key == "speedup":
+            return f"{value:.2f} {interval(entry)}"
+        case value:
             return f"{value:.2f}"

@@ -9,9 +9,11 @@ from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
 from dynatui.number_format import ms, percent, short
 from dynatui.render.curves import deepest, scale_of
+from dynatui.render.headline import rate
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import drawing, limited, no_speedup, shape_of, shape_written, times_plain
+from dynatui.render.words import drawing, limited, shape_of, shape_written
+from dynatui.result import no_speedup, times_plain
 from dynatui.state.lane import Curve
 
 _ROWS = 3
@@ -65,17 +67,13 @@ def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
 
 def _outcome(scene: Scene) -> list[_Card]:
     state = scene.state
-    figures, curves = state.figures().get(state.watched), state.lane.curves
+    figures, curves = state.pooled().get(state.watched), state.lane.curves
     if figures is None:
         titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
         return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
-    own = no_speedup(figures) or ("own decode time", "own time")
-    gains: tuple[str, ...] = own
-    if figures.speedup:
-        _, decoding, factor = times_plain(figures.speedup)
-        gains = decoding, f"{factor} plain", factor
+    gains = times_plain(figures)[1:] if figures.speedup else no_speedup(figures) or ("own decode time", "own time")
     stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
-    rate, speed = curves.rate, short(figures.tokens_per_second, 1)
+    speed, rates = short(rate(state, state.watched), 1), curves.rate
     of_pass, per_round = ("tokens a pass, whole run", "tokens a pass"), short(figures.tokens_per_round)
     distinct = f"L-bar; distinct 8-grams {short(figures.distinct_8grams)}", "L-bar, run"
     guesses, accepted = ("guesses kept, whole run", "guesses kept"), percent(figures.acceptance_rate)
@@ -83,7 +81,7 @@ def _outcome(scene: Scene) -> list[_Card]:
     depths = f"{depth}, last {state.lane.window} {short(state.lane.acceptance)}", depth
     kept = [len(event.accepted) / max(1, drafted_nodes(event)) for event in state.lane.past[-_LONGEST_TREND:]]
     return [
-        _Card(8, (*stalled, "tokens/s"), speed, gains, "first", rate.points, *_around(rate)),
+        _Card(8, (*stalled, "tokens/s"), speed, gains, "first", rates.points, *_around(rates)),
         _Card(13, of_pass, per_round, distinct, "first", curves.tokens.points, 1.0, scale_of(scene).top),
         _Card(15, guesses, accepted, depths, "first", kept),
     ]
@@ -133,7 +131,7 @@ def _line(scene: Scene, width: int) -> Row:
     if figures is None:
         return fit(((" a small model guesses, a large one checks", "dim"),), width)
     texts: list[Span] = [
-        (f" {short(figures.tokens_per_second, 0)} tokens/s", "first"),
+        (f" {short(rate(state, state.watched), 0)} tokens/s", "first"),
         (f"  {short(figures.tokens_per_round)} tokens a pass", "first"),
         (f"  guesses kept {percent(figures.acceptance_rate)}", "first"),
     ]

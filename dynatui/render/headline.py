@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from decoder.analysis.interval import Interval, Verdict, compared_to_limit
 from decoder.analysis.metrics import differs_by_design
 from decoder.analysis.roofline import SIZES, round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
@@ -9,20 +10,21 @@ from decoder.events import Figures
 from dynatui.gpu import GpuLoad
 from dynatui.number_format import counted, ms, percent, short
 from dynatui.render.ink import DOT, Ink, Row, joined
-from dynatui.render.words import ALONE, BY_DESIGN, is_alone, no_speedup, times_plain
+from dynatui.render.words import is_alone
+from dynatui.result import ALONE, BY_DESIGN, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
-_SLOWER, _FASTER = 0.995, 1.005
-"""Relative speeds in this interval count as equal to the speed of plain decoding."""
+_CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cannot tell": "plain"}
+"""By whether the interval lies above the speed of plain decoding."""
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
     """Wordings, the longest first; empty before the first token."""
-    entry = state.figures().get(state.watched)
+    entry = state.pooled().get(state.watched)
     if entry is None or not entry.committed:
         return ()
     speeds, passes, texts = _speed(state, entry) or ((),), _passes(entry), compared(state) or ((),)
-    sentences = [(speed, passes[0], texts[0]) for speed in speeds[:2]]
+    sentences = [(speed, passes[0], texts[0]) for speed in speeds[:-1] or speeds]
     sentences += [(speeds[-1], passes[-1], texts[-1]), (speeds[-1], (), texts[-1])]
     last = speeds[-1] or texts[-1] or passes[-1]
     return tuple(dict.fromkeys((*(joined(filter(None, parts), DOT) for parts in sentences if any(parts)), last)))
@@ -50,13 +52,19 @@ def is_warm(state: RunState, method: str) -> bool:
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 
 
+def rate(state: RunState, method: str) -> float | None:
+    """Tokens per second; None before the end of the method's warm-up."""
+    entry = state.figures().get(method)
+    return entry.tokens_per_second if entry is not None and is_warm(state, method) else None
+
+
 def _speed(state: RunState, entry: Figures) -> tuple[Row, ...]:
     if state.watched == "ar":
         return _inked("plain", "plain decoding")
     if entry.speedup is None:
         return () if entry.speedup_reason == "warming up" else _inked("warn", *no_speedup(entry))
-    ink: Ink = "warn" if entry.speedup < _SLOWER else "plain" if entry.speedup < _FASTER else "good"
-    return _inked(ink, *times_plain(entry.speedup))
+    clear = compared_to_limit(Interval(value=entry.speedup, low=entry.speedup_low, high=entry.speedup_high))
+    return _inked(_CLEAR[clear], *times_plain(entry))
 
 
 def _passes(entry: Figures) -> tuple[Row, ...]:

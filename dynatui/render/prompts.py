@@ -1,17 +1,15 @@
 """The list of prompts: a row per prompt with the figures of its newest run, a cursor, and totals."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoder.errors import shortened
-from decoder.events import Figures
 from dynatui.clean import clean_line
-from dynatui.number_format import short
+from dynatui.number_format import counted, short
 from dynatui.render.guide import explained
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, best, column, frame, inside, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.words import same_as_ar, speedup_cell
+from dynatui.result import interval, same_as_ar, speedup_cell
 from dynatui.state.session_log import Result, noted
 
 _TITLE = len("╭─ Prompts  ─╮")
@@ -40,8 +38,7 @@ def prompts(scene: Scene, width: int, height: int) -> Rows:
         return frame(title, [((why, "dim"),)], (width, height))
     sheet = Sheet(_COLUMNS, inner - _NUMBER - _LEAST_OPENING)
     opening = max(0, inner - _NUMBER - sheet.cells)
-    ran = [line.result for line in lines if line.result]
-    totals = [_totals(ran, len(lines), sheet, opening)] if ran and room >= _LEAST_TOTALS else []
+    totals = _totals(scene, lines, sheet, opening) if room >= _LEAST_TOTALS else []
     visible = max(1, room - 1 - len(totals))
     cursor = chosen(scene, [line.number for line in lines])
     place = next(place for place, line in enumerate(lines) if line.number == cursor)
@@ -106,40 +103,26 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
     return "not played" if scene.replaying else "waiting"
 
 
-def _totals(results: Sequence[Result], count: int, sheet: Sheet[Result], opening: int) -> Row:
-    figures = [result.figures for result in results]
-    cells = "".join(f"{_TOTALS[each.head](figures):>{each.cells}}" for each in sheet.columns)
-    together = f" all {count} together" if len(results) == count else f" {len(results)} that ran"
-    known = len(_speedups(figures))
-    of = "" if known == len(results) else f" of {known}"
-    label = column(best(_NUMBER + opening, f"{together}; x plain: geometric mean{of}", together), _NUMBER + opening)
-    return ((label + cells, "title"),)
-
-
-def _of_sums(parts: Iterable[tuple[float, float]]) -> float | None:
-    """The sum of the first numbers over the sum of the second ones."""
-    pairs = [*parts]
-    above, below = sum(above for above, _ in pairs), sum(below for _, below in pairs)
-    return above / below if below else None
-
-
-def _mean(values: Iterable[tuple[float | None, float]]) -> float | None:
-    """Of the known values, by their weights."""
-    return _of_sums((value * weight, weight) for value, weight in values if value is not None)
-
-
-def _gain(figures: Sequence[Figures]) -> float | None:
-    speedups = _speedups(figures)
-    return math.exp(math.fsum(map(math.log, speedups)) / len(speedups)) if speedups else None
-
-
-def _speedups(figures: Sequence[Figures]) -> list[float]:
-    return [figure.speedup for figure in figures if figure.speedup is not None and 0 < figure.speedup < math.inf]
-
-
-def _agreed(figures: Sequence[Figures]) -> str:
-    verdicts = [figure.identical_to_ar for figure in figures if figure.identical_to_ar is not None]
-    return f"{sum(verdicts)} of {len(verdicts)}" if verdicts else "-"
+def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening: int) -> list[Row]:
+    """Of the watched method over its listed texts under the present settings."""
+    method, race = scene.state.watched, scene.state.race
+    ran = {line.result.started_at for line in lines if line.result and line.result.method == method}
+    if not ran or method not in race.tallies:
+        return []
+    entry, texts = race.pooled_among(method, ran)
+    if not texts:
+        return []
+    label = f" all {texts} together" if texts == len(lines) else f" {counted(texts, 'text')} under these settings"
+    exact = f"{label}; x plain {interval(entry)}" if interval(entry) else label
+    cells = sheet.row(Result("", method, entry, "", done=True))
+    return [
+        (
+            (
+                column(best(_NUMBER + opening, exact, label, f" {counted(texts, 'text')}"), _NUMBER + opening) + cells,
+                "title",
+            ),
+        )
+    ]
 
 
 def _agreement(result: Result) -> str:
@@ -154,12 +137,4 @@ _COLUMNS: tuple[Column[Result], ...] = (
     Column("x plain", 9, lambda one: speedup_cell(one.figures), rank=2),
     Column("same as ar", 12, _agreement, rank=3),
 )
-_TOTALS: Mapping[str, Callable[[Sequence[Figures]], str]] = {
-    "tokens": lambda figures: str(sum(one.committed for one in figures)),
-    "L-bar": lambda figures: short(_of_sums((one.committed, one.rounds) for one in figures)),
-    "depth acc.": lambda figures: short(_mean((one.depth_acceptance, one.rounds) for one in figures)),
-    "tokens/s": lambda runs: short(_mean((one.tokens_per_second, one.decode_s - one.left_out_s) for one in runs), 1),
-    "x plain": lambda figures: short(_gain(figures)),
-    "same as ar": _agreed,
-}
 _EXPLAINED = ("tokens_per_round", "depth_acceptance", "tokens_per_second", "speedup", "identical_to_ar")

@@ -9,10 +9,11 @@ from decoder.events import Figures
 from dynatui.number_format import ms, percent, short
 from dynatui.render.curves import scale_of
 from dynatui.render.guide import explained, led_by
-from dynatui.render.headline import is_warm
+from dynatui.render.headline import rate
 from dynatui.render.ink import Column, Ink, Row, Rows, Sheet, Span, bar, best, column, fit, frame, inside, share, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import WHY_ALONE, is_alone, remedy, same_as_ar, speedup_cell, tie_words
+from dynatui.render.words import WHY_ALONE, is_alone, remedy, tie_words
+from dynatui.result import interval, same_as_ar, speedup_cell
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 11
 """Of the column with method names, in cells."""
@@ -41,8 +42,7 @@ class _Lane:
 
     @property
     def rate(self) -> float | None:
-        """Tokens per second; None before the end of the method's warm-up."""
-        return self.figures.tokens_per_second if is_warm(self.scene.state, self.name) else None
+        return rate(self.scene.state, self.name)
 
     @property
     def progress(self) -> str:
@@ -70,6 +70,7 @@ _BESIDE: tuple[Column[_Lane], ...] = (
     Column("L-bar", 7, lambda lane: short(lane.figures.tokens_per_round)),
     Column("accepted", 10, lambda lane: percent(lane.figures.acceptance_rate)),
     Column("L-bar, recent", _TREND + 3, _recent),
+    Column("95 % of x plain", 18, lambda lane: interval(lane.figures)),
 )
 """Columns to the right of the bars."""
 _COLUMNS: tuple[Column[_Lane], ...] = (
@@ -95,7 +96,7 @@ class _Bars:
     """The rows with bars: the lanes that have a row, and the columns that fit beside the bars."""
 
     def __init__(self, scene: Scene, width: int, room: int) -> None:
-        figures = scene.state.figures()
+        figures = scene.state.pooled()
         self.lanes = [_Lane(scene, name, entry) for name, entry in figures.items()]
         # Without a row for each method, the watched method and `ar` are kept.
         kept = sorted(figures, key=lambda name: (name != scene.state.watched, name != "ar"))[: max(0, room)]

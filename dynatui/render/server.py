@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from decoder.append_only import SharedList
 from dynatui.clean import clean_line
-from dynatui.number_format import count, counted, percent, short
+from dynatui.number_format import count, counted, ms, percent, short
 from dynatui.render.curves import Axis, CurveLine, chart, legend
 from dynatui.render.findings import compared, line_of
 from dynatui.render.ink import (
@@ -30,7 +30,7 @@ from dynatui.render.ink import (
     width_of,
     wrapped,
 )
-from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Wasted
+from dynatui.servers.attach.events import Answer, Drafting, Figures, Gap, Load, Wasted
 from dynatui.session import Symbols
 from dynatui.state.lane import Curve
 from dynatui.state.server_state import ServerState, remark, verdict
@@ -315,9 +315,17 @@ def totals(state: ServerState, size: Size) -> Rows:
     for name, figure in counted:
         session, now = (count(figure(figures) if figures else None) for figures in both)
         rows.append(((f"{name:<{_TOTAL_NAME}}", "plain"), (f"{session:>{room}}", "strong"), (f"{now:>{room}}", "dim")))
+    if state.course.load is not None and reading is not None:
+        rows.append(((_load(state.course.load, reading.interval, width), "plain"),))
     watched = best(width, f"watched for {time_text(state.t)}, {state.readings} pages read", f"for {time_text(state.t)}")
     missed = f"failed polls {state.missed}, gaps {state.gaps}, restarts {state.restarts}"
     return frame((("Totals", "title"),), [*rows, ((watched, "dim"),), ((missed, "dim"),)], size)
+
+
+def _load(load: Load, interval: Figures, width: int) -> str:
+    requests = f"{count(load.running)} running, {count(load.waiting)} waiting"
+    latency = f"{ms(interval.token_latency_s, 1)} ms a token"
+    return best(width, f"requests: {requests}; {latency}", f"{requests}, {latency}", requests)
 
 
 _TITLE: Row = (

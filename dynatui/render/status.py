@@ -12,7 +12,7 @@ from decoder.session.steering import StageName
 from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
-from dynatui.render.headline import expected_words, gpu_wordings, headline
+from dynatui.render.headline import expected_words, gpu_wordings, headline, rate
 from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, width_of
 from dynatui.render.layout import smallest_size
 from dynatui.render.sampling import light_words
@@ -64,7 +64,8 @@ def activity(scene: Scene) -> Row:
         last = scene.replaying and state.prompt is not None and state.prompt.number == state.prompt.total
         if scene.following or last:
             return (("run ended" if scene.following else "replay ended", "good"),)
-        return (("done", "good"), (", next prompt follows", "dim"))
+        follows = f", {scene.keys.cap('prompt(1)')} runs all prompts again" if state.over else ", next prompt follows"
+        return (("done", "good"), (follows, "dim"))
     return (("following" if scene.following else "replaying" if scene.replaying else "decoding", "good"),)
 
 
@@ -184,10 +185,11 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
     if entry is None:
         return [fit(doing[:1], width)]
     depth: Row = ((f"D0 {math.floor(knobs.d0 + 0.5)}", "second"),) if knobs else ()
-    rate: Row = ((f"{short(entry.tokens_per_second, 0)}/s", "first"),)
+    per_second = rate(state, state.watched)
+    speed: Row = () if per_second is None else ((f"{short(per_second, 0)}/s", "first"),)
     yielded: Row = ((f"L-bar {short(entry.tokens_per_round)}", "first"),)
     sentence = best_row(width, *(headline(state)[-2:] or [()]))
-    parts = [part for part in (sentence, doing[:1], rate, yielded, depth) if part]
+    parts = [part for part in (sentence, doing[:1], speed, yielded, depth) if part]
     return [fitting([(*part, (" ", "plain")) for part in parts], width)]
 
 

@@ -19,22 +19,15 @@ from dynatui.knobs import info, limit_name, rules_in_force
 from dynatui.number_format import counted, percent, short
 from dynatui.render.ink import Row, best, column, width_of
 from dynatui.render.scene import Scene
+from dynatui.result import BY_DESIGN
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import RunState
 
 TARGET = 0.7
 """Depth acceptance that the history rule aims at if the run gives no target."""
-ALONE = "own noise"
-"""Table entry of a method that samples with its own noise."""
 WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and is not compared with that of ar"
-BY_DESIGN = "by design"
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
-_NO_SPEEDUP = {
-    "machine busy": ("machine busy: no figure", "busy"),
-    "too few rounds": ("too few rounds: no figure", "few"),
-    "warming up": ("warming up", "warm-up"),
-}
 _LEAST_REASON = 8
 """Least width in cells of the reason in a message; in less room, the message is its remedy alone."""
 
@@ -111,40 +104,9 @@ def _base_depth(d0: float) -> str:
     return f"{math.floor(d0 + 0.5)}" if abs(d0) < _LARGEST else short(d0)
 
 
-def times_plain(speedup: float) -> tuple[str, str, str]:
-    """Wordings, the longest first."""
-    factor = f"{short(speedup)}x"
-    return f"{factor} the speed of plain decoding", f"{factor} plain decoding", factor
-
-
 def is_alone(state: RunState, method: str) -> bool:
     """Whether the text is not compared with that of ar, because the method samples with its own noise."""
     return state.race.sampled and draws_alone(method) and "ar" in state.lanes
-
-
-def no_speedup(figures: Figures) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if the speed-up is known, or if ar does not race."""
-    return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
-
-
-def speedup_cell(figures: Figures) -> str:
-    """Table entry of a speed-up, at most 6 cells wide."""
-    if figures.speedup_reason == "warming up":
-        return "-"
-    return short(figures.speedup) if figures.speedup_reason is None else no_speedup(figures)[-1]
-
-
-def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """`differs` is the entry for a clear difference."""
-    if differs_by_design(figures):
-        return BY_DESIGN
-    if figures.identical_to_ar is None:
-        # If ar runs too, the only reason not to compare the texts is the method's own noise.
-        beside_ar = figures.speedup is not None or figures.speedup_reason is not None
-        return ALONE if draws_alone(method) and beside_ar else "-"
-    if figures.identical_to_ar:
-        return "yes"
-    return "near tie" if figures.near_tie else differs
 
 
 def tie_words(figures: Figures, before: str = "") -> str:

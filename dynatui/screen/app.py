@@ -38,6 +38,7 @@ from dynatui.screen import commands, mouse
 from dynatui.screen.commands import view
 from dynatui.screen.film import Screenplay
 from dynatui.screen.pages.page import KeyCommands, Palette, ThemeScreen
+from dynatui.screen.pages.result import ResultPage, result_text
 from dynatui.screen.panel_app import PanelApp, Surroundings, style_sheets
 from dynatui.screen.protocol import Aside
 from dynatui.screen.scene_builder import EventReader, SceneBuilder
@@ -92,6 +93,8 @@ class DynaApp(PanelApp):
         self._shared: PanelName = "race"
         self._visible: frozenset[str] = frozenset()
         self._note_until = 0.0
+        self._told = 0
+        """Number of the last run of which the result was shown."""
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
 
     @property
@@ -148,6 +151,17 @@ class DynaApp(PanelApp):
         self.arrange()
         stepped = self.scene.stage is not stage
         self.paint(lambda _: self.scene, now, everything=everything or stepped)
+        self._tell_result()
+
+    def _tell_result(self) -> None:
+        """Once a live run is over, unless the user is looking at something else."""
+        state = self.viewpoint.newest
+        watching = self.viewpoint.live and self.scene.mode == "watch" and len(self.screen_stack) == 1
+        if not (state.over and watching and self.source.controls) or state.number == self._told:
+            return
+        self._told = state.number
+        page = partial(result_text, self, state, self.size.width)
+        self.push_screen(ResultPage(self.scene.keys, page, self.act))
 
     def _guide(self, tour: Tour, now: float) -> None:
         """Advances the tour; in a layout with only one panel at a time, shows the tree panel until the tour is over."""

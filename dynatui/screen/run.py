@@ -27,7 +27,8 @@ from dynatui.record.recording import Recorder
 from dynatui.render.findings import final_words
 from dynatui.render.ink import Column, Sheet, best, column
 from dynatui.render.server import summary
-from dynatui.render.words import ALONE, BY_DESIGN, WHY_ALONE, WHY_BY_DESIGN, same_as_ar, speedup_cell
+from dynatui.render.words import WHY_ALONE, WHY_BY_DESIGN
+from dynatui.result import ALONE, BY_DESIGN, heading, result, same_as_ar, speedup_cell
 from dynatui.screen.app import DynaApp
 from dynatui.screen.compare import CompareApp
 from dynatui.screen.film import Screenplay, film
@@ -52,6 +53,7 @@ def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", widt
     """Lines fit in `width`, except paths and the command, so that they can be copied."""
     return [
         *_table(log, width),
+        *_result(log, width),
         *(table(tried, width) if (tried := log.settings_tried()) and len(tried.rows) > 1 else ()),
         *((memory_by_rank(log.peak_bytes_by_rank)[:width],) if log.peak_bytes_by_rank else ()),
         *(f"written: {clean_line(str(path))}" for path in written),
@@ -79,6 +81,12 @@ def _table(log: SessionLog, width: int) -> Iterator[str]:
         yield f"and {counted(log.dropped, 'earlier run')}"
     for words in missing_speedups({f"prompt {line.number}": line.figures for line in runs}):
         yield words[:width]
+
+
+def _result(log: SessionLog, width: int) -> Iterator[str]:
+    if log.all_runs():
+        yield column(": ".join(heading(log.state.race)), width).rstrip()
+        yield from (column(line, width).rstrip() for line in result(log.state.race, width))
 
 
 def _agreement(line: LogLine) -> str:

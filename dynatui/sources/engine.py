@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ def _report_unfit(ready: "Engine", session: Session, report: Report) -> None:
 
 
 class EngineSource:
-    """Decodes all prompts again and again in a daemon thread until it is stopped."""
+    """Decodes all prompts in a daemon thread, then waits for a command: `go` begins again, `stop` ends the thread."""
 
     def __init__(
         self,
@@ -320,15 +321,18 @@ class EngineSource:
         self._wake.wait()
 
     def _pause_after_prompt(self, prepare: Callable[[], str]) -> None:
-        """Meanwhile works in advance: after each prompt at least one part, so that all of it ends some time."""
-        ends = time.monotonic() + self._rest_s
+        """Meanwhile works in advance: after each prompt at least one part, so that all of it ends some time. After the
+        last prompt, only a command ends the pause.
+        """
+        last = self._place + 1 == len(self.session.prompts)
+        ends = math.inf if last else time.monotonic() + self._rest_s
         while not self._stopped:
             self._steering.preparing = prepare()
             left_s = ends - time.monotonic()
             if self._wake.is_set() or not (left_s > 0 or self.paused):
                 return
             if not self.preparing:
-                self._wake.wait(left_s if left_s > 0 else _NAP_S)
+                self._wake.wait(None if last else left_s if left_s > 0 else _NAP_S)
 
     def _go_on(self) -> None:
         with self._lock:

@@ -18,6 +18,7 @@ from dynatui.clean import clean, clean_line
 from dynatui.state.lane import Change, LaneState, begun, decoded, turned
 
 _MOST_RUNS = 20
+_SPEEDUP = ("speedup", "speedup_low", "speedup_high", "speedup_reason")
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,12 @@ class RunState(msgspec.Struct, frozen=True):
     def done(self) -> bool:
         return self.summary is not None
 
+    @property
+    def over(self) -> bool:
+        """All prompts are decoded: the last one has come to its end."""
+        last = self.prompt is not None and self.prompt.number == self.prompt.total
+        return self.done and last and all(end.reason != "stopped" for end in self.ends.values())
+
     def with_origins(self, event: Round) -> Round:
         """The round with the origins of its nodes; without a draft model, all nodes except the root are looked up."""
         if event.origins or self.run is None or self.run.draft != LOOKUP:
@@ -140,6 +147,16 @@ class RunState(msgspec.Struct, frozen=True):
     def figures(self) -> Mapping[str, Figures]:
         """Figures of every method, from the engine's summary as soon as there is one."""
         return self.race.figures() if self.summary is None else self.summary
+
+    def pooled(self) -> Mapping[str, Figures]:
+        """Figures of every method, with the speed-ups that all panels show: over all texts under these settings."""
+        pooled, own = self.race.pooled(), self.figures()
+        return {
+            name: structs.replace(entry, **{key: getattr(pooled[name], key) for key in _SPEEDUP})
+            if name in pooled
+            else entry
+            for name, entry in own.items()
+        }
 
 
 _NO_LANE = LaneState()
@@ -180,7 +197,7 @@ def _begin(state: RunState, record: Run) -> RunState:
     turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in state.lanes.items() if lane.turns}
     ended = (EarlierRun(state.number, state.prompt_text, turns),) if turns else ()
     return RunState(
-        race=RunFold().apply(run),
+        race=state.race.apply(run),
         lanes={name: begun(name, run) for name in methods},
         chosen=state.chosen,
         prompt=state.prompt,

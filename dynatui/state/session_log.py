@@ -45,6 +45,7 @@ class Result:
     opening: str
     method: str
     figures: Figures
+    started_at: str
     done: bool
 
 
@@ -214,7 +215,8 @@ def noted(results: Results, state: RunState) -> Results:
     if state.prompt is None or state.run is None or figures is None or not figures.rounds:
         return results
     stopped = any(end.reason in ("stopped", "error") for end in state.ends.values())
-    result = Result(opening_of(prompt_of(state.run)), state.watched, figures, state.done and not stopped)
+    done = state.done and not stopped
+    result = Result(opening_of(prompt_of(state.run)), state.watched, figures, state.run.started_at, done)
     return {**results, state.prompt.number: result}
 
 

@@ -28,6 +28,10 @@ class Timeline:
         return len(self._records)
 
     @property
+    def before(self) -> RunState:
+        return self._snapshots[0]
+
+    @property
     def events(self) -> list[Event]:
         return run_so_far(self._records)
 
@@ -118,7 +122,8 @@ class Viewpoint:
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
         """Folds `count` more events of the recording, but at least all that were played."""
         if run is not self._recorded:
-            self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt))
+            before = self.work.before if self.work.events[:1] == [*run[:1]] else self.work.state
+            self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt, race=before.race))
         self._read_on(max(len(self._foreseen) + count, len(self.work)))
 
     def take(self, record: Record) -> None:

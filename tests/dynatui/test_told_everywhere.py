@@ -22,9 +22,10 @@ from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.tree import tree
 from dynatui.render.versus import table
-from dynatui.render.words import BY_DESIGN, WHY_BY_DESIGN
+from dynatui.render.words import WHY_BY_DESIGN
 from dynatui.render.work import times_table
 from dynatui.report.replay import replay_page
+from dynatui.result import BY_DESIGN
 from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
 from dynatui.sources.engine import EngineSource, Loaded

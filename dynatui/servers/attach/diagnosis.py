@@ -34,6 +34,8 @@ NOTHING, LITTLE = 0.05, 0.1
 """Acceptance at a position, and its share of the promise, below which the draft knows nothing of the text there."""
 MISWIRED = 0.2
 """Share of the promised conditional acceptance at position 2 below which later positions have failed."""
+MORE = 0.5
+"""Tokens a round beyond the advised ones at a load that are told."""
 FULL, CUT_SHORT = 0.98, 0.8
 """Shares of K from which a promised draft does not vary in length, and of its tokens below which it is cut short."""
 FALL, GROWTH, SAME_LOAD = 0.1, 1.2, 1.5
@@ -92,9 +94,13 @@ class Seen:
         """Promised mean tokens of a draft, within what is advised at the loads that were seen; None if they vary."""
         if self.chain is None or self.promise is None or self.varies:
             return None
-        loads = [cell.running for cell in self.course.cells.values()]
-        advised = [k for least, most, k in self.promise.advised if any(least <= load <= most for load in loads)]
+        advised = (self.advised_at(cell.running) for cell in self.course.cells.values())
         return min([self.chain.drafted, *map(float, filter(None, advised))])
+
+    def advised_at(self, running: float) -> int | None:
+        """The number of drafted tokens that is advised at a load."""
+        bands = self.promise.advised if self.promise else ()
+        return next((k for least, most, k in bands if least <= round(running) <= most), None)
 
     def compared(self, position: int) -> tuple[float, float]:
         """Acceptance at a position, from 0, as the profile counts it, and its rounds, 0 if it is unknown.
@@ -167,13 +173,27 @@ def _off(seen: Seen) -> Finding | None:
 
 def _length(seen: Seen) -> Finding | None:
     advised, deployed = seen.advised, seen.course.k
-    if advised is None or deployed is None or deployed == advised:
-        return None
+    if advised is not None and deployed is not None and deployed != advised:
+        where = f"up to {deployed}"
+    else:
+        more = next(_more_than_advised(seen), None)
+        if more is None:
+            return None
+        cell, advised = more
+        where = f"at {short(cell.running, 1)} running requests {short(cell.span.drafted_per_round, 1)}"
     return Finding(
         cause="length",
-        claim=f"the server drafts up to {deployed} tokens a round, advised are {advised}",
+        claim=f"the server drafts {where} tokens a round, advised are {advised}",
         remedy=f"set {seen.kind.chain} to {advised}" if advised else "run it without a draft: none pays",
     )
+
+
+def _more_than_advised(seen: Seen) -> Iterator[tuple[Cell, int]]:
+    """Loads at which more tokens are drafted than is advised there."""
+    for cell in seen.course.cells.values():
+        advised = seen.advised_at(cell.running)
+        if advised is not None and cell.span.rounds >= ROUNDS and cell.span.drafted_per_round > advised + MORE:
+            yield cell, advised
 
 
 def _broken(seen: Seen) -> Finding | None:

@@ -19,6 +19,7 @@ from decoder.analysis.metrics import (
     fold,
     tally_round,
     together,
+    total,
 )
 from decoder.analysis.metrics import figures as of_tally
 from decoder.analysis.speedup import ENOUGH, WARM_UP_TOKENS
@@ -63,7 +64,7 @@ def test_figures_of_two_rounds() -> None:
     shares = {"tokens_per_round": 4 / 2, "path_length": 2 / 2, "acceptance_rate": 2 / 6, "depth_acceptance": 1 / 3}
     times = {"decode_s": 1.5, "tokens_per_second": 4 / 1.5, "prefill_s": 0.5, "ttft_s": 1.5, "tpot_s": 1.5 / 4}
     parts = {"draft_s": 0.5, "verify_s": 1.0, "commit_s": 0.25, "host_s": 1.5 - 0.5 - 1.0 - 0.25}
-    speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "speedup_reason": "warming up"}
+    speedup = {"speedup": None, "speedup_low": None, "speedup_high": None, "speedup_reason": "too few rounds"}
     stalls = {"stalled_rounds": 0, "left_out_rounds": 0, "left_out_s": 0.0}
     text = {"identical_to_ar": True, "first_difference": None, "near_tie": None, "first_difference_gap": None}
     others = {"peak_bytes": 77, "distinct_8grams": None, "joules_per_token": None}
@@ -258,3 +259,38 @@ def test_the_totals_of_texts_are_those_of_one_text_with_all_their_rounds() -> No
     assert both.by_depth == ((1, 1), (1, 0))
     assert list(both.tokens) == [1, 5, 5]
     assert (both.stalls.rounds, both.rated.decode_s, both.rated.timed_tokens) == (1, 1.0, 2)
+
+
+def test_figures_of_texts_are_ratios_of_sums_and_means_by_rounds_and_rated_time() -> None:
+    one = Figures(
+        rounds=10, committed=30, drafted=40, accepted=20, depth_acceptance=0.5, decode_s=0.1, tokens_per_second=300.0
+    )
+    other = Figures(
+        rounds=30,
+        committed=60,
+        drafted=60,
+        accepted=30,
+        depth_acceptance=0.9,
+        decode_s=1.3,
+        left_out_s=1.0,
+        tokens_per_second=200.0,
+    )
+    both = total([one, other])
+    assert (both.rounds, both.committed, both.tokens_per_round, both.acceptance_rate) == (40, 90, 90 / 40, 0.5)
+    assert both.depth_acceptance == pytest.approx((10 * 0.5 + 30 * 0.9) / 40)
+    assert both.tokens_per_second == pytest.approx((30 + 60) / (0.1 + 0.3))
+    assert (both.speedup, both.identical_to_ar, total([one]).tokens_per_second) == (None, None, 300.0)
+    assert total([one, msgspec.structs.replace(other, drafted=None)]).acceptance_rate is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "same"),
+    [((True, True), True), ((True, False), False), ((None, True), True), ((None, None), None)],
+)
+def test_texts_are_those_of_plain_decoding_if_all_compared_ones_are(
+    texts: tuple[bool | None, ...], *, same: bool | None
+) -> None:
+    entries = [Figures(identical_to_ar=each, first_difference=3 if each is False else None) for each in texts]
+    assert total(entries).identical_to_ar is same
+    by_design = total([*entries, Figures(first_difference=3)])
+    assert differs_by_design(by_design) is (same is not False)

@@ -14,10 +14,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from msgspec import structs
 
 import decoder
 from decoder.errors import DeviceError
-from decoder.events import Event
+from decoder.events import Event, Round, Run
 from decoder.knobs import TunableParameters
 from decoder.methods.auto import Auto
 from decoder.methods.dynatree import PRESETS, DynaTree
@@ -28,6 +29,7 @@ from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.lab.commands import bench, bench_options
 from dynatui.prompts import load
+from dynatui.record.comparison import CHANGED
 from dynatui.session import Models, Session, View
 from dynatui.sources.playback import TraceSource
 from dynatui.terminal.streams import ReaderLeftError
@@ -57,10 +59,21 @@ def test_every_speed_of_the_option_is_played(screen: FakeScreen, recorded: Path,
     assert TraceSource(runs, speed=view.speed).speed == speed
 
 
-def test_two_recordings_without_a_screen_are_printed_in_turn(recorded: Path, tmp_path: Path, printed: Printed) -> None:
-    other = written(tmp_path / "other.jsonl", story("Other"))
-    told = printed("replay", str(recorded), other, "--json")
-    assert [json.loads(line)["prompt"] for line in told.splitlines()] == ["Tell", "Other"]
+def test_two_recordings_without_a_screen_are_compared(
+    recorded: Path, tmp_path: Path, printed: Printed, refused: Refused, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = json.loads(printed("replay", str(recorded), str(recorded), "--json"))
+    assert (told["texts"], told["methods"]["dynatree"]["different_texts"]) == (1, 0)
+    assert printed("replay", str(recorded), str(recorded), "--headless").startswith(
+        f"A {recorded}, B {recorded}: 1 text"
+    )
+    strange = [structs.replace(event, committed=[8, 99]) if isinstance(event, Round) else event for event in story()]
+    assert cli.main(["replay", str(recorded), written(tmp_path / "strange.jsonl", strange), "--json"]) == CHANGED
+    assert json.loads(capsys.readouterr().out)["methods"]["dynatree"]["different_texts"] == 1
+    other = [structs.replace(event, prompt_tokens=[9]) if isinstance(event, Run) else event for event in story("Other")]
+    assert "have no prompt in common" in refused(
+        "replay", str(recorded), written(tmp_path / "other.jsonl", other), "--json"
+    )
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(asked: Asked) -> None:

@@ -4,14 +4,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec import structs
 
 from decoder.analysis.metrics import FIGURES
 from decoder.events import Figures
@@ -52,7 +50,6 @@ from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     lines,
     plain_round,
-    run,
     running,
     sampled_round,
     sampled_run,
@@ -137,21 +134,6 @@ def test_no_panel_writes_a_number_without_its_zero(painter: DrawPanel, state: Ru
     for seen in (scene, replace(scene, cursor=1), replace(scene, pending={"temperature": 0.7, "tau_h": 0.05})):
         for size in ((40, 10), (80, 24), (150, 30)):
             assert not BARE.findall("\n".join(lines(painter(seen, *size))))
-
-
-@pytest.mark.parametrize("speed", [0.8, 1.0, 1.63])
-def test_headline_tile_and_race_give_one_figure_in_one_wording(speed: float) -> None:
-    def said(painter: DrawPanel, width: int, height: int) -> str:
-        return "\n".join(lines(painter(scene, width, height)))
-
-    own = (structs.replace(plain_round("linear", number), t=0.02 * (number + 1) / speed) for number in range(60))
-    in_turns = chain.from_iterable(zip(own, (plain_round("ar", number) for number in range(60)), strict=True))
-    scene = Scene(state_of([run(("linear", "ar")), *in_turns]))
-    figure = f"{speed:.2f}x"
-    assert f"{figure} the speed of plain decoding" in said(status.status, 200, 1)
-    assert f"{figure} plain decoding" in said(cards.cards, 220, 3)
-    assert figure in said(race.race, 80, 12)
-    assert "as fast as" not in said(race.race, 120, 30)
 
 
 def drawn() -> Iterator[str]:

@@ -152,7 +152,7 @@ OPENINGS = ("The door opened", "A ship sailed", "The moon rose", "Rain fell")
 
 def table(count: int, current: int = 1, changed: Mapping[str, Any] | None = None) -> Scene:
     results = {
-        number: Result(f"Prompt number {number}", "dynatree", FIGURES, done=True) for number in range(1, count + 1)
+        number: Result(f"Prompt number {number}", "dynatree", FIGURES, "", done=True) for number in range(1, count + 1)
     }
     if changed:
         results[2] = replace(results[2], figures=structs.replace(FIGURES, **changed))
@@ -161,10 +161,6 @@ def table(count: int, current: int = 1, changed: Mapping[str, Any] | None = None
 
 def second_of_four() -> Scene:
     return Scene(state_of([Prompt(2, 4), run(prompt="A ship sailed")]), openings=OPENINGS)
-
-
-WEIGHED = {"depth_acceptance": 0.9, "decode_s": 0.3, "tokens_per_second": 200.0, "speedup": 0.5}
-LEFT_OUT = {"committed": 60, "decode_s": 1.3, "left_out_s": 1.0, "tokens_per_second": 200.0}
 
 
 @pytest.mark.parametrize("current", [1, 7, 20])
@@ -214,12 +210,6 @@ test_golden_prompts = golden(
             replace(running(), openings=OPENINGS), 116, 9
         ),
         "with height to spare the figures explain themselves": lambda: prompts(table(2), 116, 20),
-        "the last row adds up and weighs by rounds and time": lambda: prompts(
-            table(2, changed={"rounds": 30, "committed": 60, **WEIGHED}), 116, 8
-        ),
-        "the rate of all prompts weighs by the time of what rates are of": lambda: prompts(
-            table(2, changed=LEFT_OUT), 116, 8
-        ),
         "before the first figures it says so": lambda: prompts(Scene(), 60, 5),
         "the prompt that is decoded now is in the table": lambda: [
             prompts(running(), 116, 8),

@@ -263,6 +263,9 @@ test_golden = golden(
         "figures by load are rows with a bar of their acceptance": lambda: [
             shown(STORIES["promise kept"], "loads", width) for width in (80, 40, 24)
         ],
+        "totals tell requests and latency where the server does": lambda: [
+            shown(STORIES["promise kept"], "totals", width, 10) for width in (60, 40, 30)
+        ],
         "a load that is not told is said not to be": lambda: shown(session(), "loads"),
     }
 )

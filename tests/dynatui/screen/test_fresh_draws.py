@@ -191,7 +191,7 @@ async def test_a_theme_that_is_chosen_later_looks_as_if_it_had_been_there_from_t
 
 
 TRACE = Path(__file__).parents[2] / "traces" / "sampled.jsonl"
-WHOLE = (Prompt(1, 1), *story())
+WHOLE = (Prompt(1, 2), *story())
 
 
 def filmed(app: DynaApp) -> list[bytes]:

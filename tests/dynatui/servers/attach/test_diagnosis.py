@@ -217,6 +217,17 @@ def test_another_number_of_drafted_tokens_than_advised_is_told_with_the_option_t
     assert causes(state_after(server, steady(server), promise(()))) == []
 
 
+def test_more_drafted_tokens_than_advised_at_a_load_are_told() -> None:
+    by_load = promise(((1, 8, 5), (9, 64, 2)))
+    server = vllm()
+    assert causes(state_after(server, steady(server), by_load)) == []
+    server = vllm()
+    server.running = 24
+    state = state_after(server, steady(server), by_load)
+    assert causes(state) == ["length"]
+    assert claim(state) == "the server drafts at 24.0 running requests 5.0 tokens a round, advised are 2"
+
+
 def test_where_drafted_tokens_are_counted_by_position_each_position_is_compared_with_its_own() -> None:
     server = vllm((0.75, 0.6, 0.0, 0.0, 0.0), by_position=True, drafted=2)
     state = state_after(server, steady(server), PROMISE)

@@ -1,0 +1,163 @@
+"""Two recordings of the same prompts, B against A, text by text: the change of each method's speed, and other texts.
+
+Both were made at different times, when the machine may have had different load, so what is compared is each method's
+speed-up over `ar` of its own recording.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from decoder.analysis.interval import COVERAGE, Interval, compared_to_limit
+from decoder.analysis.metrics import RunFold, compared_until, first_difference, fold
+from decoder.analysis.speedup import Speedup, change
+from decoder.errors import RecordingError
+from decoder.events import Event
+from dynatui.clean import clean_line
+from dynatui.number_format import counted, short
+from dynatui.result import aligned
+
+CHANGED = 5
+"""Exit code."""
+Verdict: TypeAlias = Literal["slower", "faster", "cannot tell"]
+_TEXT, _SAMPLED = ("target", "dtype", "temperature"), ("seed", "top_k", "top_p")
+"""Settings under which texts must be equal; the second ones only in sampling."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one method; `a` and `b` are means over the texts that both recordings have."""
+
+    texts: int
+    tokens_per_second_a: float | None
+    tokens_per_second_b: float | None
+    ratio: float | None
+    """Geometric mean over texts of speed-up B over speed-up A; of tokens per second without `ar` in both."""
+    low: float | None
+    high: float | None
+    reason: str | None
+    """Why there is no ratio, or no verdict."""
+    verdict: Verdict
+    compared_texts: int
+    different_texts: int
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON object. The intervals of all methods hold together with 95 %."""
+
+    a: str
+    b: str
+    texts: int
+    unpaired_a: int
+    unpaired_b: int
+    methods: dict[str, Change]
+
+    @property
+    def changed(self) -> bool:
+        """Whether a method is clearly slower in B, or writes another text."""
+        return any(each.verdict == "slower" or each.different_texts for each in self.methods.values())
+
+
+Pair: TypeAlias = tuple[RunFold, RunFold]
+
+
+def comparison(names: Sequence[str], first: Iterable[Sequence[Event]], second: Iterable[Sequence[Event]]) -> Comparison:
+    """Pairs runs of the same prompt in their order. Raises RecordingError without a common prompt."""
+    unpaired, pairs, others = dict[tuple[int, ...], list[RunFold]](), list[Pair](), 0
+    for race in map(fold, first):
+        unpaired.setdefault(_prompt(race), []).append(race)
+    for race in map(fold, second):
+        if waiting := unpaired.get(_prompt(race)):
+            pairs.append((waiting.pop(0), race))
+        else:
+            others += 1
+    if not pairs:
+        raise RecordingError(f"{' and '.join(names)} have no prompt in common; record both with the same prompts")
+    methods = [name for name in pairs[0][0].tallies if any(name in a.tallies and name in b.tallies for a, b in pairs)]
+    judged = [name for name in methods if name != "ar"]
+    coverage = 1 - (1 - COVERAGE) / max(1, len(judged))
+    return Comparison(
+        a=names[0],
+        b=names[1],
+        texts=len(pairs),
+        unpaired_a=sum(map(len, unpaired.values())),
+        unpaired_b=others,
+        methods={name: _change(name, pairs, coverage) for name in methods},
+    )
+
+
+def _prompt(race: RunFold) -> tuple[int, ...]:
+    return tuple(race.run.prompt_tokens) if race.run else ()
+
+
+def _change(method: str, pairs: Iterable[Pair], coverage: float) -> Change:
+    both = [(a, b) for a, b in pairs if method in a.tallies and method in b.tallies]
+    beside_ar = method != "ar" and all("ar" in race.tallies for pair in both for race in pair)
+    read = _speedups(method, both) if beside_ar else _rates(method, both)
+    found = change(read, coverage)
+    reason: str | None = found.reason
+    if not beside_ar:
+        reason = reason or "not judged: load of the machine would look the same"
+    texts = [differs for pair in both if (differs := _differs(method, *pair)) is not None]
+    return Change(
+        texts=len(both),
+        tokens_per_second_a=_mean(a.figures()[method].tokens_per_second for a, _ in both),
+        tokens_per_second_b=_mean(b.figures()[method].tokens_per_second for _, b in both),
+        ratio=found.value,
+        low=found.low,
+        high=found.high,
+        reason=reason,
+        verdict=_verdict(found) if beside_ar else "cannot tell",
+        compared_texts=len(texts),
+        different_texts=sum(texts),
+    )
+
+
+def _speedups(method: str, pairs: Iterable[Pair]) -> list[tuple[Speedup, Speedup]]:
+    return [(a.speedup_of(method), b.speedup_of(method)) for a, b in pairs]
+
+
+def _rates(method: str, pairs: Iterable[Pair]) -> list[tuple[Speedup, Speedup]]:
+    return [
+        (Speedup(a.figures()[method].tokens_per_second), Speedup(b.figures()[method].tokens_per_second))
+        for a, b in pairs
+    ]
+
+
+def _verdict(found: Speedup) -> Verdict:
+    if found.value is None:
+        return "cannot tell"
+    faster = compared_to_limit(Interval(value=found.value, low=found.low, high=found.high))
+    return "faster" if faster == "holds" else "slower" if faster == "does not hold" else "cannot tell"
+
+
+def _differs(method: str, a: RunFold, b: RunFold) -> bool | None:
+    """None if the texts need not be equal."""
+    if a.run is None or b.run is None:
+        return None
+    names = (*_TEXT, *_SAMPLED) if a.sampled or b.sampled else _TEXT
+    limits = [compared_until(run, method, sampled=race.sampled) for race, run in ((a, a.run), (b, b.run))]
+    known = [limit for limit in limits if limit is not None]
+    if len(known) < len(limits) or any(getattr(a.run, name) != getattr(b.run, name) for name in names):
+        return None
+    place = first_difference(a.tallies[method].tokens, b.tallies[method].tokens)
+    return place is not None and place < min(known)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def told(found: Comparison) -> Iterator[str]:
+    yield clean_line(f"A {found.a}, B {found.b}: {counted(found.texts, 'text')} of the same prompt")
+    if found.unpaired_a or found.unpaired_b:
+        yield f"left out, since the other recording lacks them: {found.unpaired_a} of A, {found.unpaired_b} of B"
+    rows = [["method", "A tokens/s", "B tokens/s", "B / A", "verdict", "other texts"]]
+    for method, each in found.methods.items():
+        speeds = (short(each.tokens_per_second_a, 1), short(each.tokens_per_second_b, 1))
+        ends = "" if each.low is None or each.high is None else f" ({short(each.low)} to {short(each.high)})"
+        texts = f"{each.different_texts} of {each.compared_texts}" if each.compared_texts else "-"
+        rows.append([clean_line(method), *speeds, f"{short(each.ratio)}{ends}", each.reason or each.verdict, texts])
+    yield from aligned(rows)
+    yield "B / A is the ratio of the speed-ups over ar, so that the load of the machine cancels out"

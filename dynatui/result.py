@@ -1,0 +1,110 @@
+"""The speed-up and the result of a run in words, the same for every panel, the exit summary and a run without a screen.
+Knows no panel and no file.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from decoder.analysis.metrics import RunFold, differs_by_design
+from decoder.events import Figures
+from decoder.methods import draws_alone
+from decoder.sampling.settings import Sampling
+from dynatui.knobs import info, preset_of
+from dynatui.number_format import counted, percent, short
+from dynatui.state.lane import LaneState
+
+ALONE = "own noise"
+"""Table entry of a method that samples with its own noise."""
+BY_DESIGN = "by design"
+_NO_SPEEDUP = {
+    "machine busy": ("machine busy: no figure", "busy"),
+    "too few rounds": ("too few rounds: no figure", "few"),
+    "warming up": ("warming up", "warm-up"),
+}
+_LONGEST_NAME = 12
+_SHARED = frozenset(knob.name for knob in Sampling.knobs)
+
+
+def no_speedup(figures: Figures) -> tuple[str, ...]:
+    """Wordings, the longest first; empty if the speed-up is known, or if ar does not race."""
+    return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
+
+
+def speedup_cell(figures: Figures) -> str:
+    """Table entry of a speed-up, at most 6 cells wide."""
+    if figures.speedup_reason == "warming up":
+        return "-"
+    return short(figures.speedup) if figures.speedup_reason is None else no_speedup(figures)[-1]
+
+
+def interval(figures: Figures) -> str:
+    """Of the speed-up: (1.21 to 1.45); empty if unknown."""
+    if figures.speedup_low is None or figures.speedup_high is None:
+        return ""
+    return f"({short(figures.speedup_low)} to {short(figures.speedup_high)})"
+
+
+def times_plain(figures: Figures) -> tuple[str, ...]:
+    """Wordings of a known speed-up, the longest first."""
+    factor = f"{short(figures.speedup)}x"
+    exact = f"{factor} {interval(figures)}".strip()
+    return (
+        *(f"{exact} the speed of plain decoding", f"{exact} plain decoding", f"{exact} plain"),
+        *(f"{factor} plain decoding", f"{factor} plain", factor),
+    )
+
+
+def same_as_ar(method: str, figures: Figures, differs: str) -> str:
+    """`differs` is the entry for a clear difference."""
+    if differs_by_design(figures):
+        return BY_DESIGN
+    if figures.identical_to_ar is None:
+        # If ar runs too, the only reason not to compare the texts is the method's own noise.
+        beside_ar = figures.speedup is not None or figures.speedup_reason is not None
+        return ALONE if draws_alone(method) and beside_ar else "-"
+    if figures.identical_to_ar:
+        return "yes"
+    return "near tie" if figures.near_tie else differs
+
+
+def result(race: RunFold, width: int | None = None) -> list[str]:
+    """A table with a row per method, over its texts under the present settings; a narrow one has fewer columns."""
+    rows = [["method", "x plain (95 %)", "tokens/s", "same as ar", "L-bar", "accepted", "texts"]]
+    for method in race.tallies:
+        entry, texts = race.pooled_among(method)
+        if not texts:
+            continue
+        speed = "1" if method == "ar" else f"{speedup_cell(entry)} {interval(entry)}".strip()
+        same = "-" if method == "ar" else same_as_ar(method, entry, "NO")
+        yielded = short(entry.tokens_per_round), percent(entry.acceptance_rate)
+        rows.append([method[:_LONGEST_NAME], speed, short(entry.tokens_per_second, 1), same, *yielded, str(texts)])
+    return aligned(rows, width)
+
+
+def heading(race: RunFold) -> tuple[str, str]:
+    """How many texts the result is of, and the models."""
+    run, texts = race.run, max((race.pooled_among(method)[1] for method in race.tallies), default=0)
+    pair = f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}" if run else ""
+    return f"result of {counted(texts, 'text')}{' under these settings' if texts > 1 else ''}", pair
+
+
+def settings(lanes: Mapping[str, LaneState]) -> Iterator[str]:
+    """A line for each method with knobs: the preset, and the values that the user set last."""
+    for method, lane in lanes.items():
+        knobs = [(info(name), value) for name, value in lane.user_settings.items() if name not in _SHARED]
+        if knobs:
+            preset = preset_of(method, lane)
+            values = ", ".join(f"{knob.symbol} {knob.written(value)}" for knob, value in knobs)
+            yield f"{method}: {f'preset {preset}, ' if preset else ''}{values}"
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
+    """As many of the first columns as fit; the first one is aligned to the left."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    while width is not None and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > width:
+        widths.pop()
+    return ["  ".join(_padded(row, widths)) for row in rows]
+
+
+def _padded(row: Iterable[str], widths: Sequence[int]) -> Iterator[str]:
+    for place, (cell, width) in enumerate(zip(row, widths, strict=False)):
+        yield cell.rjust(width) if place else cell.ljust(width)
