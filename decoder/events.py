@@ -46,7 +46,7 @@ class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Lower bounds of the times of passes, from the models' sizes and the device's speed; the formulas are in
+    """Estimated times of passes, from the models' sizes and the device's speed; the formulas are in
     `decoder.analysis.roofline`.
     """
 

@@ -9,6 +9,7 @@ from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
 from decoder.methods import METHODS, all_knobs, method_of
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.clean import clean_line
+from dynatui.session import DEMO
 from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
@@ -79,6 +80,10 @@ def preset_of(method: str, lane: LaneState) -> str:
     known = method_of(method)
     presets = METHODS[known.rules].presets if known and known.rules else {}
     return next((preset for preset, rules in presets.items() if _has_values(lane, rules)), "")
+
+
+def is_demo(method: str, lane: LaneState) -> bool:
+    return rules_of(method) == "dynatree" and _has_values(lane, DEMO)
 
 
 def _has_values(lane: LaneState, rules: TunableParameters) -> bool:

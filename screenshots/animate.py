@@ -19,14 +19,13 @@ from dynatui.record.reader import Runs
 from dynatui.screen.app import DynaApp
 from dynatui.screen.scene_builder import ADVICE_S
 from dynatui.sources.playback import TraceSource
-from screenshots.make import HERE, SPEED
+from screenshots.make import FIRST, HERE, SPEED
 
 FILE = HERE / "animated.svg"
-FIRST = HERE.parent / "tests" / "traces" / "first.jsonl"
 ABOUT = "dynatui decodes the first of its prompts: text, draft tree, race, curves and knobs, round by round"
 SIZE = (120, 40)
 METHOD = "dynatree"
-ROUNDS = 72
+ROUNDS = 44
 """The last rounds of the run, which have small trees, are omitted."""
 FRAME_S = 0.2
 LAST_FRAME_COPIES = 8

@@ -16,23 +16,28 @@ from dynatui.session import View
 from dynatui.sources.playback import TraceSource
 
 HERE = Path(__file__).parent
-TRACE = HERE.parent / "tests" / "traces" / "sampled.jsonl"
+TRACES = HERE.parent / "tests" / "traces"
+FIRST, TRACE = TRACES / "first.jsonl", TRACES / "sampled.jsonl"
 SPEED = 0.25
 SHARE_OF_RUN = 0.78
+OPENING = 0.8
+"""Share of the first run that is played in the pictures of the whole screen."""
 
 
 @dataclass(frozen=True)
 class Shot:
     name: str
     size: tuple[int, int] = (120, 40)
+    trace: Path = TRACE
+    share: float = SHARE_OF_RUN
     keys: tuple[str, ...] = ()
     view: View = field(default_factory=View)
 
 
 SHOTS = (
-    Shot("dynatui-80x24", (80, 24)),
-    Shot("dynatui-120x40"),
-    Shot("dynatui-200x60", (200, 60)),
+    Shot("dynatui-80x24", (80, 24), FIRST, OPENING),
+    Shot("dynatui-120x40", (120, 40), FIRST, OPENING),
+    Shot("dynatui-200x60", (200, 60), FIRST, OPENING),
     Shot("inspect", keys=("i", *["left"] * 8, "o")),
     Shot("knobs", keys=("d",)),
     Shot("work", keys=("5",)),
@@ -49,8 +54,8 @@ def standing_at(runs: Runs, share: float, view: View | None = None) -> DynaApp:
     return DynaApp(source, view, ticking=False, clock=lambda: 0.0)
 
 
-async def picture(runs: Runs, shot: Shot) -> str:
-    app = standing_at(runs, SHARE_OF_RUN, shot.view)
+async def picture(shot: Shot) -> str:
+    app = standing_at(Runs(shot.trace), shot.share, shot.view)
     async with app.run_test(size=shot.size) as pilot:
         await pilot.pause()
         await pilot.press(*shot.keys)
@@ -60,10 +65,9 @@ async def picture(runs: Runs, shot: Shot) -> str:
 
 
 def main() -> None:
-    runs = Runs(TRACE)
     for shot in SHOTS:
         path = HERE / f"{shot.name}.svg"
-        path.write_text(asyncio.run(picture(runs, shot)), encoding="utf-8")
+        path.write_text(asyncio.run(picture(shot)), encoding="utf-8")
         print(path.relative_to(HERE.parent))
 
 

@@ -23,7 +23,7 @@ from decoder.run.config import RunConfig
 from decoder.session.steering import Steering
 from dynatui.prompts.load import embedded
 from dynatui.record.recording import Recorder
-from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
+from dynatui.session import DEMO, EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 
 FOLDER = Path(__file__).parent.parent / "tests" / "traces"
 METHOD: RulesName = "dynatree"
@@ -38,7 +38,7 @@ class Trace:
 
 
 TRACES = {
-    "first": Trace(RunConfig(seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE), embedded()[:1]),
+    "first": Trace(RunConfig(seed=EMBEDDED_SEED, temperature=EMBEDDED_TEMPERATURE, dynatree=DEMO), embedded()[:1]),
     "sampled": Trace(
         RunConfig(max_new_tokens=160, seed=3, temperature=EMBEDDED_TEMPERATURE),
         (embedded()[1], '"Gentlemen," said the judge, "I have listened to all that'),

@@ -1,15 +1,16 @@
-"""Expected times of a pair: lower bounds from the sizes of the models and the speed of the device, before any round.
+"""Expected times of a pair, from the sizes of the models and the speed of the device, before any round.
 
-The roofline model (Williams et al. 2009, doi 10.1145/1498765.1498785): a pass takes at least as long as its bytes need
-at the memory's bandwidth, and at least as long as its arithmetic needs at the device's peak rate, and both may overlap:
+The roofline model (Williams et al. 2009, doi 10.1145/1498765.1498785): a pass takes as long as its bytes need at the
+memory's bandwidth or its arithmetic at the device's peak rate, whichever is longer, since both may overlap:
 
     pass_s(n rows) = max(bytes / bytes_per_s, n * flops_of_a_row / flops_per_s)
     step_s = pass_s(1) of the target
     round_s(D levels, n rows) = D * pass_s(1) of the draft + pass_s(n) of the target
     break_even(D, n) = round_s / step_s, in tokens per round
 
-All rows of a pass share one reading of the weights, which is why speculative decoding pays at all. Launches of kernels,
-waits, softmax and sampling are not counted, so a round takes longer. This module knows neither models nor devices.
+All rows of a pass share one reading of the weights, which is why speculative decoding pays at all. These are estimates,
+not bounds: launches, waits, softmax and sampling are not counted, a CPU's speed is itself measured while other programs
+run, and what fits in a cache is read faster than from memory. This module knows neither models nor devices.
 """
 
 from collections.abc import Callable
@@ -78,10 +79,10 @@ def step_s(expected: Expected) -> float:
 
 
 def round_s(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Convex in both numbers, so that for mean numbers it also bounds the mean time."""
+    """Convex in both numbers: for mean numbers it is at most the mean over the rounds."""
     return draft_passes * expected.draft_pass_s + verify_s(expected, rows)
 
 
 def break_even(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Tokens per round, the target's own included, from which such rounds beat steps, if both reach their bounds."""
+    """Tokens per round, the target's own included, from which such rounds beat steps in the expected times."""
     return round_s(expected, draft_passes, rows) / step_s(expected)

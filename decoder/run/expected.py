@@ -133,8 +133,8 @@ def speed_of(
 
 
 def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Expected] | None:
-    """Length of a text -> least times of a loaded pair's passes. None if the target's work or bandwidth is unknown or
-    several processes share it; a draft of unknown work counts as taking no time.
+    """Length of a text -> expected times of a loaded pair's passes. None if the target's work or bandwidth is unknown
+    or several processes share it; a draft of unknown work counts as taking no time.
     """
     if pair.target.ranks:
         return None

@@ -42,7 +42,7 @@ _CACHED = "models--"
 _MOST_NAMED = 6
 LARGEST_BYTES = 2**50
 """Upper bound of the size of a model's weights that an index may state."""
-_UNKNOWN = "the least times of the models are unknown"
+_UNKNOWN = "the times of the models cannot be estimated"
 
 
 def models(case: DoctorInput) -> Iterator[CheckResult]:
@@ -399,8 +399,7 @@ def _context(config: Any) -> int:
 def _speed(model: _Timed) -> str:
     bandwidth, rate = f"{short(model.speed.bytes_per_s / 1e9, 1)} GB/s", model.speed.flops_per_s
     if model.device != "cpu":
-        limit = "by the memory's clock and bus width; arithmetic is not counted"
-        return f"{model.device} reads at most {bandwidth}, {limit}"
+        return f"the memory of {model.device} gives at most {bandwidth}, by its clock and bus width; caches give more"
     threads = counted(torch.get_num_threads(), "thread")
     arithmetic = f" and computes {short(rate / 1e9, 0)} GFLOP/s in {model.dtype}" if rate else ""
     return f"the CPU reads {bandwidth} of weights{arithmetic}, measured with {threads}"
@@ -412,15 +411,15 @@ def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
     at_end = expected_times(target.work, target.speed, *drafting, text=target.context)
     yield CheckResult(
         "ok",
-        f"plain decoding: at most {_rate(expected)} tokens/s, {_rate(at_end)} with a full context of {target.context} "
-        f"tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
+        f"estimate of plain decoding: {_rate(expected)} tokens/s, {_rate(at_end)} with a full context of "
+        f"{target.context} tokens{'; of the experts, only those of one token are counted' * target.work.sparse}",
     )
     for levels, rows in SIZES:
         shape, duration = f"{counted(levels, 'level')} and {rows} rows", ms(round_s(expected, levels, rows))
-        least = f"a round of {shape}: at least {duration} ms"
+        estimate = f"estimate of a round of {shape}: {duration} ms"
         if not target.work.sparse:  # the experts that further rows choose are not counted, so tokens would be too few
-            least += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
-        yield CheckResult("ok", least)
+            estimate += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
+        yield CheckResult("ok", estimate)
     if isinstance(draft, str):
         yield CheckResult("note", f"passes of the draft are not counted: {draft}")
 

@@ -1,4 +1,6 @@
-"""Cards of the most important figures: a plain title, a value with its trend, and a note with the symbols."""
+"""Cards of the most important figures: a title in plain words, a value with its trend, and a note. Three tell how well
+the method does; a broad terminal also has cards of knobs and times.
+"""
 
 import math
 from collections.abc import Sequence
@@ -7,41 +9,45 @@ from itertools import accumulate
 
 from decoder.analysis.metrics import drafted_nodes
 from decoder.analysis.stalls import stall_notes
-from dynatui.number_format import ms, percent, short
+from decoder.events import Figures
+from dynatui.number_format import counted, ms, percent, short
 from dynatui.render.curves import deepest, scale_of
 from dynatui.render.headline import rate
 from dynatui.render.ink import Ink, Row, Rows, Span, best, column, fit, fitting, trend
 from dynatui.render.scene import Scene
-from dynatui.render.words import drawing, limited, shape_of, shape_written
+from dynatui.render.words import drawing, faster_preset, limited, shape_of, shape_written
 from dynatui.result import no_speedup, times_plain
 from dynatui.state.lane import Curve
 
 _ROWS = 3
 _LEAST_TREND = 4
 _LONGEST_TREND = 24
+_OUTCOME = 19
+"""Least width of each of the first three cards, in cells."""
+_BROAD = 160
+"""Least width at which cards of knobs and times follow these."""
 
 
 @dataclass(frozen=True)
 class _Card:
-    """`titles` and `notes` are wordings, the longest first."""
+    """`titles`, `values` and `notes` are wordings, the longest first."""
 
     room: int
-    """Width of the card with its shortest title and note, in cells."""
+    """Width of the card with its shortest wordings, in cells."""
     titles: tuple[str, ...]
-    value: str
+    values: tuple[str, ...]
     notes: tuple[str, ...]
     ink: Ink = "strong"
     points: Sequence[float] = ()
     low: float = 0.0
     high: float = 1.0
-    brief: str = ""
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
     """The first cards that fit, side by side; without room for three rows, a single line with the values alone."""
     if height < _ROWS:
         return [_line(scene, width)]
-    every = [*_outcome(scene), *_policy(scene), _timing(scene)]
+    every = [*_outcome(scene), *([*_policy(scene), _timing(scene)] if width >= _BROAD else [])]
     ends = accumulate(card.room + 1 for card in every)
     shown = [card for card, end in zip(every, ends, strict=True) if end <= width] or every[:1]
     spare = max(0, width - sum(card.room + 1 for card in shown))
@@ -54,7 +60,7 @@ def cards(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
-    value = card.value if len(card.value) <= room or not card.brief else card.brief
+    value = best(room, *card.values)
     free = min(_LONGEST_TREND, room - len(value) - 3)
     bars = trend(card.points, free, card.low, card.high) if free >= _LEAST_TREND else ""
     edge: Row = (("▏", "frame"),)
@@ -68,35 +74,50 @@ def _rows(card: _Card, room: int) -> tuple[Row, Row, Row]:
 def _outcome(scene: Scene) -> list[_Card]:
     state = scene.state
     figures, curves = state.pooled().get(state.watched), state.lane.curves
+    per_round = ("tokens a round of guessing and checking", "tokens a round")
+    guesses = ("guesses of the small model accepted", "guesses accepted")
     if figures is None:
-        titles = ("tokens/s",), ("tokens a pass",), ("guesses kept",)
-        return [_Card(len(words[-1]) + 1, words, "-", ("",)) for words in titles]
-    gains = times_plain(figures)[1:] if figures.speedup else no_speedup(figures) or ("own decode time", "own time")
-    stalled = tuple(f"tokens/s, {words}" for words in stall_notes(state.figures().values())[1:])
-    speed, rates = short(rate(state, state.watched), 1), curves.rate
-    of_pass, per_round = ("tokens a pass, whole run", "tokens a pass"), short(figures.tokens_per_round)
-    distinct = f"L-bar; distinct 8-grams {short(figures.distinct_8grams)}", "L-bar, run"
-    guesses, accepted = ("guesses kept, whole run", "guesses kept"), percent(figures.acceptance_rate)
-    depth = f"depth acc. {short(figures.depth_acceptance)}"
-    depths = f"{depth}, last {state.lane.window} {short(state.lane.acceptance)}", depth
+        every = ("speed against plain decoding", "speed"), per_round, guesses
+        return [_Card(_OUTCOME, titles, ("-",), ("",)) for titles in every]
+    distinct = f"plain decoding 1; distinct 8-grams {short(figures.distinct_8grams)}"
+    drafted = "not shown by this method" if figures.drafted is None else "no guesses"
+    if figures.drafted:
+        drafted = f"{figures.accepted} of {counted(figures.drafted, 'guess', 'es')}"
     kept = [len(event.accepted) / max(1, drafted_nodes(event)) for event in state.lane.past[-_LONGEST_TREND:]]
+    mean, share = (short(figures.tokens_per_round),), (percent(figures.acceptance_rate),)
+    notes = distinct, "plain decoding: 1"
     return [
-        _Card(8, (*stalled, "tokens/s"), speed, gains, "first", rates.points, *_around(rates)),
-        _Card(13, of_pass, per_round, distinct, "first", curves.tokens.points, 1.0, scale_of(scene).top),
-        _Card(15, guesses, accepted, depths, "first", kept),
+        _speed(scene, figures),
+        _Card(_OUTCOME, per_round, mean, notes, "first", curves.tokens.points, 1.0, scale_of(scene).top),
+        _Card(_OUTCOME, guesses, share, (drafted,), "first", kept),
     ]
+
+
+def _speed(scene: Scene, figures: Figures) -> _Card:
+    state, rates = scene.state, scene.state.lane.curves.rate
+    stalled = tuple(f"speed, {words}" for words in stall_notes(state.figures().values())[1:])
+    own, plain = rate(state, state.watched), rate(state, "ar")
+    speed = "warming up" if own is None else f"{short(own, 1)} tokens/s"
+    values = times_plain(figures)[1:-1] if figures.speedup else no_speedup(figures) or (speed,)
+    notes = [speed] if figures.speedup else [""]
+    if state.watched == "ar":
+        values, notes = (speed,), ["this is plain decoding"]
+    elif own is not None and plain is not None:
+        notes = [f"{speed}, plain {short(plain, 1)}", speed]
+    titles = (*stalled, "speed against plain decoding", "speed")
+    return _Card(_OUTCOME, titles, values, (*faster_preset(scene), *notes), "first", rates.points, *_around(rates))
 
 
 def _policy(scene: Scene) -> list[_Card]:
     lane, scale_end = scene.state.lane, deepest(scene)
     limits = limited(lane) or ("",)
     if lane.knobs is None:
-        levels = f"{lane.samples[-1].depth}" if lane.samples else "-"
+        levels = (f"{lane.samples[-1].depth}" if lane.samples else "-",)
         depth = _Card(13, ("levels guessed",), levels, limits, "third", lane.curves.depth.points, 0.0, scale_end)
-        return [depth, _verifier(scene) or _Card(12, ("sure/unsure",), "-", ("no such knob" if lane.past else "",))]
-    base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), f"{math.floor(lane.knobs.d0 + 0.5)}"
+        return [depth, _verifier(scene) or _Card(12, ("sure/unsure",), ("-",), ("no such knob" if lane.past else "",))]
+    base, d0 = (f"base depth D0, at most {scale_end - 1:.0f}", "base depth D0"), (f"{math.floor(lane.knobs.d0 + 0.5)}",)
     sure, guesses = ("sure from τh / unsure below τl", "sure/unsure"), ("fewest / most guesses", "τh / τl")
-    taus = f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}"
+    taus = (f"{short(lane.knobs.tau_h)} / {short(lane.knobs.tau_l)}",)
     depth = _Card(13, base, d0, limits, "second", lane.curves.d0.points, 0.0, scale_end)
     return [depth, _Card(11, sure, taus, guesses, "second", lane.curves.tau_h.points)]
 
@@ -106,7 +127,7 @@ def _verifier(scene: Scene) -> _Card | None:
     if rules is None:
         return None
     notes = (f"{rules.drafting} {shape_written(shape)}", shape_written(shape)) if shape else (rules.drafting,)
-    return _Card(12, ("verifier, drafting", "verifier"), rules.verifier, notes, "second")
+    return _Card(12, ("verifier, drafting", "verifier"), (rules.verifier,), notes, "second")
 
 
 def _timing(scene: Scene) -> _Card:
@@ -114,7 +135,7 @@ def _timing(scene: Scene) -> _Card:
     parts = (newest.draft_s, newest.verify_s, newest.commit_s) if newest else ()
     spent = [ms(part, 1) for part in parts] or ["-"]
     titles, notes = ("ms of the last round", "ms last round"), ("draft · check · keep", "draft·chk·keep")
-    return _Card(14, titles, " · ".join(spent), notes, brief="/".join(spent))
+    return _Card(14, titles, (" · ".join(spent), "/".join(spent)), notes)
 
 
 def _around(curve: Curve) -> tuple[float, float]:
@@ -127,13 +148,14 @@ def _around(curve: Curve) -> tuple[float, float]:
 
 def _line(scene: Scene, width: int) -> Row:
     state = scene.state
-    figures, knobs = state.figures().get(state.watched), state.lane.knobs
+    figures, knobs = state.pooled().get(state.watched), state.lane.knobs
     if figures is None:
         return fit(((" a small model guesses, a large one checks", "dim"),), width)
+    speed = times_plain(figures)[-2] if figures.speedup and state.watched != "ar" else ""
     texts: list[Span] = [
-        (f" {short(rate(state, state.watched), 0)} tokens/s", "first"),
-        (f"  {short(figures.tokens_per_round)} tokens a pass", "first"),
-        (f"  guesses kept {percent(figures.acceptance_rate)}", "first"),
+        (f" {speed or f'{short(rate(state, state.watched), 0)} tokens/s'}", "first"),
+        (f"  {short(figures.tokens_per_round)} tokens a round", "first"),
+        (f"  {percent(figures.acceptance_rate)} of guesses accepted", "first"),
     ]
     if knobs is not None:
         values = ("D0", knobs.d0, 1), ("τh", knobs.tau_h, 2), ("τl", knobs.tau_l, 2)

@@ -203,7 +203,12 @@ def acceptance(scene: Scene, width: int, height: int) -> Rows:
     left = CurveLine(curves.acceptance, 0.0, 1.0, "first")
     right = CurveLine(curves.tokens, 1.0, scale_of(scene).top, "second", "dotted")
     ghosts = _ghosts(scene, acceptance=left, tokens=right)
-    wordings = (("Depth acceptance", "L-bar"), recent(scene)), (("Depth acc.", "L-bar"), _window_words(scene))
+    names = (
+        ("Depth acceptance", "tokens a round (L-bar)"),
+        ("Depth acceptance", "tokens/round"),
+        ("Depth acc.", "L-bar"),
+    )
+    wordings = *((each, recent(scene)) for each in names[:2]), (names[2], _window_words(scene))
     title = _title(scene, width, (left, right), *wordings)
     return _framed(scene, title, (left, right, *ghosts), (width, height), labelled=False)
 

@@ -1,4 +1,4 @@
-"""Sentences on a run and its machine: speed, passes, least times, GPUs, in wordings of which the caller chooses."""
+"""Sentences on a run and its machine: speed, passes, expected times, GPUs, in wordings of which the caller chooses."""
 
 from collections.abc import Mapping
 
@@ -114,7 +114,7 @@ def _load_and_memory(gpu: GpuLoad) -> list[str]:
 
 
 _FAST = 0.6
-"""A round is near its least time if the least time is at least this share of it."""
+"""A round is near its expected time if that is at least this share of it."""
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
@@ -124,8 +124,8 @@ def expected_words(state: RunState) -> tuple[str, ...]:
         return ()
     levels, rows = SIZES[-1]
     rate = 1 / step_s(run.expected)
-    plain = f"at most {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
-    return f"{plain}, a round of {rows} rows at least {ms(round_s(run.expected, levels, rows))} ms", plain
+    plain = f"estimate: {short(rate, 1 if rate >= 1 else 2)} tokens/s plain"
+    return f"{plain}, {ms(round_s(run.expected, levels, rows))} ms a round of {rows} rows", plain
 
 
 def overhead_words(state: RunState) -> tuple[str, ...]:
@@ -137,10 +137,8 @@ def overhead_words(state: RunState) -> tuple[str, ...]:
     if rounds <= 0 or entry.drafted is None or entry.draft_forwards is None:
         return ()  # the method does not report its work
     measured = (entry.decode_s - entry.left_out_s) / rounds
-    least = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
-    near = f"near the least time on this machine, {ms(least)} ms: only smaller trees or smaller weights shorten it."
-    far = (
-        f"of which memory and arithmetic of this machine need {ms(least)}; the rest is overhead, which is a smaller "
-        "share with larger models."
-    )
-    return (f"A round takes {ms(measured)} ms, {far if least < _FAST * measured else near}",)
+    expected = round_s(run.expected, entry.draft_forwards / entry.rounds, 1 + entry.drafted / entry.rounds)
+    needed = f"memory and arithmetic of this machine need {ms(expected)} ms by estimate"
+    if expected < _FAST * measured:
+        return (f"A round takes {ms(measured)} ms; {needed}, and the rest is a smaller share with larger models.",)
+    return (f"A round takes {ms(measured)} ms; {needed}, so only smaller trees or smaller weights help much.",)

@@ -1,10 +1,11 @@
 """Chooses the panels to show, by terminal size and the user's choice; the style sheet defines the panels' places.
 
 - roomy: like `full`, with a further column for the `work` panel and the guide to the screen.
-- full: text and tree above the curves; one place is shared by the panels `race`, `work`, `what if`, `prompts`, `log`
-  and `sampling`.
-- tabbed: first text, tree and race under a line of tabs; every other tab is one panel. With cards and sliders.
-- small: like `tabbed`, without sliders; the most needed figures are on one line, and the first page has no frames.
+- full: under a line of tabs, text and tree above the curves; one place is shared by the panels `race`, `work`,
+  `what if`, `prompts`, `log` and `sampling`.
+- tabbed: first text, tree and race; every other tab is one panel. With cards and sliders.
+- small: like `tabbed`, without sliders; the most needed figures are on one line, and the first page has no frames and
+  no tabs, so the footer has their keys.
 - line: one line with the essentials; other rows show the end of the text.
 """
 
@@ -36,11 +37,6 @@ def layout(width: int, height: int) -> Layout:
     return next((name for name, (w, h) in _SMALLEST.items() if width >= w and height >= h), "line")
 
 
-def smallest_size(name: Layout) -> str:
-    width, height = _SMALLEST[name]
-    return f"{width}x{height}"
-
-
 def arranged(room: Layout, scene: Scene, shared: PanelName) -> frozenset[str]:
     """Names of widgets and containers; `shared` is the panel in the place that several panels share."""
     panels = _panels(room, scene, shared)
@@ -54,9 +50,10 @@ def _panels(room: Layout, scene: Scene, shared: PanelName) -> set[str]:
     if room == "line":
         return {"essentials", "text"}
     if scene.maximised and scene.mode != "knobs":
-        return {"status", "footer", *_canvases(scene.panel), *(inspecting if scene.panel in ("text", "tree") else ())}
+        beside = inspecting if scene.panel in ("text", "tree") else set[str]()
+        return {"status", "tabs", "footer", *_canvases(scene.panel), *beside}
     if room in ("roomy", "full"):
-        below = {"acceptance", "depth", "timeline", *(() if scene.mode == "knobs" else ("knobs",))}
+        below = {"acceptance", "depth", "timeline", *(() if scene.mode == "knobs" else ("knobs", "tabs"))}
         side = {"side", "guide"} if room == "roomy" else set[str]()
         beneath_text = {"drawer"} if scene.mode == "knobs" else inspecting or {shared}
         return {"status", "cards", "text", "tree", "footer", *below, *side, *beneath_text}

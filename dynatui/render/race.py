@@ -22,8 +22,6 @@ _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
 """Characters of a shown error message."""
-_OTHERS = "5 work 6 what if 7 prompts 8 log 9 sampling"
-"""Hint in the title: the other panels in the same place."""
 _LEAST_BAR = 28
 """Least width of a bar that has columns beside it, in cells."""
 _SPARE = 3
@@ -151,8 +149,8 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    """Meaning of the bars, rounds that rates exclude, and the other panels that share the place."""
-    wordings = f" ─ tokens/s, equal time each ─ {_OTHERS}", f" ─ tokens/s ─ {_OTHERS}"
+    """Meaning of the bars, and rounds that rates exclude."""
+    wordings = " ─ tokens/s, equal time each", " ─ tokens/s"
     stalled = stall_notes(scene.state.figures().values())
     if not stalled:
         return (("Race", "title"), (best(width, *wordings), "dim"))

@@ -64,6 +64,8 @@ class Scene:
     mode: Mode = "watch"
     heat: Heat = "origin"
     mask: bool = False
+    beside: bool = True
+    """Whether the text of plain decoding stands beside that of the watched method."""
     cursor: int | None = None
     """Index of the inspected token among the tokens of the newest state; None while no token is inspected."""
     query: str = ""

@@ -26,7 +26,18 @@ from dynatui.render.ink import (
     width_of,
 )
 from dynatui.render.scene import Scene
-from dynatui.render.words import drawing_line, limited, moved_back, reason, sign, target, turned, versus, written
+from dynatui.render.words import (
+    drawing_line,
+    faster_preset,
+    limited,
+    moved_back,
+    reason,
+    sign,
+    target,
+    turned,
+    versus,
+    written,
+)
 from dynatui.state.ab_comparison import measured, side_a, with_run
 from dynatui.state.lane import Change, LaneState
 
@@ -129,7 +140,8 @@ def knobs_title(scene: Scene, subject: str, keys: str, when: str, width: int) ->
     watched = scene.state.watched
     preset = preset_of(watched, scene.state.lane)
     owner = (f" of {watched}" if watched else "") + (f" (preset {preset})" if preset else "")
-    name: Row = ((subject + owner, "title"),)
+    faster = "".join(f" ({words})" for words in faster_preset(scene)[:1])
+    name: Row = ((subject + owner + faster, "title"),)
     how, limits = "as recorded" if scene.replaying or scene.following else keys, limited(scene.state.lane)
     wordings = [f" ─ {limit}{when} ─ {how}" for limit in limits[:1]] + [f" ─ {limit}" for limit in limits]
     return (*name, (best(width - width_of(name), *wordings, f" ─ {how}"), "dim"))

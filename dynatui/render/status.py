@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import TypeAlias
 
 from rich.cells import cell_len
 
@@ -13,8 +15,7 @@ from dynatui.clean import clean_line
 from dynatui.keymap import FIRST_MODES, LEFT_OUT, PANELS, Key, PanelName
 from dynatui.number_format import short
 from dynatui.render.headline import expected_words, gpu_wordings, headline, rate
-from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, width_of
-from dynatui.render.layout import smallest_size
+from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, fitting, joined, merged, width_of
 from dynatui.render.sampling import light_words
 from dynatui.render.scene import Scene
 from dynatui.render.words import drawing_words, note_within, sampling_words
@@ -31,10 +32,8 @@ _STAGE_WORDS: dict[StageName, str] = {
     "committed": "path committed",
 }
 _SHORT: dict[PanelName, str] = {"whatif": "What if"}
-_HINTS = (
-    f"  press 1-{len(PANELS)} for other panels; side by side at {smallest_size('full')}",
-    f"  side by side at {smallest_size('full')}",
-)
+Button: TypeAlias = tuple[Span, str]
+"""A part of a line, and the action of a click on it; the action is empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -194,28 +193,22 @@ def essentials(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tabs(scene: Scene, width: int, _height: int) -> Rows:
-    row = joined(_tabs(scene, width), ())
-    hint = next((words for words in _HINTS if width_of(row) + len(words) <= width), "")
-    return [fit((*row, (hint, "dim")), width)]
+    return [fit(joined(_tabs(scene, width), ()), width)]
 
 
-def tab_at(scene: Scene, width: int, x: int) -> PanelName | None:
+def tab_action(scene: Scene, width: int, x: int) -> str:
+    """Of a click in a column of the tabs."""
+    named = zip(PANELS, _tabs(scene, width), strict=True)
+    return _action_at([(span, f"panel({name!r})") for name, tab in named for span in tab], x)
+
+
+def _action_at(buttons: Sequence[Button], x: int) -> str:
     end = 0
-    for name, tab in zip(PANELS, _tabs(scene, width), strict=True):
-        start, end = end, end + width_of(tab)
-        if start <= x < min(end, width):
-            return name
-    return None
-
-
-def named_at(row: Row, x: int) -> PanelName | None:
-    """The panel that a title names, such as "6 what if", at a column."""
-    text = "".join(text for text, _ in row)
-    for number, name in enumerate(PANELS, 1):
-        before, label, _ = text.partition(f" {number} {_SHORT.get(name, name).lower()}")
-        if label and 0 < x - cell_len(before) < cell_len(label):
-            return name
-    return None
+    for (text, _), action in buttons:
+        end += cell_len(text)
+        if x < end:
+            return action
+    return ""
 
 
 def _tabs(scene: Scene, width: int) -> list[Row]:
@@ -236,39 +229,62 @@ def _tab(scene: Scene, name: PanelName, before: str, after: str) -> Row:
 
 
 def footer(scene: Scene, width: int, _height: int) -> Rows:
-    head: Row = ()
+    return [fit(merged(span for span, _ in _footer(scene, width)), width)]
+
+
+def footer_action(scene: Scene, width: int, x: int) -> str:
+    """Of a click in a column of the footer."""
+    return _action_at(_footer(scene, width), x)
+
+
+def _footer(scene: Scene, width: int) -> list[Button]:
+    head: list[Button] = []
     if scene.mode not in FIRST_MODES or scene.maximised:
         name = "expanded" if scene.mode in FIRST_MODES else scene.mode
-        head = ((f" {name.upper()} ", "tab"), (f" {scene.keys.cap('back')} ", "key"), ("back ", "dim"))
+        back: list[Button] = [((f" {scene.keys.cap('back')} ", "key"), "back"), (("back ", "dim"), "back")]
+        head = [((f" {name.upper()} ", "tab"), ""), *back]
     if scene.mode == "search":
         number = next((place for place, hit in enumerate(scene.hits, 1) if scene.cursor in hit), None)
         where = f"{number} of {len(scene.hits)}" if number else f"{len(scene.hits)} found"
-        head = (*head, (f' "{shortened(clean_line(scene.query))}" ', "strong"), (f"{where} ", "dim"))
+        head += [((f' "{shortened(clean_line(scene.query))}" ', "strong"), ""), ((f"{where} ", "dim"), "")]
     if scene.note:
-        head = (*head, (f" {note_within(scene.note, width - width_of(head) - 2)} ", "strong"))
+        head.append(((f" {note_within(scene.note, width - _cells(head) - 2)} ", "strong"), ""))
     usable = [key for key in scene.keys.every if scene.mode in key.modes and not (head and "back" in key.actions)]
-    return [fit((*head, *keys(usable, width - width_of(head), in_words=scene.symbols == "ascii")), width)]
+    return [*head, *buttons(usable, width - _cells(head), in_words=scene.symbols == "ascii")]
 
 
-def keys(table: Sequence[Key], width: int, *, in_words: bool) -> Row:
-    room, chosen = width, list[tuple[int, Row]]()
+def buttons(table: Sequence[Key], width: int, *, in_words: bool) -> list[Button]:
+    """Keys of the lowest ranks. Each is a button; the label belongs to a key with a single action."""
+    room, chosen = width, list[tuple[int, list[Button]]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):
-        part: Row = ((f" {caps(key, in_words=in_words)} ", "key"), (f"{key.label} ", "dim"))
-        if width_of(part) > room:
+        named: list[Button] = [((f" {cap}", "key"), action) for cap, action in _caps(key, in_words=in_words)]
+        label = key.different[0] if len(key.different) == 1 else ""
+        part: list[Button] = [*named, ((" ", "key"), label), ((f"{key.label} ", "dim"), label)]
+        if _cells(part) > room:
             break
-        room -= width_of(part)
+        room -= _cells(part)
         chosen.append((place, part))
-    return joined([part for _, part in sorted(chosen)], ())
+    return [button for _, part in sorted(chosen, key=itemgetter(0)) for button in part]
 
 
-def caps(key: Key, *, in_words: bool = False) -> str:
-    """The keys in short form: a row of digits as its first and last digit, and an action with several keys as one key.
+def _cells(buttons: Sequence[Button]) -> int:
+    return width_of(tuple(span for span, _ in buttons))
+
+
+def caps(key: Key) -> str:
+    return " ".join(cap for cap, _ in _caps(key))
+
+
+def _caps(key: Key, *, in_words: bool = False) -> list[tuple[str, str]]:
+    """The keys in short form, each with its action: a row of digits as its first and last digit, without an action, and
+    an action with several keys as one key.
 
     With `in_words`, arrow keys are written as words, since their ASCII signs, `<` and `>`, are other keys.
     """
+    pairs = list(zip(key.shown, key.actions, strict=True))
     digits = [cap for cap in key.shown if cap.isdecimal()]
     if len(digits) > _FEW:
-        return " ".join((f"{digits[0]}-{digits[-1]}", *(cap for cap in key.shown if not cap.isdecimal())))
-    text = " ".join(cap for place, cap in enumerate(key.shown) if key.actions[place] not in key.actions[:place])
-    return text.translate(_ARROWS) if in_words else text
+        return [(f"{digits[0]}-{digits[-1]}", ""), *(pair for pair in pairs if not pair[0].isdecimal())]
+    first = [pair for place, pair in enumerate(pairs) if pair[1] not in key.actions[:place]]
+    return [(cap.translate(_ARROWS) if in_words else cap, action) for cap, action in first]

@@ -1,4 +1,5 @@
-"""The text, token by token, coloured by origin, draft probability, round or time, with the cursor.
+"""The text, token by token, coloured by origin, draft probability, round or time, with the cursor; beside it the text
+that plain decoding has written in the same time.
 
 A full panel moves up by a quarter of a page at once, so that most frames change only one row.
 """
@@ -12,7 +13,7 @@ from itertools import chain, pairwise, takewhile
 from rich.cells import cell_len, set_cell_size
 
 from decoder.append_only import SharedList
-from dynatui.number_format import short
+from dynatui.number_format import counted, short
 from dynatui.render.guide import IDEA, caption
 from dynatui.render.ink import (
     DOT,
@@ -22,6 +23,7 @@ from dynatui.render.ink import (
     Row,
     Rows,
     Span,
+    best,
     best_row,
     fit,
     frame,
@@ -34,6 +36,7 @@ from dynatui.render.ink import (
 )
 from dynatui.render.rounds import piece_text
 from dynatui.render.scene import Heat, Scene
+from dynatui.state.lane import LaneState
 from dynatui.state.run_state import Failure, RunState
 from dynatui.state.tokens import Origin, Token
 
@@ -43,6 +46,11 @@ _ROOM_FOR_PROMPT = 6
 """Least height of the panel, in rows, at which its first row shows the prompt."""
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 shows the whole message"
+_FEW_ROWS = 3
+"""In which a text moves up line by line."""
+_BETWEEN: Row = ((" │ ", "frame"),)
+_LEAST_BESIDE, _LEAST_BELOW = 28, 7
+"""Least width of each of two texts in cells, and least height in rows of two texts one below the other."""
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
 """Inks of a scale from calm (probable or fast tokens) to hot (improbable or slow tokens)."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")
@@ -52,14 +60,45 @@ _TIMES = (0.5, 0.8, 1.25, 2.0)
 """Limits between the five inks for token times, as multiples of the median time."""
 
 
+class _Column:
+    """The text of one method, wrapped and scrolled."""
+
+    def __init__(self) -> None:
+        self.flow = Flow[int](1)
+        self.tokens: SharedList[Token] = SharedList()
+        self.top = 0
+        self._prompt = ""
+
+    def wrap(self, prompt: str, tokens: SharedList[Token], width: int) -> None:
+        count = len(self.tokens)
+        same = max(1, width) == self.flow.width and prompt == self._prompt
+        if not same or count == 0 or not tokens.begins_with(self.tokens):
+            self.flow, self._prompt, self.top, count = Flow(width), prompt, 0, 0
+            self.flow.add(prompt, _PROMPT)
+        for index in range(count, len(tokens)):
+            self.flow.add(tokens[index].text, index)
+        self.tokens = tokens
+
+    def scroll(self, line: int, height: int) -> None:
+        """Moves the view so that it contains the line."""
+        if len(self.flow.lines) <= height:
+            self.top = 0
+        elif not self.top <= line < self.top + height:
+            most = height if height <= _FEW_ROWS else 3 * height // 4
+            before = max(1, most) - 1 if line >= self.top + height else height // 4
+            self.top = max(0, line - before)
+
+    def rows(self, height: int) -> range:
+        return range(self.top, min(self.top + height, len(self.flow.lines)))
+
+
 class TextPanel:
     def __init__(self) -> None:
-        self._flow = Flow[int](1)
-        self._prompt = ""
-        self._wrapped_tokens: SharedList[Token] = SharedList()
-        self._top = 0
+        self._own, self._plain = _Column(), _Column()
         self._head = 0
         self._size = (0, 0)
+        self._place = (0, 0)
+        """Column and row of the method's own text within the frame."""
         self._height = 0
 
     def __call__(self, scene: Scene, width: int, height: int) -> Rows:
@@ -67,49 +106,89 @@ class TextPanel:
         inner, room = inside(size)
         state = scene.state
         if state.failure or state.run is None:
-            self._flow, self._wrapped_tokens = Flow(1), SharedList()
+            self._own, self._plain = _Column(), _Column()
         if state.failure:
             return frame((("Error", "bad"),), _failure(scene, state.failure, inner, room), size)
         if state.run is None:
             return frame((("Text", "title"),), _welcome(scene, inner), size)
         below = caption(scene, inner, room)
-        self._height = room - len(below)
-        page = self._page(scene, inner, self._height)
-        page += [()] * (self._height - len(page))
-        return frame(legend(scene, width - 6), [*page, *below], size)
+        room -= len(below)
+        beside = _is_beside(scene)
+        if beside and inner >= 2 * _LEAST_BESIDE + width_of(_BETWEEN):
+            page = self._side_by_side(scene, (inner - width_of(_BETWEEN)) // 2, room)
+        elif beside and inner >= _LEAST_BESIDE and room >= _LEAST_BELOW:
+            page = self._one_below_the_other(scene, inner, room)
+        else:
+            beside, self._place = False, (0, 0)
+            page = self._page(scene, inner, room)
+        return frame(legend(scene, width - 6, beside=beside), [*page, *below], size)
 
     def token_at(self, x: int, y: int) -> int | None:
         inner, room = inside(self._size)
-        left, top = (self._size[0] - inner) // 2, (self._size[1] - room) // 2
-        line = self._top + y - top - self._head
-        if not (0 <= x - left < inner and self._head <= y - top < self._height and line < len(self._flow.lines)):
+        left, top = (self._size[0] - inner) // 2 + self._place[0], (self._size[1] - room) // 2 + self._place[1]
+        line, lines = self._own.top + y - top - self._head, self._own.flow.lines
+        if not (0 <= x - left < self._own.flow.width and self._head <= y - top < self._height and line < len(lines)):
             return None
-        tag = _tag_at(self._flow.lines[line], x - left)
-        return tag if tag is not None and 0 <= tag < len(self._wrapped_tokens) else None
+        tag = _tag_at(lines[line], x - left)
+        return tag if tag is not None and 0 <= tag < len(self._own.tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
         """Not beyond the first or last line."""
-        home = _line_of(self._flow.lines, cursor)
-        before = takewhile(lambda stretch: stretch[1] != cursor, self._flow.lines[home])
+        lines_shown = self._own.flow.lines
+        home = _line_of(lines_shown, cursor)
+        before = takewhile(lambda stretch: stretch[1] != cursor, lines_shown[home])
         column = sum(cell_len(text) for text, _ in before)
         step = -1 if lines > 0 else 1
-        for line in range(max(0, min(home + lines, len(self._flow.lines) - 1)), home, step):
-            tags = [tag for _, tag in self._flow.lines[line] if tag != _PROMPT]
+        for line in range(max(0, min(home + lines, len(lines_shown) - 1)), home, step):
+            tags = [tag for _, tag in lines_shown[line] if tag != _PROMPT]
             if tags:
-                tag = _tag_at(self._flow.lines[line], column)
+                tag = _tag_at(lines_shown[line], column)
                 return tags[-1] if tag is None else max(tag, tags[0])
         return cursor
 
+    def _side_by_side(self, scene: Scene, width: int, height: int) -> Rows:
+        plain, own = _headings(scene.state, width)
+        self._place = width + width_of(_BETWEEN), 1
+        right = [own, *self._page(scene, width, height - 1)]
+        left = [plain, *self._plain_page(scene.state, width, height - 1, self._head)]
+        return [(*fit(before, width), *_BETWEEN, *after) for before, after in zip(left, right, strict=True)]
+
+    def _one_below_the_other(self, scene: Scene, width: int, height: int) -> Rows:
+        plain, own = _headings(scene.state, width)
+        upper = max(3, 2 * height // 5)
+        self._place = 0, upper + 1
+        below = [own, *self._page(scene, width, height - upper - 1)]
+        return [plain, *self._plain_page(scene.state, width, upper - 1), *below]
+
+    def _plain_page(self, state: RunState, width: int, height: int, head: int = 0) -> Rows:
+        """Begins at the same line as the other text while its own end is then in view. `head`: rows for the prompt."""
+        column, tokens = self._plain, state.lanes["ar"].tokens
+        column.wrap(state.prompt_text, tokens, width)
+        lines, height = column.flow.lines, height - head
+        if self._own.top <= len(lines) - 1 < self._own.top + height:
+            column.top = self._own.top
+        else:
+            column.scroll(len(lines) - 1, height)
+
+        def ink_of(text: str, tag: int) -> Ink:
+            return "plain" if is_gap(text) else "prompt" if tag == _PROMPT else _ORIGINS[tokens[tag].origin]
+
+        page = [inked(lines[y], ink_of) for y in column.rows(height)]
+        if "ar" not in state.ends and page:
+            page[-1] = (*page[-1], ("▌", "dim"))
+        return [*[_reminder(state.prompt_text, width)] * head, *page, *[()] * (height - len(page))]
+
     def _page(self, scene: Scene, width: int, height: int) -> Rows:
+        self._height = height
         state = scene.state if scene.place.live else scene.newest_state
         tokens, shown = state.lane.tokens, len(scene.state.lane.tokens)
-        self._wrap(state, width)
-        lines, cursor = self._flow.lines, scene.cursor if scene.inspected else None
+        self._own.wrap(state.prompt_text, tokens, width)
+        lines, cursor = self._own.flow.lines, scene.cursor if scene.inspected else None
         newest = len(lines) - 1 if shown == len(tokens) else _line_of(lines, max(0, shown - 1))
         home = newest if cursor is None else _line_of(lines, cursor)
         self._head = int(len(lines) > height >= _ROOM_FOR_PROMPT)
         height -= self._head
-        self._scroll(home, height)
+        self._own.scroll(home, height)
         by_heat, hits = inks(scene.heat, tokens), frozenset(chain.from_iterable(scene.hits))
 
         def ink_of(text: str, tag: int) -> Ink:
@@ -123,34 +202,46 @@ class TextPanel:
                 return "ghost"
             return "prompt" if tag == _PROMPT else by_heat(tokens[tag])
 
-        rows = range(self._top, min(self._top + height, len(lines)))
+        rows = self._own.rows(height)
         page = [inked(lines[y], ink_of) for y in rows]
         if cursor is not None and home in rows:
             marked = [text for line in lines[home : home + 2] for text, tag in line if tag == cursor]
             if not any(marked):  # a line end has no width
-                page[home - self._top] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
+                page[home - rows.start] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
         if state.watched not in state.ends and rows.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
-        return [_reminder(state.prompt_text, width), *page] if self._head else page
+        return [*[_reminder(state.prompt_text, width)] * self._head, *page, *[()] * (height - len(page))]
 
-    def _wrap(self, state: RunState, width: int) -> None:
-        count = len(self._wrapped_tokens)
-        same = max(1, width) == self._flow.width and state.prompt_text == self._prompt
-        if not same or count == 0 or not state.lane.tokens.begins_with(self._wrapped_tokens):
-            self._flow, self._prompt, self._top, count = Flow(width), state.prompt_text, 0, 0
-            self._flow.add(self._prompt, _PROMPT)
-        for index in range(count, len(state.lane.tokens)):
-            self._flow.add(state.lane.tokens[index].text, index)
-        self._wrapped_tokens = state.lane.tokens
 
-    def _scroll(self, line: int, height: int) -> None:
-        """Moves the view so that it contains the line."""
-        lines = len(self._flow.lines)
-        if lines <= height:
-            self._top = 0
-        elif not self._top <= line < self._top + height:
-            before = max(1, 3 * height // 4) - 1 if line >= self._top + height else height // 4
-            self._top = max(0, line - before)
+def _is_beside(scene: Scene) -> bool:
+    state = scene.state
+    return scene.beside and scene.mode == "watch" and state.watched != "ar" and "ar" in state.lanes
+
+
+def _headings(state: RunState, width: int) -> tuple[Row, Row]:
+    """Of plain decoding and of the watched method, which tells by how many tokens it is ahead."""
+    plain, own, gap = state.lanes["ar"].committed, state.lane.committed, tokens_ahead(state)
+    words = f"{gap} ahead" if gap > 0 else f"{-gap} behind" if gap < 0 else "level"
+    ended = " at the end" if {"ar", state.watched} & state.ends.keys() else ""
+    ahead: Span = (words + ended, "good" if gap > 0 else "warn" if gap < 0 else "plain")
+    long: Row = ((f"{state.watched}: ", "title"), (f"{counted(own, 'token')}, ", "plain"), ahead)
+    brief: Row = ((f"{state.watched}: ", "title"), (f"{own}, ", "plain"), (words, ahead[1]))
+    plain_words = f"plain decoding: {counted(plain, 'token')}", f"plain decoding: {plain}", f"plain: {plain}"
+    return ((best(width, *plain_words), "title"),), best_row(width, long, brief, (ahead,))
+
+
+def tokens_ahead(state: RunState) -> int:
+    """Of plain decoding, after the same decode time, until the first of both has finished."""
+    lanes = state.lane, state.lanes["ar"]
+    end_s = min(lane.newest.t if lane.newest else 0.0 for lane in lanes)
+    own, plain = (_tokens_after(lane, end_s) for lane in lanes)
+    return own - plain
+
+
+def _tokens_after(lane: LaneState, seconds: float) -> int:
+    count = bisect_right(lane.past, seconds, key=lambda event: event.t)
+    last = lane.past[count - 1] if count else None
+    return last.position + len(last.committed) if last else 0
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
@@ -238,15 +329,15 @@ def _by_probability(token: Token) -> Ink:
     return HOT[-1 - bisect_right(_PROBABILITIES, token.probability)]
 
 
-def legend(scene: Scene, room: int) -> Row:
-    """The long wording if there is room, else the short one."""
+def legend(scene: Scene, room: int, *, beside: bool = False) -> Row:
+    """The long wording if there is room, else the short one. `beside`: whether the text of plain decoding is there."""
     state = scene.state
     target: Span = ("target", "bonus")
     prompt: Span = ("prompt", "prompt")
     blank: Row = ((" ", "dim"),)
     match scene.heat:
         case "origin":
-            by = f" by {state.watched}"
+            by = " ─ same time each" if beside else f" by {state.watched}"
             long = _heading("", ("drafted and accepted", "accepted"), ("target's own", "bonus"), prompt, by=by)
             brief = _heading("", ("draft", "accepted"), target, prompt)
         case "probability":

@@ -132,10 +132,8 @@ _SAMPLED: Mapping[Sign, str] = {
     "kept": "kept: how likely the verifier keeps it, given this tree.",
 }
 _TITLE = len("╭─ Tree ─  ─╮")
-_LARGE = (38, 23), (61, 18)
-"""A panel that is at least as large as one of these sizes (columns, rows) shows several earlier trees beside others."""
-_FEW, _SEVERAL = 1, 6
-"""Every round moves them, which costs a slow line bytes."""
+_FEW = 1
+"""Most earlier trees on a slow line, since every round moves them, which costs bytes."""
 _LEAST = 4
 """Least number of rows for more than the accepted path."""
 
@@ -162,18 +160,12 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
         body += wrapped(((reason, "dim"),), inner)[: max(0, room - 1 - len(body))]
     explained = [row for words in _explained(scene, event, drawing.signs) for row in wrapped(((words, "dim"),), inner)]
     free = room - 1 - len(body) - len(explained)
-    past = past_trees(rounds.earlier(scene, _most_past(scene, width, height)), inner, free - 1)
-    if free > 0:
-        body += [()] * (1 if past else free) + explained
-    else:
-        body += [()] * (room - 1 - len(body))
+    if free <= 0:
+        explained, free = [], room - 1 - len(body)
+    most = _FEW if scene.meters.slow_line else MOST
+    past = past_trees(rounds.earlier(scene, most), inner, free - 1)
+    body += [()] * (1 if past else free) + explained
     return frame(title, [*body, _ending(scene, event, inner), *below, *past], (width, height))
-
-
-def _most_past(scene: Scene, width: int, height: int) -> int:
-    if scene.maximised:
-        return MOST
-    return _SEVERAL if any(width >= columns and height >= rows for columns, rows in _LARGE) else _FEW
 
 
 def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Rows:

@@ -227,26 +227,30 @@ def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
 
 
 def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
-    trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height) for event in events))]
+    trees = [tree for [tree] in takewhile(bool, (_stacked([event], cells, height)[0] for event in events))]
     rows = max(map(len, trees), default=0)
     padded = [[fit(row, cells) for row in [*tree, *[()] * (rows - len(tree))]] for tree in trees]
     return [joined(beside, ((_GAP, "plain"),)) for beside in zip(*padded, strict=True)]
 
 
 def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    pictures = _stacked(events[:_TOGETHER], width, height)
-    free = height - sum(map(len, pictures))
+    """Whole trees, and accepted paths alone for the oldest ones, which then leave few rows free."""
+    pictures, whole = _stacked(events[:_TOGETHER], width, height)
+    free, drawn = height - sum(map(len, pictures)), drawn_tree if whole else drawn_path
     for event in events[len(pictures) :]:
-        tree = _headed(event, drawn_tree(event, width, free), width)
+        tree = _headed(event, drawn(event, width, free), width)
         if not 0 < len(tree) <= free:
+            drawn = drawn_path
+            tree = _headed(event, drawn(event, width, free), width)
+        if not 0 < len(tree) <= free or (free == 1 and event.accepted):
             break
         pictures.append(tree)
         free -= len(tree)
     return pictures
 
 
-def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Accepted paths of as many rounds as fit; if rows remain, the first rounds get whole trees."""
+def _stacked(events: Sequence[Round], width: int, height: int) -> tuple[list[Rows], bool]:
+    """Accepted paths of as many rounds as fit; if rows remain, the first ones get whole trees. And whether all do."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
@@ -258,9 +262,9 @@ def _stacked(events: Sequence[Round], width: int, height: int) -> list[Rows]:
         room = free + len(path)
         tree = _headed(events[place], drawn_tree(events[place], width, room), width)
         if not 0 < len(tree) <= room:
-            break
+            return pictures, False
         pictures[place], free = tree, room - len(tree)
-    return pictures
+    return pictures, True
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:

@@ -14,8 +14,9 @@ from decoder.events import Figures, Limit, Round
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
 from decoder.methods.delayed import Delayed
+from decoder.methods.dynatree import shipped_preset
 from decoder.verify.names import COUPLED, Drafting
-from dynatui.knobs import info, limit_name, rules_in_force
+from dynatui.knobs import info, is_demo, limit_name, rules_in_force
 from dynatui.number_format import counted, percent, short
 from dynatui.render.ink import Row, best, column, width_of
 from dynatui.render.scene import Scene
@@ -230,3 +231,12 @@ def drawing_line(scene: Scene, width: int) -> Row:
 def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float]) -> str:
     knob, now = info(name), state.lane.settings.get(name, 0.0)
     return f"{written(knob, now)}{f'→{written(knob, pending[name])}' if name in pending else ''}"
+
+
+def faster_preset(scene: Scene) -> tuple[str, ...]:
+    """The key that ends the demo's large trees, in wordings, the longest first; empty without them."""
+    state = scene.state
+    if scene.replaying or scene.following or not is_demo(state.watched, state.lane):
+        return ()
+    key, usual = scene.keys.cap("preset"), shipped_preset(state.lane.settings.get("temperature", 0.0))
+    return f"{key}: preset {usual}, smaller trees and faster", f"{key}: faster, smaller trees"

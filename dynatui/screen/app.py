@@ -105,7 +105,7 @@ class DynaApp(PanelApp):
         yield Canvas(status.status, panel="status")
         yield Canvas(status.essentials, panel="essentials", flowing=True)
         yield Canvas(cards.cards, panel="cards")
-        yield Canvas(status.tabs, panel="tabs")
+        yield Canvas(status.tabs, panel="tabs", action_at=status.tab_action)
         with Container(id="main"):
             with Container(id="left"):
                 yield Canvas(self.text_panel, panel="text", flowing=True)
@@ -127,7 +127,7 @@ class DynaApp(PanelApp):
         yield Canvas(curves.trends, panel="trends")
         yield Canvas(timeline.timeline, panel="timeline")
         yield Canvas(sliders.knobs, panel="knobs")
-        yield Canvas(status.footer, panel="footer")
+        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
 
     def on_mount(self) -> None:
         self.source.start()
@@ -275,7 +275,7 @@ class DynaApp(PanelApp):
         screen.set_class(len(self.viewpoint.state.race.tallies) > _FEW, "crowded")
         large = room in ("roomy", "full")
         screen.set_class(room == "full" and height < _LOW, "low")
-        screen.set_class(large and (height >= _TALL or (width >= _BROAD and height >= _LOW)), "tall")
+        screen.set_class(large and (height >= _TALL or (width >= _BROAD and height > _LOW)), "tall")
         screen.set_class(room in ("tabbed", "small") and {"text", "tree"} <= visible, "first")
         screen.set_class(height >= _HIGH[room], "high")
         screen.set_class(height < _FLAT, "flat")

@@ -54,7 +54,7 @@ class CompareApp(PanelApp):
                     yield Canvas(tree.tree, panel=f"{letter}-tree", classes="tree")
                     yield Canvas(curves.acceptance, panel=f"{letter}-curves", classes="curves")
         yield Canvas(lambda _, width, height: versus.table(self._states, (width, height)), panel="table")
-        yield Canvas(status.footer, panel="footer")
+        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
 
     def advance(self, now: float) -> None:
         self.lockstep.advance(now)

@@ -110,12 +110,14 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Name of the preset; None for a method without presets."""
+        """Name of the preset, first the usual one; None for a method without presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
-        presets = list(METHODS[rules_name].presets.items())
-        self._presets[rules_name] = (self._presets[rules_name] + 1) % len(presets)
+        presets, before = list(METHODS[rules_name].presets.items()), self._presets[rules_name]
+        usual = METHODS[rules_name].defaults(self.sampling.temperature)
+        first = next((place for place, (_, rules) in enumerate(presets) if rules == usual), 0)
+        self._presets[rules_name] = first if before < 0 else (before + 1) % len(presets)
         name, rules = presets[self._presets[rules_name]]
         self._turn_to(rules_name, (rules,), state)
         return name

@@ -1,4 +1,4 @@
-"""The actions of clicks and drags on each panel; each action also has a key."""
+"""The actions of clicks and drags on each panel, apart from tabs and footer; each action also has a key."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,8 @@ from textual.screen import Screen as TextualScreen
 
 from decoder.knobs import KnobName
 from dynatui.keymap import CURSOR, PANELS, Mode, PanelName
-from dynatui.render import drawer, race, sliders, status, timeline
-from dynatui.render.ink import Row, inside
+from dynatui.render import drawer, race, sliders, timeline
+from dynatui.render.ink import inside
 from dynatui.screen.commands import knobs, time, view
 from dynatui.screen.protocol import Screen
 from dynatui.screen.widgets.canvas import Canvas
@@ -30,7 +30,6 @@ class Press:
     at: tuple[int, int]
     """Column and row of the cell in the panel, from 0."""
     size: tuple[int, int]
-    top: Row
 
     @property
     def on_title(self) -> bool:
@@ -45,7 +44,7 @@ def press_at(screen: TextualScreen[Any], event: MouseEvent) -> Press | None:
     if not isinstance(widget, Canvas):
         return None
     at = event.screen_x - region.x, event.screen_y - region.y
-    return Press(widget.id or "", at, (region.width, region.height), widget.top)
+    return Press(widget.id or "", at, (region.width, region.height))
 
 
 def drag(screen: Screen, press: Press) -> None:
@@ -56,7 +55,7 @@ def drag(screen: Screen, press: Press) -> None:
 def click(screen: Screen, press: Press) -> None:
     (x, y), size = press.at, press.size
     if press.on_title:
-        view.panel(screen, status.named_at(press.top, x) or _PANELS[press.panel])
+        view.panel(screen, _PANELS[press.panel])
         return
     match press.panel:
         case "knobs":
@@ -68,9 +67,6 @@ def click(screen: Screen, press: Press) -> None:
                 time.scrub_to(screen, rounds)
         case "text":
             _inspected(screen, screen.text_panel.token_at(x, y))
-        case "tabs":
-            if tab := status.tab_at(screen.scene, size[0], x):
-                view.panel(screen, tab)
         case chosen if chosen in _PANELS:
             view.panel(screen, _PANELS[chosen])
             _watched(screen, race.lane_at(screen.scene, size, y) if chosen == "race" else None)

@@ -218,6 +218,10 @@ class PanelApp(App[None], inherit_bindings=False):
         if not self.shutdown.begun:
             await self.act(self.scene.keys.action_for(cap, self.scene.mode))
 
+    async def on_canvas_pressed(self, message: Canvas.Pressed) -> None:
+        if not self.shutdown.begun:
+            await self.act(message.action)
+
     async def act(self, action: str | None) -> None:
         if action:
             await self.run_action(action)

@@ -63,7 +63,7 @@ class ServerApp(PanelApp):
             yield self._sized("positions", lambda state, _, size: panels.positions(state, size))
             yield self._sized("totals", _totals)
             yield self._sized("loads", self._by_load)
-        yield Canvas(status.footer, panel="footer")
+        yield Canvas(status.footer, panel="footer", action_at=status.footer_action)
 
     @property
     def shown(self) -> ServerState:

@@ -68,7 +68,7 @@ def load_engine(session: Session) -> Load:
 
 
 def load_with_times(session: Session) -> Load:
-    """Estimates also the least times of passes, for each run's first event; kernels are tried between prompts."""
+    """Estimates also the times of passes, for each run's first event; kernels are tried between prompts."""
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress, kernels_later=True)

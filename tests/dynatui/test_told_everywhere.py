@@ -270,8 +270,9 @@ def test_what_is_said_of_stalls_fits_any_panel(events: list[Event]) -> None:
 
 
 def test_the_first_card_names_it_where_there_is_room() -> None:
-    assert "tokens/s, 1 stalled round left out" in lines(cards(scene(ONE), 240, 3))[0]
-    assert lines(cards(scene(ONE), 80, 3)) == lines(cards(scene(USUAL), 80, 3))
+    assert "speed, 1 stalled round left out" in lines(cards(scene(ONE), 240, 3))[0]
+    assert "speed, 1 stalled " in lines(cards(scene(ONE), 80, 3))[0]
+    assert lines(cards(scene(USUAL), 80, 3))[0].startswith("▏speed  ")
 
 
 def test_a_round_that_is_looked_at_says_what_it_lost_also_where_it_is_narrow() -> None:

@@ -112,6 +112,10 @@ def mask(screen: Screen) -> None:
     screen.change_view(mask=not screen.scene.mask)
 
 
+def beside(screen: Screen) -> None:
+    screen.change_view(beside=not screen.scene.beside)
+
+
 def panel(screen: Screen, name: PanelName) -> None:
     screen.change_view(panel=name)
 

@@ -12,7 +12,9 @@ from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
+from textual.events import MouseDown
 from textual.geometry import Offset, Region, Size
+from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -24,6 +26,8 @@ from dynatui.screen.widgets.wire import NOTHING, Cells, CellStyle, Frame, cell_s
 Change: TypeAlias = tuple[int, Cells, Cells]
 """Row number, old cells, new cells."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
+ActionAt: TypeAlias = Callable[[Scene, int, int], str]
+"""(scene, width, column) -> action of a click there; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,24 @@ _WORTH_SCROLLING = 4
 
 
 class Canvas(Widget):
-    def __init__(self, draw_panel: DrawPanel, *, panel: str, flowing: bool = False, classes: str | None = None) -> None:
+    class Pressed(Message):
+        """A click on a part of the panel that has an action."""
+
+        def __init__(self, action: str) -> None:
+            super().__init__()
+            self.action = action
+
+    def __init__(
+        self,
+        draw_panel: DrawPanel,
+        *,
+        panel: str,
+        flowing: bool = False,
+        classes: str | None = None,
+        action_at: ActionAt = lambda *_: "",
+    ) -> None:
         super().__init__(id=panel, classes=classes)
+        self._action_at = action_at
         self.flowing = flowing
         """Whether the canvas is drawn at every frame; all other canvases are drawn together, less often."""
         self._draw_panel = draw_panel
@@ -54,9 +74,10 @@ class Canvas(Widget):
         """On this panel's background, after the app's filters."""
         self._looks: dict[Ink, CellStyle] = {}
 
-    @property
-    def top(self) -> Row:
-        return self._rows[0].row if self._rows else ()
+    def on_mouse_down(self, event: MouseDown) -> None:
+        if action := self._action_at(self._scene, self.size.width, event.x):
+            event.stop()
+            self.post_message(self.Pressed(action))
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
         for y, _, _ in self._changes(scene, inks):

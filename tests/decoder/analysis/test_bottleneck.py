@@ -1,8 +1,11 @@
 """The bottleneck of a method follows from the method's own figures; over many runs each limit is one finding."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from decoder.analysis.bottleneck import (
@@ -16,9 +19,11 @@ from decoder.analysis.bottleneck import (
     of_method,
 )
 from decoder.analysis.findings import Finding, MethodCase, cases, findings
-from decoder.analysis.metrics import RunFold, Tally
+from decoder.analysis.metrics import RunFold, Tally, tally_round
 from decoder.analysis.speedup import Decoded, Segments
 from decoder.append_only import TokenLog
+from decoder.events import Round
+from dynatui.record.reader import read_events
 
 ROUNDS = 10
 
@@ -255,3 +260,56 @@ def test_a_case_knows_whether_its_text_is_that_of_plain_decoding() -> None:
     assert (linear.compared, linear.difference, plain.compared) == (True, 2, False)
     (alone,) = cases(RunFold(tallies={"linear": LIMITED["draft"]}), 1)
     assert (alone.compared, alone.difference) == (False, None)
+
+
+# Recorded rounds with any times: no bound is exceeded by the same rounds without the cost
+
+RECORDED = [
+    event
+    for event in read_events(Path("tests/traces/demo.jsonl"))
+    if isinstance(event, Round) and event.method == "dynatree"
+][:12]
+MILLISECONDS = st.floats(0.01, 50.0)
+TIMES = st.lists(st.tuples(MILLISECONDS, MILLISECONDS, MILLISECONDS), min_size=FEWEST_ROUNDS, max_size=len(RECORDED))
+
+
+def timed(times: Iterable[tuple[float, float, float]]) -> Tally:
+    """The recorded rounds, with their times for drafting, verification and the rest in milliseconds."""
+    told = Tally()
+    for event, stages in zip(RECORDED, times, strict=False):
+        draft_s, verify_s, rest_s = (1e-3 * stage for stage in stages)
+        spent_s = draft_s + verify_s + rest_s
+        told = tally_round(
+            told,
+            structs.replace(
+                event,
+                t=told.decode_s + spent_s,
+                draft_s=draft_s,
+                verify_s=verify_s,
+                commit_s=rest_s / 2,
+                stalled_s=None,
+            ),
+        )
+    return told
+
+
+@given(TIMES, MILLISECONDS)
+def test_no_bound_is_exceeded_by_the_same_rounds_without_the_cost(
+    times: list[tuple[float, float, float]], pass_ms: float
+) -> None:
+    own, plain = timed(times), timed([(0.0, pass_ms, 0.0)] * FEWEST_ROUNDS)
+    rate, limits = own.rated.tokens_per_second, found(own, plain)
+    grows = sum(verify for _, verify, _ in times) > len(times) * pass_ms
+    without = {
+        "draft": timed((0.0, verify, rest) for _, verify, rest in times),
+        "verification": timed((draft, pass_ms if grows else verify, rest) for draft, verify, rest in times),
+        "host": timed((draft, verify, 0.0) for draft, verify, _ in times),
+    }
+    assert rate is not None
+    for bound in limits.bounds:
+        assert bound.gain >= 1
+        if bound.limit == "agreement":
+            assert own.levels + own.rounds <= bound.gain * len(own.tokens) * (1 + 1e-9)
+        else:
+            faster = without[bound.limit].rated.tokens_per_second
+            assert faster == pytest.approx(rate * bound.gain)

@@ -1,4 +1,4 @@
-"""Least times of passes, steps and rounds, against cases computed by hand."""
+"""Expected times of passes, steps and rounds, against cases computed by hand."""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Work of a pass, counted from architectures, modules and GGUF files, and the least times of a pair on a device."""
+"""Work of a pass, counted from architectures, modules and GGUF files, and the expected times of a pair on a device."""
 
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -30,7 +30,7 @@ from dynatui.cli import settings
 from dynatui.lab.commands import bench, bench_options
 from dynatui.prompts import load
 from dynatui.record.comparison import CHANGED
-from dynatui.session import Models, Session, View
+from dynatui.session import DEMO, Models, Session, View
 from dynatui.sources.playback import TraceSource
 from dynatui.terminal.streams import ReaderLeftError
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused
@@ -77,7 +77,7 @@ def test_two_recordings_without_a_screen_are_compared(
 
 
 def test_without_arguments_our_prompts_race_on_the_embedded_pair(asked: Asked) -> None:
-    assert asked() == Session(prompts=load.embedded(), config=USUAL, view=View(tour=True))
+    assert asked() == Session(prompts=load.embedded(), config=USUAL.with_rules("dynatree", DEMO), view=View(tour=True))
     assert USUAL.methods == ("dynatree", "auto", "ar", "linear", "fixed")
 
 
@@ -128,7 +128,12 @@ def test_an_option_reaches_the_session(line: str, field: str, expected: object, 
                 selection="best", history=False,
             ),
         ),
-        ("", PRESETS["sampled"]),
+        ("", DEMO),
+        ("--seed 3", PRESETS["sampled"]),
+        ("--inflate 160M", PRESETS["sampled"]),
+        ("--preset sampled", PRESETS["sampled"]),
+        ("--temperature 0.6", PRESETS["sampled"]),
+        ("--prompt Once", PRESETS["sampled"]),
         ("--temperature 0", PRESETS["tuned"]),
         ("--temperature 0.8", PRESETS["sampled"]),
         *((f"--temperature {t} --preset {name}", PRESETS[name]) for t in (0, 0.8) for name in PRESETS),

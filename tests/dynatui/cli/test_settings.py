@@ -13,7 +13,7 @@ from decoder.run.config import RunConfig
 from dynatui import main as cli
 from dynatui.cli import settings
 from dynatui.keymap import KEYMAP
-from dynatui.session import View
+from dynatui.session import DEMO, View
 from tests.dynatui.cli.fake_screen import Asked, FakeScreen, Printed, Refused, Write
 from tests.dynatui.fake_engine import FakeEngine
 
@@ -68,7 +68,7 @@ def test_without_a_file_or_a_value_the_defaults_hold(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("DYNATUI_CONFIG")
     for folder in ("/nowhere", "/dev/null"):
         monkeypatch.setenv("XDG_CONFIG_HOME", folder)
-        assert asked().config == RunConfig(temperature=0.6, seed=7)
+        assert asked().config == RunConfig(temperature=0.6, seed=7, dynatree=DEMO)
     monkeypatch.setenv("DYNATUI_TAU_H", "")
     assert asked("--preset", "tuned").config.of(DynaTree) == PRESETS["tuned"]
 

@@ -1,21 +1,28 @@
 """The sentence at the top of the screen: its claims, its place at every width, and expected times."""
 
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
-from decoder.analysis.roofline import round_s
+from decoder.analysis.roofline import round_s, step_s
 from decoder.analysis.speedup import WARM_UP_TOKENS
 from decoder.events import Event, Expected, Run, Summary, decode_line, encode
+from dynatui.render.cards import cards
 from dynatui.render.headline import compared, expected_words, headline, overhead_words
+from dynatui.render.race import race
 from dynatui.render.scene import Scene
 from dynatui.render.status import essentials, status
 from dynatui.render.work import work
+from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.state.run_state import RunState
 from tests.dynatui.render.golden import golden, inked
 from tests.dynatui.scripted_runs import lines, plain_round, raced, run, state_of, story, text_of, tree_round
 
 EXPECTED = Expected(target_read_s=0.002, target_row_s=0.0004, draft_pass_s=0.0001)
-LONG = "at most 500 tokens/s plain, a round of 64 rows at least 26.40 ms"
-SHORT = "at most 500 tokens/s plain"
+LONG = "estimate: 500 tokens/s plain, 26.40 ms a round of 64 rows"
+SHORT = "estimate: 500 tokens/s plain"
 WARM = [tree_round(number) for number in range(WARM_UP_TOKENS)]
 
 
@@ -58,22 +65,23 @@ def estimated(*events: Event, expected: Expected = EXPECTED) -> RunState:
 
 def test_expected_times_are_told_before_the_first_round_only_and_where_they_are_known() -> None:
     assert expected_words(estimated()) == (LONG, SHORT)
-    assert expected_words(estimated(expected=Expected(target_read_s=4.0)))[1] == "at most 0.25 tokens/s plain"
+    assert expected_words(estimated(expected=Expected(target_read_s=4.0)))[1] == "estimate: 0.25 tokens/s plain"
     assert expected_words(estimated(tree_round(0))) == expected_words(RunState()) == ()
     assert overhead_words(state_of([run(), *WARM])) == expected_words(state_of([run()])) == ()
 
 
-def test_the_overhead_of_a_round_is_its_time_beyond_the_least_time_of_its_own_size() -> None:
+def test_the_overhead_of_a_round_is_its_time_beyond_the_estimate_for_its_own_size() -> None:
     state = estimated(*WARM)
     # Each round takes 20 ms, makes 2 draft passes and verifies 6 rows.
-    least = round_s(EXPECTED, 2, 6)
+    estimate = round_s(EXPECTED, 2, 6)
     (slow,) = overhead_words(state)
     assert slow.startswith(
-        f"A round takes 20.00 ms, of which memory and arithmetic of this machine need {1000 * least:.2f};"
+        f"A round takes 20.00 ms; memory and arithmetic of this machine need {1000 * estimate:.2f} ms by "
+        "estimate, and the rest"
     )
     assert slow in " ".join(" ".join(line.strip("│ ") for line in lines(work(Scene(state), 150, 40))).split())
     (fast,) = overhead_words(estimated(*WARM, expected=Expected(target_read_s=0.019)))
-    assert "near the least time on this machine, 19.00 ms: only smaller trees" in fast
+    assert "need 19.00 ms by estimate, so only smaller trees or smaller weights help much" in fast
 
 
 def test_the_overhead_is_told_once_the_watched_method_is_warm_and_reports_its_passes() -> None:
@@ -91,6 +99,25 @@ def test_a_recording_keeps_the_expected_times_and_older_ones_have_none() -> None
     old = decode_line(bare, 1)
     assert isinstance(old, Run)
     assert old.expected is UNSET
+
+
+LIMIT = re.compile(r"at (most|least) ([\d.]+) (tokens/s|ms)")
+
+
+@given(st.floats(0.02, 50.0))
+def test_no_limit_on_the_screen_is_exceeded_by_what_is_measured(speed: float) -> None:
+    """`speed`: of the measured rounds, relative to the expected times."""
+    rounds = [plain_round("ar", number) for number in range(WARM_UP_TOKENS)]
+    measured = [structs.replace(event, t=step_s(EXPECTED) / speed * (event.round + 1)) for event in rounds]
+    begun = structs.replace(run(("ar",)), expected=EXPECTED)
+    painters: list[DrawPanel] = [status, cards, work, race]
+    scenes = Scene(state_of([begun])), Scene(state_of([begun, *measured]))
+    shown = " ".join(" ".join(lines(painter(scene, 200, 12))) for painter in painters for scene in scenes)
+    per_second = speed / step_s(EXPECTED)
+    figures = {"tokens/s": per_second, "ms": 1000 / per_second}
+    assert "estimate" in shown
+    for bound, number, unit in LIMIT.findall(shown):
+        assert figures[unit] <= float(number) if bound == "most" else figures[unit] >= float(number)
 
 
 test_golden = golden(

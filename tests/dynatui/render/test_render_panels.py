@@ -16,12 +16,12 @@ from dynatui.keymap import KEYMAP, PANELS
 from dynatui.render.cards import cards
 from dynatui.render.guide import GUIDE, explained, guide, led_by
 from dynatui.render.headline import compared, gpu_wordings
-from dynatui.render.ink import Row, Rows, width_of
+from dynatui.render.ink import Rows
 from dynatui.render.layout import Layout, arranged, layout, shared_place
 from dynatui.render.race import lane_at, race
 from dynatui.render.scene import Meters, Scene
 from dynatui.render.sliders import history_line, knobs
-from dynatui.render.status import essentials, footer, named_at, speed_text, status, tab_at, tabs
+from dynatui.render.status import essentials, footer, footer_action, speed_text, status, tab_action, tabs
 from dynatui.screen.pages.help import help_page
 from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.timeline import TimelinePosition
@@ -205,8 +205,8 @@ GPUS = (
 def test_a_click_on_a_tab_finds_its_panel(width: int) -> None:
     row = lines(tabs(Scene(), width, 1))[0]
     for number, name in enumerate(PANELS, 1):
-        assert tab_at(Scene(), width, row.index(str(number))) == name
-    assert tab_at(Scene(), width, width) is None
+        assert tab_action(Scene(), width, row.index(str(number))) == f"panel({name!r})"
+    assert tab_action(Scene(), width, width) == ""
 
 
 @pytest.mark.parametrize("width", [65, 80])
@@ -226,13 +226,17 @@ def test_without_ar_there_is_nothing_to_compare() -> None:
     assert compared(raced(methods=("dynatree",))) == compared(AR_ALONE.state) == ()
 
 
-def test_a_name_in_a_title_is_met_by_the_cells_that_show_it() -> None:
-    row: Row = (("╭─ 世界 ─ 5 work 6 what if 7 prompts ─╮", "plain"),)
-    found = [named_at(row, x) for x in range(-1, 50)]
-    assert (found.count("work"), found.count("whatif"), found.count("prompts")) == (6, 9, 9)
-    assert found.count(None) == len(found) - 24
-    assert found.index("work") == 1 + width_of((("╭─ 世界 ─ ", "plain"),))
-    assert named_at((), 0) is None
+def test_every_key_of_the_footer_is_a_button_and_a_label_where_the_key_has_one_action() -> None:
+    row = lines(footer(Scene(), 300, 1))[0]
+    for words, action in {"[ ]": ("turn('[')", "", "turn(']')"), "w W": ("watch(1)", "", "watch(-1)")}.items():
+        x = row.index(f" {words} ") + 1
+        assert [footer_action(Scene(), 300, place) for place in (x, x + 3, x + 2)] == [action[0], "", action[2]]
+    for words, name in (("space freeze", "freeze"), ("q quit", "leave"), ("? help", "help")):
+        x = row.index(words)
+        assert {footer_action(Scene(), 300, place) for place in range(x, x + len(words))} == {name}
+    assert footer_action(Scene(), 300, row.index("1-9")) == footer_action(Scene(), 300, 299) == ""
+    expanded = replace(Scene(), maximised=True)
+    assert footer_action(expanded, 80, lines(footer(expanded, 80, 1))[0].index("back")) == "back"
 
 
 test_golden = golden(
@@ -325,7 +329,7 @@ test_golden = golden(
 
 
 FULL = {
-    *("status", "cards", "footer", "main", "left", "text", "race", "tree", "curves"),
+    *("status", "cards", "tabs", "footer", "main", "left", "text", "race", "tree", "curves"),
     *("acceptance", "depth", "timeline", "knobs"),
 }
 
@@ -365,7 +369,7 @@ def test_a_small_screen_shows_the_chosen_panel_alone_and_so_does_any_that_is_max
     assert panel == "text" or others == ({"acceptance"} if panel == "curves" else {panel})
     assert panel == "text" or {"tabs", "knobs", "trends"} <= small
     own = ("acceptance", "depth") if panel == "curves" else (panel,)
-    assert alone - {"main", "left", "curves"} == {"status", "footer", *own}
+    assert alone - {"main", "left", "curves"} == {"status", "tabs", "footer", *own}
 
 
 def test_who_looks_back_sees_the_time_line_even_on_a_small_screen() -> None:

@@ -23,11 +23,12 @@ from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.sliders import notes
 from dynatui.render.words import limited, limits, moved_back
+from dynatui.session import DEMO
 from dynatui.state.run_state import RunState
 from tests.dynatui.compared_runs import compared
 from tests.dynatui.render.extreme_scenes import SCENES
 from tests.dynatui.render.golden import golden
-from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
+from tests.dynatui.scripted_runs import lines, plain_round, run, running, sampled_run, state_of, text_of, tree_round
 from tests.dynatui.turned_runs import rounds, turned
 
 FULL = {
@@ -96,6 +97,17 @@ def test_the_titles_of_knobs_name_the_preset_in_force(name: str) -> None:
     for panel in (sliders.knobs, drawer.drawer):
         assert f"nobs of dynatree (preset {name}) ─" in lines(panel(started, 100, 30))[0]
         assert "nobs of dynatree ─" in lines(panel(turned, 100, 30))[0]
+
+
+def test_the_large_trees_of_the_demo_name_the_key_for_the_faster_preset() -> None:
+    begins = structs.replace(sampled_run(), methods={"dynatree": asdict(DEMO)})
+    moved = Knob(method="dynatree", round=1, name="d0", old=4, new=3, source="history")
+    user = structs.replace(moved, source="user")
+    for events, told in (([begins], True), ([begins, moved], True), ([begins, user], False)):
+        scene = Scene(state_of([*events, tree_round(0)]))
+        assert ("s: preset sampled, smaller trees and faster" in lines(sliders.knobs(scene, 120, 5))[0]) == told
+        assert ("s: faster, smaller trees" in "".join(lines(cards.cards(scene, 80, 3)))) == told
+        assert "faster" not in "".join(lines(cards.cards(replace(scene, replaying=True), 80, 3)))
 
 
 @pytest.mark.parametrize("name", ["tau_h", "rho_stop", "selection"])
@@ -195,7 +207,7 @@ def test_the_limits_of_the_last_rounds_are_named_with_their_shares() -> None:
     assert limits(state.lane) == [("D0", 2 / 3), ("rho_stop", 1 / 3)]
     assert "limited by D0 67 %, rho_stop 33 % in the last 3 rounds" in lines(sliders.knobs(Scene(state), 120, 5))[0]
     assert "limited by D0 67 %, rho_stop 33 %" in lines(opened(state))[0]
-    assert "limited by D0 67 %" in "".join(lines(cards.cards(Scene(state), 150, 3)))
+    assert "limited by D0 67 %" in "".join(lines(cards.cards(Scene(state), 200, 3)))
     assert limited(state_of([run(), tree_round(0)]).lane) == ()
 
 

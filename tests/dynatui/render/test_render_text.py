@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
@@ -11,12 +12,12 @@ from msgspec import structs
 from textual.theme import BUILTIN_THEMES
 
 from decoder.append_only import SharedList
-from decoder.events import Event, Knobs, Round
+from decoder.events import End, Event, Knobs, Round
 from dynatui.render.ink import Rows
 from dynatui.render.inspect import inspect
 from dynatui.render.palette import palette
 from dynatui.render.scene import HEATS, Heat, Scene
-from dynatui.render.text import HOT, TextPanel, inks, legend, time_edges
+from dynatui.render.text import HOT, TextPanel, inks, legend, time_edges, tokens_ahead
 from dynatui.state.run_state import Failure, Loading, RunState
 from dynatui.state.tokens import Token
 from tests.dynatui.render.extreme_scenes import SIZES, is_drawn, scenes
@@ -42,7 +43,7 @@ def long_run(rounds: int = 60) -> RunState:
 
 
 def numbered(rounds: int, prompt: str = "Once upon") -> Scene:
-    return Scene(state_of([run(prompt=prompt), *(tree_round(n, f" word{n}") for n in range(rounds))]))
+    return Scene(state_of([run(prompt=prompt), *(tree_round(n, f" word{n}") for n in range(rounds))]), beside=False)
 
 
 def chosen(rows: Rows) -> list[str]:
@@ -50,7 +51,7 @@ def chosen(rows: Rows) -> list[str]:
 
 
 def at(panel: TextPanel, state: RunState, width: int = 50, height: int = 12, cursor: int | None = None) -> Rows:
-    return panel(Scene(state, cursor=cursor), width, height)
+    return panel(Scene(state, cursor=cursor, beside=False), width, height)
 
 
 def failed(message: str) -> Scene:
@@ -111,7 +112,7 @@ def test_a_click_finds_the_token_that_is_drawn_there() -> None:
                 assert row[x] in f"{state.lane.tokens[index].text} "
                 assert chosen(at(panel, state, cursor=index))
     assert panel.token_at(0, 0) is panel.token_at(500, 500) is None
-    panel(running(), 60, 6)
+    at(panel, running().state, 60, 6)
     assert (panel.token_at(3, 1), panel.token_at(12, 1)) == (None, 0), "the prompt is no token"
     panel(Scene(), 60, 6)
     assert {panel.token_at(x, y) for x in range(60) for y in range(6)} == {None}
@@ -176,6 +177,84 @@ def test_any_scene_fits_any_size_whatever_was_drawn_before(looks: list[tuple[Sce
         assert panel.token_at(size[0] // 2, size[1] // 2) in {None, *range(count)}
 
 
+# The text of plain decoding beside it
+
+
+def beside(rounds: int, plain: int, prompt: str = "Once upon") -> Scene:
+    """The same text in rounds of three tokens, and of one token, in 20 ms each."""
+    told = (tree_round(number, f" word{number}") for number in range(rounds))
+    alone = (plain_round("ar", place, (" a", "t", f" word{place // 3}")[place % 3]) for place in range(plain))
+    return Scene(state_of([run(prompt=prompt), *told, *alone]))
+
+
+def halves(scene: Scene, width: int = 70, height: int = 12) -> tuple[list[str], list[str]]:
+    rows = [line.strip("│ ") for line in lines(TextPanel()(scene, width, height))[1:-1]]
+    pairs = [row.partition(" │ ") for row in (f"{row} " for row in rows)]
+    return [left.strip() for left, _, _ in pairs], [right.strip() for _, _, right in pairs]
+
+
+def test_the_method_and_plain_decoding_write_side_by_side_and_the_gap_grows() -> None:
+    gaps = []
+    for number in (2, 5, 9):
+        scene = beside(number, number)
+        left, right = halves(scene)
+        assert left[0] == f"plain decoding: {number} tokens"
+        assert right[0] == f"dynatree: {3 * number} tokens, {2 * number} ahead"
+        assert any(line.endswith("▌") for line in left)
+        gaps.append(tokens_ahead(scene.state))
+    assert gaps == sorted(gaps)
+
+
+def test_both_texts_begin_at_the_same_line_while_both_ends_are_in_view() -> None:
+    left, right = halves(beside(3, 3), 70, 16)
+    assert left[1].removesuffix("▌") == "Once upon at word0"
+    assert right[1].startswith("Once upon at word0 at word1")
+    left, right = halves(beside(60, 60))
+    assert any("word19" in line for line in left)
+    assert any("word59" in line for line in right)
+    assert left[1] == right[1], "the prompt"
+
+
+def test_in_a_narrow_panel_one_stands_below_the_other_and_a_low_one_has_the_method_alone() -> None:
+    page = lines(TextPanel()(beside(60, 60), 42, 10))
+    assert "plain decoding: 60 tokens" in page[1]
+    assert any("dynatree: 180 tokens, 120 ahead" in row for row in page)
+    assert (sum("word59" in row for row in page), sum("word19" in row for row in page)) == (1, 1)
+    assert not any("plain decoding" in row for row in lines(TextPanel()(beside(60, 60), 42, 7)))
+
+
+def test_the_method_stands_alone_if_asked_or_if_it_is_plain_decoding_or_without_it() -> None:
+    scene = beside(5, 5)
+    without = Scene(state_of([run(("dynatree",)), *map(tree_round, range(5))]))
+    watched = Scene(structs.replace(scene.state, chosen="ar"))
+    for alone in (replace(scene, beside=False), replace(scene, mode="inspect"), without, watched):
+        assert not any("ahead" in row for row in lines(TextPanel()(alone, 70, 12)))
+
+
+def test_the_gap_is_that_after_the_same_decode_time_and_stays_once_one_has_finished() -> None:
+    end = End(method="dynatree", reason="length")
+    plain = [plain_round("ar", number) for number in range(30)]
+    for count in (4, 10, 30):
+        events: list[Event] = [run(), *map(tree_round, range(4)), end, *plain[:count]]
+        scene = Scene(state_of(events))
+        assert tokens_ahead(scene.state) == 12 - min(count, 4)
+        assert "8 ahead at the end" in " ".join(halves(scene, 100)[1])
+    slower = state_of([run(), tree_round(0), *(structs.replace(each, t=each.t / 9) for each in plain)])
+    assert tokens_ahead(slower) == 3 - 9
+
+
+def test_a_click_finds_tokens_of_the_method_beside_the_other_text_and_below_it() -> None:
+    for width, height in ((90, 14), (42, 14)):
+        panel, scene = TextPanel(), beside(9, 9)
+        rows = lines(panel(scene, width, height))
+        found = {(x, y): panel.token_at(x, y) for y in range(height) for x in range(width)}
+        tokens = scene.state.lane.tokens
+        assert {index for index in found.values() if index is not None} >= {5, len(tokens) - 1}
+        for (x, y), index in found.items():
+            assert index is None or rows[y][x] in f"{tokens[index].text} "
+        assert not any(index is not None for (x, y), index in found.items() if y <= 1)
+
+
 def token(probability: float | None = None, spent_s: float = 0.01, number: int = 0) -> Token:
     return Token("x", "bonus" if probability is None else "accepted", number, 1, 1, probability, spent_s)
 
@@ -228,9 +307,11 @@ test_golden = golden(
             Scene(state_of(LOADING), waited_s=7.4), 70, 12
         ),
         "a failure says what to do": lambda: TextPanel()(failed("no model at /nowhere; give a folder"), 70, 12),
-        "a round is one band with its gaps": lambda: TextPanel()(Scene(running().state, heat="round"), 60, 6),
+        "a round is one band with its gaps": lambda: TextPanel()(
+            Scene(running().state, heat="round", beside=False), 60, 6
+        ),
         "each origin has its own ink and heat inks what the draft gave little": lambda: [
-            inked(TextPanel()(Scene(running().state, heat=heat), 60, 6)) for heat in HEATS
+            inked(TextPanel()(Scene(running().state, heat=heat, beside=False), 60, 6)) for heat in HEATS
         ],
         "every legend names the numbers that the inks follow": lambda: [
             legend(Scene(running().state, heat=heat), 90) for heat in HEATS

@@ -14,7 +14,7 @@ from msgspec import structs
 from decoder.events import Round
 from decoder.session.steering import Stage
 from dynatui.render.ink import Rows
-from dynatui.render.scene import Scene
+from dynatui.render.scene import Meters, Scene
 from dynatui.render.tree import tree
 from dynatui.render.tree_labels import percent
 from dynatui.render.tree_rows import past_trees
@@ -77,14 +77,20 @@ def test_an_earlier_path_of_absurd_depth_is_left_out_at_little_cost() -> None:
     assert written.call_count < 1000
 
 
-@pytest.mark.parametrize(("size", "shown"), [((38, 16), 1), ((46, 22), 1), ((46, 36), 5), ((61, 36), 5)])
-def test_rows_that_the_newest_tree_leaves_free_show_earlier_ones_and_but_one_beside_other_panels(
-    size: tuple[int, int], shown: int
-) -> None:
-    assert headed(tree(running(), *size)) == [5, 4, 3, 2, 1][:shown]
-    for room in (size, (46, 18), (60, 18), (120, 38)):
-        alone = headed(tree(replace(running(), maximised=True), *room))
-        assert alone == [5, 4, 3, 2, 1][: len(alone)] != []
+def test_rows_that_the_newest_tree_leaves_free_show_as_many_earlier_ones_as_fit() -> None:
+    for size, shown in (((38, 16), 3), ((46, 22), 3), ((46, 36), 5), ((61, 36), 5)):
+        assert headed(tree(running(), *size)) == [5, 4, 3, 2, 1][:shown]
+    events = [structs.replace(tree_round(number), accepted=[2 - number % 2]) for number in range(40)]
+    for height in range(20, 70):
+        rows = tree(scene_of(events), 46, height)
+        assert headed(rows) == [39 - place for place in range(min(15, len(headed(rows))))]
+        blank = sum(not row.strip("│ ") for row in lines(rows)[1:-1])
+        assert blank <= 3 or len(headed(rows)) == 15, "one above the explanations, and less than an earlier path"
+
+
+def test_on_a_slow_line_there_is_one_earlier_tree() -> None:
+    slow = replace(running(), meters=Meters(slow_line=True))
+    assert headed(tree(slow, 46, 36)) == [5]
 
 
 def test_an_expanded_tree_fills_its_rows_with_earlier_rounds() -> None:
@@ -96,7 +102,7 @@ def test_an_expanded_tree_fills_its_rows_with_earlier_rounds() -> None:
     assert sum(not row.strip("│ ") for row in page[1:-1]) <= 12
 
 
-@given(st.lists(trees(), min_size=2, max_size=5), st.integers(1, 190), st.integers(1, 70))
+@given(st.lists(trees(), min_size=2, max_size=5), st.integers(17, 190), st.integers(1, 70))
 def test_for_earlier_trees_nothing_of_the_newest_is_cut(events: list[Round], width: int, height: int) -> None:
     events = numbered(events)
     alone = lines(tree(scene_of(events[-1:]), width, height))
@@ -109,11 +115,11 @@ def test_for_earlier_trees_nothing_of_the_newest_is_cut(events: list[Round], wid
         assert [len(row) for row in beside] == [width] * height
 
 
-@given(st.lists(trees(), min_size=1, max_size=3), st.integers(13, 190), st.integers(0, 70))
+@given(st.lists(trees(), min_size=1, max_size=6), st.integers(13, 190), st.integers(0, 70))
 def test_an_earlier_tree_is_whole_or_its_accepted_path_or_not_there(
     events: list[Round], width: int, height: int
 ) -> None:
-    events = numbered(events)[::-1]
+    events = numbered(events[: 3 if width >= SIDE_BY_SIDE else None])[::-1]
     rows = lines(past_trees(events, width, height))
     assert len(rows) <= height
     assert max(map(len, rows), default=0) <= width
@@ -142,12 +148,12 @@ def sections(rows: Sequence[str], width: int) -> list[tuple[int, list[str]]]:
 
 def test_they_are_those_before_the_round_that_is_looked_at_or_held() -> None:
     state = running().state
-    assert [headed(tree(Scene(state, cursor=cursor), *SMALLEST)) for cursor in (0, 4, 13)] == [[], [1], [4, 3, 2]]
+    assert [headed(tree(Scene(state, cursor=cursor), *SMALLEST)) for cursor in (0, 4, 13)] == [[], [1], [4, 3, 2, 1]]
     back = state.lane.past[:4]
     assert headed(tree(scene_of(back), *SMALLEST)) == [3, 2, 1]
-    assert headed(tree(replace(scene_of(back), whole=state, cursor=16), *SMALLEST)) == [5, 4, 3]
+    assert headed(tree(replace(scene_of(back), whole=state, cursor=16), *SMALLEST)) == [5, 4, 3, 2]
     held = [headed(tree(replace(running(), stage=stage), *SMALLEST)) for stage in HELD]
-    assert held == [[6, 5, 4], [6, 5, 4], [5, 4, 3]]
+    assert held == [[6, 5, 4, 3], [6, 5, 4, 3], [5, 4, 3, 2]]
 
 
 @pytest.mark.parametrize("height", range(1, 40))

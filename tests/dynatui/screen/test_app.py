@@ -192,7 +192,7 @@ test_transcript = transcripts(
         ),
         "the first difference from ar is found": (partial(shown, [run(), tree_round(0), *AR]), "f"),
         "a click on the time line goes there": (shown, "@timeline+6+0"),
-        "a click on a token inspects it": (shown, "@text+13+1"),
+        "a click on a token inspects it": (shown, "@text+49+2"),
         "a click in the race below its lanes watches nothing else": (shown, "@race+5+4"),
         "a cursor in the text says why a token is there": (shown, "i"),
         "the tree shows the round of the inspected token": (shown, "i home"),

@@ -11,6 +11,7 @@ from textual.command import CommandList
 
 from dynatui.keymap import PANELS, PanelName
 from dynatui.screen.app import DynaApp
+from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.pages.page import Palette, TextPage
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
@@ -147,7 +148,7 @@ async def test_at_every_size_the_first_page_has_headline_text_tree_and_race(size
         assert "● -t" in page
         assert re.search(r"dynatree +█+.*150/s", page)
         assert re.search(r"ar .*50/s", page)
-        assert "tokens a pass" in page
+        assert "tokens a round" in page
 
 
 @pytest.mark.parametrize("size", [(120, 40), (200, 60)])
@@ -206,15 +207,46 @@ async def test_a_click_on_a_title_chooses_its_panel() -> None:
 
 
 @pytest.mark.parametrize("symbols", ["braille", "ascii"])
-async def test_every_panel_that_shares_the_place_can_be_chosen_by_a_click(symbols: str) -> None:
+async def test_every_panel_can_be_chosen_by_a_click_on_its_tab(symbols: str) -> None:
     view = View(symbols="ascii" if symbols == "ascii" else "braille")
-    async with shown(size=(200, 56), view=view) as (app, _, pilot):
-        for number, name in enumerate(PANELS[4:], 5):
-            await pilot.press("e", "4")
-            words = f"{number} {name.replace('whatif', 'what if')}"
-            await pilot.click(offset=place_of(app, words, "race"))
-            assert app.scene.panel == name
-            await pilot.press("e")
+    for size in (ROOMY, FULL, TABBED):
+        async with shown(size=size, view=view) as (app, _, pilot):
+            for expanded in ("", "e"):
+                await pilot.press(*expanded)
+                for number, name in enumerate(PANELS, 1):
+                    words = f"{number} {name.capitalize().replace('Whatif', 'What if')}"
+                    await pilot.click(offset=place_of(app, words, "tabs"))
+                    assert app.scene.panel == name
+
+
+@pytest.mark.parametrize("size", [ROOMY, FULL, TABBED, SMALL])
+async def test_a_click_on_a_key_of_the_footer_does_what_the_key_does(size: tuple[int, int]) -> None:
+    async with shown(size=size) as (app, source, pilot):
+        await pilot.click(offset=place_of(app, "? help", "footer"))
+        await pilot.pause()
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape", "e")
+        await pilot.click(offset=place_of(app, "back", "footer"))
+        await pilot.pause()
+        assert not app.scene.maximised
+        if "[ ]" in screen_text(app).splitlines()[-1]:
+            x, y = place_of(app, "[ ]", "footer")
+            for place in (x - 1, x + 1):
+                await pilot.click(offset=(place, y))
+            await pilot.pause()
+            assert [name for name, _ in source.turns] == ["tau_h", "tau_h"]
+            assert source.turns[0][1] < source.turns[1][1]
+
+
+@pytest.mark.parametrize("size", [ROOMY, FULL, (110, 34), (100, 30), TABBED, (60, 18), (59, 24), SMALL])
+async def test_at_every_size_the_keys_of_the_panels_stay_in_sight(size: tuple[int, int]) -> None:
+    async with shown(size=size) as (app, _, pilot):
+        for key in ("1", *"456789", "e", "i"):
+            await pilot.press(key)
+            tabs = app.query_one("#tabs", Canvas)
+            named = text_of(tabs._rows[0].row) if tabs.region.area else ""
+            footer = screen_text(app).splitlines()[-1]
+            assert all(number in named for number in "56789") or "1-9 panel" in footer
 
 
 async def test_a_drag_that_leaves_a_slider_watches_no_other_method() -> None:

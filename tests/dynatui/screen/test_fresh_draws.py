@@ -263,9 +263,9 @@ async def test_a_recorded_run_moves_from_frame_to_frame() -> None:
 async def test_the_panel_of_the_app_that_remembers_what_it_drew_is_left_alone() -> None:
     app = still(ScriptedSource(WHOLE))
     async with pictured(app, (120, 40)):
-        flow = app.text_panel._flow
+        flow = app.text_panel._own.flow
         filmed(app)
-        assert app.text_panel._flow is flow
+        assert app.text_panel._own.flow is flow
 
 
 async def test_a_hostile_run_sends_nothing_but_drawings() -> None:

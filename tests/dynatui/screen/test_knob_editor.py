@@ -26,7 +26,7 @@ from dynatui.knobs import sliders_of
 from dynatui.prompts import load
 from dynatui.record.command_line import command_line
 from dynatui.screen.knob_editor import KnobEditor
-from dynatui.session import Session
+from dynatui.session import DEMO, Session
 from dynatui.state.run_state import RunState
 from tests.dynatui.scripted_runs import run, sampled_run, state_of, tree_round, turned_temperature
 
@@ -155,6 +155,13 @@ def test_a_preset_brings_every_knob_of_dynatree_and_the_next_is_not_the_one_in_f
     assert [editor.next_preset(at()) for _ in range(3)] == ["sampled", "tuned", "paper"]
     assert engine.rules == PRESETS["paper"]
     assert edited(RunConfig())[0].next_preset(at()) == "paper"
+
+
+@pytest.mark.parametrize(("temperature", "preset"), [(0.6, "sampled"), (0.0, "tuned")])
+def test_from_knobs_that_are_no_preset_the_next_is_the_usual_one(temperature: float, preset: str) -> None:
+    editor, engine = edited(RunConfig(temperature=temperature, dynatree=DEMO))
+    assert editor.next_preset(state_of([run()])) == preset
+    assert engine.rules == PRESETS[preset]
 
 
 @pytest.mark.parametrize("change", [KnobEditor.next_preset, KnobEditor.defaults])

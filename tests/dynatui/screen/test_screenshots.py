@@ -17,14 +17,14 @@ from dynatui.screen.app import DynaApp
 from dynatui.session import EMBEDDED_SEED, EMBEDDED_TEMPERATURE
 from dynatui.sources.playback import TraceSource
 from screenshots import animate
-from screenshots.animate import FILE, FIRST, FRAME_S, ROUNDS, Frame, Piece, Span, drawing, film
-from screenshots.make import HERE, SHARE_OF_RUN, SHOTS, SPEED, TRACE, Shot, picture
+from screenshots.animate import FILE, FRAME_S, ROUNDS, Frame, Piece, Span, drawing, film
+from screenshots.make import FIRST, HERE, SHARE_OF_RUN, SHOTS, SPEED, TRACE, Shot, picture
 
 
 @pytest.mark.parametrize("shot", SHOTS, ids=lambda shot: shot.name)
 async def test_a_screenshot_is_current(shot: Shot) -> None:
     kept = (HERE / f"{shot.name}.svg").read_text(encoding="utf-8")
-    assert await picture(Runs(TRACE), shot) == kept, "python screenshots/make.py draws them anew"
+    assert await picture(shot) == kept, "python screenshots/make.py draws them anew"
 
 
 def test_no_picture_is_left_over() -> None:

@@ -1,6 +1,6 @@
 """Golden transcripts of sessions with the app: what each step changes, with the changed rows of the screen.
 
-A step is keys that are pressed and clicks (`@text+13+1` is one in the panel of the text), separated by blanks, or
+A step is keys that are pressed and clicks (`@text+49+2` is one in the panel of the text), separated by blanks, or
 records that the source gets; without steps the whole screen is kept. After an intended change, run
 `pytest --snapshot-update` on the file and check the texts in `__snapshots__`.
 """
