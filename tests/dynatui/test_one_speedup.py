@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 import pytest
+from msgspec import structs
 
-from decoder.events import Event
+from decoder.events import Event, Run
 from dynatui.cli.headless import replay_events
 from dynatui.record.transcript import Transcript
 from dynatui.render.cards import cards
@@ -18,10 +19,10 @@ from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.result import interval, result, times_plain
 from dynatui.screen.run import lines as summary
-from dynatui.state.run_state import RunState, apply
+from dynatui.state.run_state import Prompt, Record, RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, tree_round
-from tests.dynatui.several_texts import session
+from tests.dynatui.several_texts import session, text
 
 COUNT = 3
 
@@ -73,6 +74,15 @@ def test_it_is_pooled_over_the_texts_and_not_that_of_the_last_one() -> None:
     assert own.speedup is not None
     assert pooled.speedup is not None
     assert round(own.speedup, 2) != round(pooled.speedup, 2)
+
+
+def test_texts_that_were_decoded_again_count_in_the_totals_of_the_prompts_too() -> None:
+    first, *events = text(1)
+    assert isinstance(first, Run)
+    again: list[Record] = [Prompt(1, COUNT), structs.replace(first, started_at="later"), *events]
+    scene = Scene(reduce(apply, [*session(COUNT), *again], RunState()))
+    totals, entry = lines(prompts(scene, 116, 12)), scene.state.pooled()["dynatree"]
+    assert f"{COUNT + 1} texts under these settings; x plain {interval(entry)}" in "\n".join(totals)
 
 
 def test_its_interval_stands_beside_it_where_there_is_room() -> None:
