@@ -27,7 +27,20 @@ from decoder.methods import require_model_free
 from decoder.methods.delayed import NONE
 from decoder.models.names import LOOKUP, MTP, require_both
 from decoder.run.config import RunConfig
-from dynatui.cli import attach, config, doctor, headless, options, parameters, presets, ranks, report, request, settings
+from dynatui.cli import (
+    advise,
+    attach,
+    config,
+    doctor,
+    headless,
+    options,
+    parameters,
+    presets,
+    ranks,
+    report,
+    request,
+    settings,
+)
 from dynatui.cli import why as reasons
 from dynatui.cli.parameters import CONTEXT, Declared, Given, OptionGroup, argument, option, switch
 from dynatui.record.comparison import comparison
@@ -72,6 +85,7 @@ def command() -> TyperGroup:
         parameters.command("why", reasons.why, reasons.PARAMETERS),
         parameters.command("report", report.report, report.PARAMETERS),
         parameters.command("attach", attach.attach, attach.PARAMETERS, configured),
+        parameters.command("advise", advise.advise, advise.PARAMETERS),
     ]
     if find_spec("dynatui.lab") is not None:
         from dynatui.lab.commands import bench, profile, selector, tune  # noqa: PLC0415 - the laboratory may be missing

@@ -8,16 +8,18 @@ All rows share one reading of the weights, so with more of them the products cha
 roofline, products(rows) = max(weights, rows * row). Keys and values are read once a stream, however many rows it has
 (MagicDec, arXiv 2408.11049). A round that drafts K tokens, and its speed-up with a mean length of L tokens:
 
-    round_s = drafting + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
+    round_s = drafting + K * token + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
     speed-up = L * pass_s of the target, 1 row / round_s
 
 P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in between (prefill) are left out.
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from operator import itemgetter
 from statistics import median
 
 import numpy as np
@@ -47,10 +49,15 @@ class PassCost:
 
     def seconds(self, streams: float, rows: float, context: float = 0.0) -> float:
         """Of a pass over `rows` rows of each stream."""
-        places, values = [rows for rows, _ in self.products_s], [seconds for _, seconds in self.products_s]
-        every = rows * streams
-        products_s = float(np.interp(every, places, values)) + max(0.0, every - places[-1]) * self.row_s
-        return self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)
+        return self.fixed_s + self._products_s(rows * streams) + streams * (self.stream_s + context * self.cached_s)
+
+    def _products_s(self, rows: float) -> float:
+        points = self.products_s
+        after = bisect_right(points, rows, key=itemgetter(0))
+        if after == len(points):
+            return points[-1][1] + (rows - points[-1][0]) * self.row_s
+        (fewer, before_s), (more, after_s) = points[max(0, after - 1)], points[after]
+        return before_s + (after_s - before_s) * (rows - fewer) / max(1.0, more - fewer)
 
 
 @dataclass(frozen=True)
@@ -61,28 +68,33 @@ class Round:
     """Of the draft."""
     rows: float
     """That the target verifies, its own token's included."""
+    draft_rows: float = 1
+    """Of a draft pass."""
 
 
 PLAIN = Round(0, 1)
 
 
-def chain(drafted: float, levels_at_once: int | None = None) -> Round:
-    """A round that drafts and verifies this many tokens in a chain."""
-    return Round(math.ceil(drafted / (levels_at_once or 1)), drafted + 1)
+def chain(drafted: float, levels_at_once: int = 1, verified: float | None = None) -> Round:
+    """A round that drafts a chain, of which `verified` tokens exist on average: lookups may find fewer."""
+    return Round(math.ceil(drafted / levels_at_once), 1 + (drafted if verified is None else verified))
 
 
 @dataclass(frozen=True)
 class LoadCosts:
     target: PassCost
     draft: PassCost = field(default_factory=PassCost)
+    token_s: float = 0.0
+    """What a drafted token costs beyond the passes."""
     drafting_s: float = 0.0
-    """What a round that drafts costs beyond its passes."""
+    """What a round that drafts costs beyond passes and tokens."""
 
     def round_s(self, streams: float, shape: Round, context: float = 0.0) -> float:
         verify_s = self.target.seconds(streams, shape.rows, context)
         if shape == PLAIN:
             return verify_s
-        return self.drafting_s + shape.passes * self.draft.seconds(streams, 1, context) + verify_s
+        passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
+        return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
     def break_even(self, streams: float, shape: Round, context: float = 0.0) -> float:
         """Tokens a round, the target's own included, from which such rounds beat plain steps."""
@@ -91,9 +103,9 @@ class LoadCosts:
 
 def roofline(size: ModelSize, on: DeviceSpeed) -> PassCost | None:
     """The least times of a model's passes, by its bytes and its arithmetic; None if its size is unknown."""
-    if size.weights_bytes is None:
+    if size.pass_bytes is None:
         return None
-    weights_s = size.weights_bytes / on.bytes_per_s
+    weights_s = size.pass_bytes / on.bytes_per_s
     row_s = FLOPS * size.weights / on.flops_per_s if size.weights and on.flops_per_s else 0.0
     knee = [(weights_s / row_s, weights_s)] if row_s else []
     cached_s = (size.kv_bytes_per_token or 0.0) / on.bytes_per_s
@@ -150,7 +162,7 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
     target = PassCost(fixed_s, row_s=row_s, stream_s=stream_s - row_s)
     loads = [point.running for point in cells]
     error = float(np.abs(terms @ factors - 1).max())
-    return Fit(LoadCosts(target, PassCost(token_s), drafting_s), (min(loads), max(loads)), drafted, error)
+    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), (min(loads), max(loads)), drafted, error)
 
 
 def _cells(points: Iterable[StepPoint]) -> Iterator[StepPoint]:

@@ -19,11 +19,20 @@ def test_a_roofline_is_the_longer_of_reading_and_arithmetic() -> None:
 
 
 def test_a_device_has_a_name_in_any_case_or_two_numbers() -> None:
-    bandwidth, rate = DEVICES["H100"]
+    bandwidth, rate, memory = DEVICES["H100"]
     assert named_device("h100").speed == named_device(f"{bandwidth},{rate}").speed
+    assert named_device("H100").memory_bytes == memory * 1e9
+    assert named_device("1000,100").memory_bytes is None
 
 
-@pytest.mark.parametrize("text", ["", "H1000", "1", "1,2,3", "0,1", "nan,1", "1e99,1", "-1,5"])
+def test_several_devices_have_the_sum_of_their_speeds_and_memories() -> None:
+    one, two = named_device("RTX4090"), named_device("2xrtx4090")
+    assert two.name == "2xRTX4090"
+    assert two.speed.bytes_per_s == 2 * one.speed.bytes_per_s
+    assert (one.memory_bytes, two.memory_bytes) == (24e9, 48e9)
+
+
+@pytest.mark.parametrize("text", ["", "H1000", "0xH100", "xH100", "1", "1,2,3", "0,1", "nan,1", "1e99,1", "-1,5"])
 def test_an_unknown_device_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(ConfigError, match=r"H100.*GB/s"):
         named_device(text)

@@ -1,0 +1,155 @@
+"""`dynatui advise`: from a profile of prompts to what a server is told, with the costs that were used."""
+
+import shutil
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from decoder.errors import ConfigError, quoted, shortened
+from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
+from dynatui.record.server_recording import events
+from dynatui.servers.engines.engine import check
+from dynatui.servers.engines.table import ENGINES
+from dynatui.terminal import streams
+
+_WIDEST, _NARROWEST, _CURVE_ROWS = 120, 60, 14
+_LONGEST_S = 1000.0
+_COSTS = "Costs of passes, instead of those in the profile"
+
+
+def _range(text: str) -> tuple[int, int]:
+    from dynatui.servers.advice import MOST_STREAMS  # noqa: PLC0415 - not needed for --help
+
+    first, _, last = str(text).partition("-")
+    try:
+        loads = int(first), int(last or first)
+    except ValueError:
+        loads = 0, 0
+    if not 1 <= loads[0] <= loads[1] <= MOST_STREAMS:
+        raise ConfigError(
+            f"--concurrency is {quoted(text)}; give numbers of requests, as in 8 or 1-64, up to {MOST_STREAMS}"
+        )
+    return loads
+
+
+def _seconds(name: str, text: str) -> tuple[float, ...]:
+    with suppress(ValueError):
+        values = tuple(float(part) / 1000 for part in str(text).split(","))
+        if all(0 <= value < _LONGEST_S for value in values):
+            return values
+    raise ConfigError(f"{name} is {quoted(text)}; give milliseconds such as 37.7")
+
+
+def _time(name: str, text: str) -> float:
+    value, *more = _seconds(name, text)
+    if more:
+        raise ConfigError(f"{name} is {quoted(text)}; give one time in milliseconds")
+    return value
+
+
+def _step(text: str) -> float:
+    step_s = _time("--step-ms", text)
+    if step_s == 0:
+        raise ConfigError("--step-ms is 0; give the time of a step without drafts")
+    return step_s
+
+
+PARAMETERS: Declared = (
+    argument("path", "FILE", "A profile, as written by dynatui profile.", Path),
+    option(
+        f"--server {'|'.join(ENGINES)}",
+        "The engine that is told.",
+        default="vllm",
+        complete=lambda _: tuple(ENGINES),
+    ),
+    option("--concurrency N|N-M", "Running requests, least and most.", default="1-64", parse=_range),
+    option("--category NAME", "Use the rounds of the prompts of this category alone."),
+    *in_panel(
+        _COSTS,
+        option(
+            "--recording FILE",
+            "A recording of dynatui attach, from which step times are read. May be repeated; one should be of the "
+            "server without drafts.",
+            list[Path],
+            name="recordings",
+        ),
+        option("--step-ms MS", "Time of a step of the server without drafts, in milliseconds.", parse=_step),
+        option(
+            "--draft-ms MS,..",
+            "Beside --step-ms: what a drafted token adds to a step, for each draft but lookup in the profile's order, "
+            "or one number for all.",
+            parse=partial(_seconds, "--draft-ms"),
+        ),
+        option(
+            "--round-ms MS",
+            "Beside --step-ms: what drafting adds to a step, whatever the number of tokens.",
+            parse=partial(_time, "--round-ms"),
+        ),
+        option(
+            "--roofline DEVICE|GB/S,TFLOPS",
+            "Least times of a device, such as H100 or 2xH100, by its data sheet and the sizes in the profile.",
+        ),
+    ),
+    switch("--json", "Print the advice as one JSON object.", name="as_json"),
+)
+
+
+def advise(
+    path: Path,
+    server: str,
+    concurrency: tuple[int, int],
+    category: str | None,
+    recordings: list[Path] | None,
+    step_ms: float | None,
+    draft_ms: tuple[float, ...] | None,
+    round_ms: float | None,
+    roofline: str | None,
+    *,
+    as_json: bool,
+) -> int:
+    """Say which draft, and how many tokens of it, a server should use, by the number of running requests.
+
+    Reads a profile of your prompts and the costs of passes. Prints the engine's options to paste, the command without
+    drafts to measure against, and where the engine has it, a variant that accepts at random as often as promised. Loads
+    no models.
+    """
+    from dynatui.render.advice import advice_lines  # noqa: PLC0415 - not needed for --help
+    from dynatui.render.load import load_curve  # noqa: PLC0415
+    from dynatui.servers.advice import advised  # noqa: PLC0415
+    from dynatui.servers.attach.course import load_points  # noqa: PLC0415
+    from dynatui.servers.cost_source import source  # noqa: PLC0415
+    from dynatui.servers.costs import named_device  # noqa: PLC0415
+    from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
+
+    if server not in ENGINES:
+        raise ConfigError(f"--server is {quoted(server)}; give one of {', '.join(ENGINES)}")
+    if step_ms is None and (draft_ms is not None or round_ms is not None):
+        raise ConfigError("--draft-ms and --round-ms need --step-ms; give the time of a step without drafts too")
+    profile = read_profile(path)
+    on = named_device(roofline) if roofline else None
+    points = [point for each in recordings or () for point in load_points(events(each))]
+    if recordings and not points:
+        named = ", ".join(map(shortened, recordings))
+        raise ConfigError(f"--recording {named} has no time of a step; record the server while it serves requests")
+    costs = source(profile, points=points, step_s=step_ms, draft_s=draft_ms or (), drafting_s=round_ms or 0.0, on=on)
+    advice = advised(profile, costs, ENGINES[server], concurrency, category)
+    out, _ = streams.for_printing()
+    if as_json:
+        streams.show(f"{msgspec.json.encode(advice).decode()}\n", out)
+        return 0
+    width = max(_NARROWEST, min(_WIDEST, shutil.get_terminal_size().columns))
+    lines = list(advice_lines(advice, width))
+    if advice.drafts and len(advice.loads) > 1:
+        rows = load_curve(advice.drafts[0].curve, (width, _CURVE_ROWS))
+        lines += ["", *("".join(text for text, _ in row) for row in rows)]
+    blocks = list(advice.commands.blocks())
+    if advice.deployment:
+        blocks.append(
+            ("whether the server keeps it", check(str(path), advice.deployment, named=len(profile.drafts) > 1))
+        )
+    for title, text in blocks:
+        lines += ["", f"# {title}", text]
+    streams.show("\n".join(lines) + "\n", out)
+    return 0

@@ -1,0 +1,136 @@
+"""What engines have in common: what is deployed, and what an engine makes of it. Knows no engine."""
+
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from dynatui.servers.profile_file import DraftKind
+
+Rule: TypeAlias = Literal["greedy", "probabilistic"]
+"""How drafts are chosen at T > 0: the most probable tokens, or tokens drawn from the draft's distribution."""
+
+
+class Band(msgspec.Struct, frozen=True):
+    first: int
+    last: int
+    """Numbers of running requests, both included."""
+    k: int
+    """Drafted tokens a round; 0: no drafts."""
+
+
+class Tree(msgspec.Struct, frozen=True):
+    steps: int
+    topk: int
+    """Children of a node."""
+    tokens: int
+    """Verified by the target, the root's included."""
+
+
+class Deployment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    target: str
+    draft: str
+    kind: DraftKind
+    levels_at_once: int = 1
+    k: int
+    """The largest number of drafted tokens."""
+    bands: tuple[Band, ...] = ()
+    """By load, from 1 running request on; empty for an engine that drafts the same number at every load."""
+    most: int
+    """Largest number of running requests."""
+    survival: tuple[float, ...]
+    """Of chains of `k` tokens."""
+    length: float
+    """Promised mean tokens a round, at `k`."""
+    rule: Rule = "greedy"
+    p_min: float | None = None
+    """Least draft probability with which a token is drafted."""
+    tree: Tree | None = None
+
+
+class Paste(msgspec.Struct, frozen=True, omit_defaults=True):
+    text: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Engine:
+    name: str
+    title: str
+    version: str
+    """Whose names are printed."""
+    kinds: Mapping[DraftKind, str]
+    """The engine's words for what it can draft with."""
+    baseline: Callable[[str, int], str]
+    """Of target and largest number of running requests, without drafts: to measure against."""
+    speculative: Callable[[Deployment], Paste]
+    synthetic: Callable[[Deployment], str | None]
+    """Accepts drafted tokens at random, as often as promised, whatever the prompts: measures the speed at this
+    acceptance. None if the engine has no such option.
+    """
+    rules: tuple[Rule, ...] = ("greedy",)
+    by_load: frozenset[DraftKind] = frozenset()
+    """Drafts whose length may depend on the number of running requests."""
+    trees: frozenset[DraftKind] = frozenset()
+    stops: frozenset[DraftKind] = frozenset()
+    """Drafts that may end before an improbable token."""
+    batches: bool = True
+    """Whether it decodes several requests together while drafting."""
+
+
+class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    engine: str
+    version: str
+    baseline: str
+    advised: Paste | None = None
+    synthetic: str | None = None
+    tree: Paste | None = None
+    """A tree to try instead, if one may be faster."""
+
+    def blocks(self) -> Iterator[tuple[str, str]]:
+        """Title and text of each block to paste."""
+        named = f"{self.engine} {self.version}"
+        if self.advised:
+            yield "".join([named, *(f"; {note}" for note in self.advised.notes)]), self.advised.text
+        if self.tree:
+            yield f"{named}, a tree instead", self.tree.text
+        yield f"{named}, without drafts, to measure against", self.baseline
+        if self.synthetic:
+            yield f"{named}, drafts accepted at random as often as promised, for any prompts", self.synthetic
+
+
+def commands(engine: Engine, target: str, most: int, deployment: Deployment | None, tree: Tree | None) -> Commands:
+    found = Commands(engine=engine.title, version=engine.version, baseline=engine.baseline(target, most))
+    if deployment is None:
+        return found
+    trial = engine.speculative(structs.replace(deployment, tree=tree)) if tree else None
+    advised, synthetic = engine.speculative(deployment), engine.synthetic(deployment)
+    return structs.replace(found, advised=advised, synthetic=synthetic, tree=trial)
+
+
+def shell(*lines: Sequence[str]) -> str:
+    """One command, a line for each group of words."""
+    return " \\\n  ".join(shlex.join(line) for line in lines if line)
+
+
+def check(profile: str, deployment: Deployment, *, named: bool) -> str:
+    """The command that compares a server with the profile; `named` if the profile has several drafts."""
+    drafts = ",".join(f"{band.first}-{band.last}:{band.k}" for band in deployment.bands) or str(deployment.k)
+    return shell(
+        ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
+        ["--deployed", deployment.draft] if named else [],
+        ["--draft-tokens", drafts],
+    )
+
+
+def written(name: str, content: str) -> str:
+    """A command that writes a file."""
+    return f"cat > {name} <<'END'\n{content}\nEND\n"
+
+
+def rates(survival: Sequence[float]) -> list[float]:
+    """Rounded, and never increasing."""
+    return [round(rate, 4) for rate in survival]
