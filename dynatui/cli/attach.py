@@ -36,11 +36,20 @@ PROMISE = "Promise"
 
 
 def _promised(
-    expect: Path | None, deployed: str | None, draft_tokens: str | None, baselines: list[Path] | None
+    expect: Path | None,
+    deployed: str | None,
+    draft_tokens: str | None,
+    p_min: float | None,
+    baselines: list[Path] | None,
 ) -> Promised | None:
     if expect is None:
-        given = {"--deployed": deployed, "--draft-tokens": draft_tokens, "--baseline": baselines}
-        if unused := [name for name, value in given.items() if value]:
+        given = {
+            "--deployed": deployed,
+            "--draft-tokens": draft_tokens,
+            "--p-min": p_min,
+            "--baseline": baselines or None,
+        }
+        if unused := [name for name, value in given.items() if value is not None]:
             raise ConfigError(f"{unused[0]} is given without --expect; give the profile too")
         return None
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415 - not needed without a profile
@@ -53,7 +62,7 @@ def _promised(
         remedy = "record the server without drafts, while it serves requests"
         raise ConfigError(f"--baseline {named} has no time of a step without drafts; {remedy}")
     advised = None if draft_tokens is None else schedule(draft_tokens)
-    return promises(expect, read_profile(expect), deployed, advised, plain)
+    return promises(expect, read_profile(expect), deployed, advised, plain, p_min)
 
 
 PARAMETERS: Declared = (
@@ -93,7 +102,11 @@ PARAMETERS: Declared = (
             option("--deployed NAME", "The profile's draft that the server uses, if the profile has several."),
             option(
                 "--draft-tokens K",
-                "Drafted tokens a round that were advised, or several by running requests, such as 1-16:5,17-64:3.",
+                "Drafted tokens a round that were advised, or several by running requests, such as 1-16:5,17-64:3. "
+                "Default: those that follow from the costs in the profile.",
+            ),
+            option(
+                "--p-min P", "Least draft probability with which the server drafts a token, if that was advised.", float
             ),
             option(
                 "--baseline FILE",

@@ -3,21 +3,29 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import NormalDist, median
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from decoder.analysis.interval import COVERAGE
 from decoder.errors import ConfigError, quoted, shortened
+from dynatui.servers.advice import advised as advice_for
 from dynatui.servers.attach.course import load_class
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
 from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
+from dynatui.servers.cost_source import source
+from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
 """Half the width of an interval in standard errors."""
 _ANY_LOAD = 2**32
+LOADS = (1, 64)
+"""Numbers of running requests for which dynatui advise advises by default."""
 _BAND = re.compile(r"(?:(\d{1,9})(?:-(\d{0,9}))?:)?(\d{1,3})")
 
 Advised: TypeAlias = tuple[tuple[int, int, int], ...]
@@ -25,12 +33,18 @@ Advised: TypeAlias = tuple[tuple[int, int, int], ...]
 
 
 def promises(
-    path: Path, profile: Profile, draft: str | None, advised: Advised | None, plain: Iterable[StepPoint]
+    path: Path,
+    profile: Profile,
+    draft: str | None,
+    advised: Advised | None,
+    plain: Iterable[StepPoint],
+    p_min: float | None = None,
 ) -> Callable[[Kind, float], Promise]:
     """(kind of server, seconds since the start) -> the promise.
 
-    `draft` is the deployed one, by default the profile's only one; `plain` are step times of the server without drafts.
-    Raises ConfigError if the draft is unknown.
+    `draft` is the deployed one, by default the profile's only one; `advised` and `p_min` by default what follows from
+    the costs in the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft is
+    unknown, or its acceptance with `p_min`.
     """
     names = list(profile.drafts)[:MOST_DRAFTS]
     listed = ", ".join(map(shortened, names))
@@ -40,17 +54,43 @@ def promises(
         raise ConfigError(f"--deployed is {quoted(draft)}; give one of the profile's drafts: {listed}")
     if draft is None and len(names) > 1:
         raise ConfigError(f"{shortened(path)} has several drafts; name the server's with --deployed NAME: {listed}")
-    chosen = (draft or names[0])[:LONGEST_NAME]
-    chains = {name[:LONGEST_NAME]: _chains(profile.drafts[name]) for name in names}
+    name = draft or names[0]
+    known = [each.p_min for each in profile.drafts[name].confidence]
+    if p_min is not None and p_min not in known:
+        given = ", ".join(f"{each:g}" for each in known) or "none"
+        raise ConfigError(f"--p-min is {p_min:g}; the profile has {given}")
     steps = tuple(_medians(plain))
+    alone = replace(profile, drafts={name: profile.drafts[name]})
 
     def of(kind: Kind, t: float) -> Promise:
-        del kind
+        bands, least = (advised, p_min) if advised is not None else _advised(alone, kind)
+        least = least if p_min is None else p_min
         return Promise(
-            t=t, profile=path.name[:LONGEST_NAME], draft=chosen, drafts=chains, advised=advised or (), plain=steps
+            t=t,
+            profile=path.name[:LONGEST_NAME],
+            draft=name[:LONGEST_NAME],
+            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], least) for each in names},
+            advised=bands,
+            plain=steps,
         )
 
     return of
+
+
+def _advised(profile: Profile, kind: Kind) -> tuple[Advised, float | None]:
+    """Numbers and least probability of drafted tokens that dynatui advise advises without further options; none without
+    costs, for other engines, or if no draft pays.
+    """
+    engine = next((each for each in ENGINES.values() if each.title == kind.title), None)
+    if engine is None or profile.costs is None:
+        return (), None
+    with suppress(ConfigError):
+        deployment = advice_for(profile, source(profile), engine, LOADS).deployment
+        if deployment is not None:
+            bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
+            first, _, k = bands.pop()
+            return (*bands, (first, _ANY_LOAD, k)), deployment.p_min
+    return (), None
 
 
 def schedule(text: str) -> Advised:
@@ -88,8 +128,13 @@ def promised_chain(chain: Chain) -> PromisedChain:
     )
 
 
-def _chains(draft: DraftProfile) -> tuple[PromisedChain, ...]:
-    return tuple(promised_chain(draft.at(k)) for k in range(1, draft.longest + 1))
+def _chains(draft: DraftProfile, p_min: float | None) -> tuple[PromisedChain, ...]:
+    """Of the longest ones, those that end before a token less probable than `p_min`."""
+    chains = [promised_chain(draft.at(k)) for k in range(1, draft.longest + 1)]
+    stopped = next((each for each in draft.confidence if each.p_min == p_min), None)
+    if stopped is not None and len(stopped.survival) == draft.longest:
+        chains[-1] = replace(chains[-1], rates=stopped.survival, drafted=stopped.drafted)
+    return tuple(chains)
 
 
 def _medians(points: Iterable[StepPoint]) -> Iterable[StepPoint]:

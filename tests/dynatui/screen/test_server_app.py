@@ -4,6 +4,7 @@ import re
 import signal
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from dynatui.keymap import KEYMAP
 from dynatui.screen.server_app import ServerApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.servers.attach.events import Event
+from dynatui.servers.profile_file import write_profile
 from dynatui.session import View
 from tests.dynatui.hostile_text import hostile
 from tests.dynatui.pty_terminal import Start, assert_left_clean, leave
@@ -30,7 +32,7 @@ from tests.dynatui.servers.attach.scripted_session import (
     session,
     wasting,
 )
-from tests.dynatui.servers.attach.stand_in import OTHER, promise, steady, vllm
+from tests.dynatui.servers.attach.stand_in import OTHER, profile, promise, promised_draft, steady, vllm
 from tests.dynatui.servers.attach.stand_in import watched as served
 from tests.dynatui.terminal_grammar import forbidden_output
 
@@ -287,6 +289,23 @@ def test_a_server_that_is_not_there_is_said_to_be_asked_again(start: Start) -> N
     terminal = start("-m", "dynatui", "attach", f"127.0.0.1:{port}", "--interval", "0.2", size=(120, 40))
     terminal.wait_for("Connection refused; trying again")
     leave(terminal, key="\x03")
+
+
+def test_a_promise_that_is_not_kept_is_exit_code_5_and_its_cause_stays_in_the_terminal(
+    start: Start, server: PageServer, tmp_path: Path
+) -> None:
+    worker, path = vllm(OTHER), tmp_path / "mine.json"
+    write_profile(path, profile(small=promised_draft()))
+
+    def answer(handler: Any) -> None:
+        worker.serve(400)
+        text(worker.page())(handler)
+
+    server.answer = answer
+    terminal = start("-m", "dynatui", "attach", server.url, "--expect", str(path), "--interval", "0.2")
+    terminal.wait_for("PROMISE NOT KEPT")
+    leave(terminal, 5)
+    assert "the promise is not kept: acceptance is below the promise" in terminal.afterwards
 
 
 def test_hostile_names_are_shown_and_never_obeyed(start: Start, server: PageServer) -> None:

@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from decoder.errors import ConfigError
+from dynatui.servers.advice import advised
 from dynatui.servers.attach.events import Promise
 from dynatui.servers.attach.expectation import Advised, promises, schedule
 from dynatui.servers.attach.servers import KINDS
-from dynatui.servers.profile_file import Profile, StepPoint
-from tests.dynatui.servers.attach.stand_in import RATES, profile, promised_draft
+from dynatui.servers.cost_source import source
+from dynatui.servers.engines.vllm import VLLM
+from dynatui.servers.profile_file import Costs, Profile, StepPoint, Stopped
+from tests.dynatui.servers.attach.stand_in import RATES, StandIn, causes, profile, promised_draft, state_after, steady
 
 PATH = Path("/somewhere/mine.json")
 
@@ -66,6 +70,32 @@ def test_numbers_by_load_are_read(text: str, bands: Advised) -> None:
 def test_what_is_no_number_by_load_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--draft-tokens is .*; give drafted tokens"):
         schedule(text)
+
+
+def test_the_advised_numbers_are_by_default_those_that_follow_from_the_costs_in_the_profile() -> None:
+    costs = Costs(source="given", target_s={1: 0.02}, draft_s={"small": 0.001})
+    found = replace(profile(small=promised_draft()), costs=costs)
+    deployment = advised(found, source(found), VLLM, (1, 64)).deployment
+    assert deployment is not None
+    assert max(k for _, _, k in promised(found).advised) == deployment.k > 0
+    assert promised(found).advised[-1][1] == 2**32
+    assert promised(found, advised=((1, 4, 2),)).advised == ((1, 4, 2),)
+    assert promises(PATH, found, None, None, [])(KINDS["tgi"], 0.0).advised == ()
+    dear = replace(found, costs=replace(costs, draft_s={"small": 1.0}))
+    assert promised(dear).advised == promised(profile(small=promised_draft())).advised == ()
+
+
+def test_with_a_least_probability_the_longest_chains_are_those_that_it_ends() -> None:
+    stopped = Stopped(p_min=0.3, rounds=1000, survival=(0.7, 0.5, 0.3, 0.2, 0.1), drafted=2.5)
+    found = profile(small=replace(promised_draft(), confidence=(stopped,)))
+    chains = promises(PATH, found, None, ((1, 64, 5),), [], 0.3)(KINDS["llamacpp"], 0.0).drafts["small"]
+    assert (chains[-1].rates, chains[-1].drafted) == (stopped.survival, 2.5)
+    assert chains[-2].rates == RATES[:4]
+    with pytest.raises(ConfigError, match=r"--p-min is 0\.5; the profile has 0\.3"):
+        promises(PATH, found, None, None, [], 0.5)
+    server = StandIn(KINDS["llamacpp"], stopped.survival, 2)
+    told = promises(PATH, found, None, ((1, 64, 5),), [], 0.3)(server.kind, 0.0)
+    assert causes(state_after(server, steady(server), told)) == []
 
 
 def test_step_times_without_drafts_are_medians_by_load() -> None:
