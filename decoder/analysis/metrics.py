@@ -371,6 +371,8 @@ class RunFold:
 
     def pooled_among(self, method: str, starts: Container[str] | None = None) -> tuple[Figures, int]:
         """Only over the runs with these starts, and the number of their texts."""
+        if method not in self.tallies:
+            return Figures(), 0
         own, texts = self._figures[method], Texts() if self._is_turned(method) else self.earlier.get(method, Texts())
         shown = starts is None or (self.run is not None and self.run.started_at in starts)
         texts = texts if starts is None else texts.among(starts)

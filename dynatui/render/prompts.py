@@ -104,12 +104,10 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening: int) -> list[Row]:
-    """Of the watched method over its listed texts under the present settings."""
+    """Of the watched method over its texts under the present settings, with a filter over the listed ones."""
     method, race = scene.state.watched, scene.state.race
-    ran = {line.result.started_at for line in lines if line.result and line.result.method == method}
-    if not ran or method not in race.tallies:
-        return []
-    entry, texts = race.pooled_among(method, ran)
+    listed_runs = {line.result.started_at for line in lines if line.result and line.result.method == method}
+    entry, texts = race.pooled_among(method, listed_runs if scene.prompt_filter else None)
     if not texts:
         return []
     label = f" all {texts} together" if texts == len(lines) else f" {counted(texts, 'text')} under these settings"

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 
 import pytest
+from msgspec import structs
 
-from decoder.events import Event
+from decoder.events import Event, Run
 from dynatui.cli.headless import replay_events
 from dynatui.record.transcript import Transcript
 from dynatui.render.cards import cards
@@ -18,10 +19,10 @@ from dynatui.render.scene import Scene
 from dynatui.render.status import status
 from dynatui.result import interval, result, times_plain
 from dynatui.screen.run import lines as summary
-from dynatui.state.run_state import RunState, apply
+from dynatui.state.run_state import Prompt, Record, RunState, apply
 from dynatui.state.session_log import SessionLog
 from tests.dynatui.scripted_runs import lines, plain_round, run, state_of, tree_round
-from tests.dynatui.several_texts import session
+from tests.dynatui.several_texts import session, text
 
 COUNT = 3
 
@@ -53,7 +54,7 @@ def found_in(rows: Rows, begins: str) -> str:
 FIGURE = re.compile(r"\d+\.\d\d(?=x| |$)")
 PLACES: dict[str, Callable[[int], str]] = {
     "headline": lambda texts: found_in(status(scene_and_log(texts)[0], 200, 1), ""),
-    "tile": lambda texts: lines(cards(scene_and_log(texts)[0], 200, 3))[2].strip("▏ "),
+    "tile": lambda texts: lines(cards(scene_and_log(texts)[0], 200, 3))[1].strip("▏ "),
     "race": lambda texts: re.split(r"/s +", found_in(race(scene_and_log(texts)[0], 120, 9), "dynatree "))[1],
     "prompts": lambda texts: found_in(prompts(scene_and_log(texts)[0], 116, 12), f"all {texts} together").split()[-2],
     "headless": lambda texts: re.split(r"  +", line_of(said(texts).splitlines(), "dynatree "))[1 if texts > 1 else -3],
@@ -75,6 +76,15 @@ def test_it_is_pooled_over_the_texts_and_not_that_of_the_last_one() -> None:
     assert round(own.speedup, 2) != round(pooled.speedup, 2)
 
 
+def test_texts_that_were_decoded_again_count_in_the_totals_of_the_prompts_too() -> None:
+    first, *events = text(1)
+    assert isinstance(first, Run)
+    again: list[Record] = [Prompt(1, COUNT), structs.replace(first, started_at="later"), *events]
+    scene = Scene(reduce(apply, [*session(COUNT), *again], RunState()))
+    totals, entry = lines(prompts(scene, 116, 12)), scene.state.pooled()["dynatree"]
+    assert f"{COUNT + 1} texts under these settings; x plain {interval(entry)}" in "\n".join(totals)
+
+
 def test_its_interval_stands_beside_it_where_there_is_room() -> None:
     scene, log = scene_and_log(COUNT)
     exact = interval(scene.state.pooled()["dynatree"])
@@ -82,14 +92,13 @@ def test_its_interval_stands_beside_it_where_there_is_room() -> None:
     pages = [lines(status(scene, 200, 1)), lines(cards(scene, 200, 3)), lines(prompts(scene, 116, 12))]
     pages += [lines(race(scene, 160, 9)), said(COUNT).splitlines(), summary(log), result(scene.state.race)]
     assert all(exact in "\n".join(page) for page in pages)
-    assert f"{exact} plain decoding" in lines(cards(scene, 300, 3))[2]
+    assert f"{exact} plain decoding" in lines(cards(scene, 300, 3))[1]
     assert times_plain(scene.state.pooled()["dynatree"])[0].endswith(f"{exact} the speed of plain decoding")
 
 
 def test_the_tile_shows_no_rate_before_the_method_is_warm() -> None:
     begun = state_of([run(), tree_round(0), plain_round("ar", 0)])
-    assert lines(cards(Scene(begun), 200, 3))[1].strip("▏ ").startswith("-")
-    assert "warming up" in lines(cards(Scene(begun), 200, 3))[2]
+    assert lines(cards(Scene(begun), 200, 3))[1].strip("▏ ").startswith("warming up")
 
 
 def test_a_narrow_table_of_the_result_leaves_out_its_last_columns() -> None:
