@@ -225,7 +225,7 @@ def _headings(state: RunState, width: int) -> tuple[Row, Row]:
     ended = " at the end" if {"ar", state.watched} & state.ends.keys() else ""
     ahead: Span = (words + ended, "good" if gap > 0 else "warn" if gap < 0 else "plain")
     long: Row = ((f"{state.watched}: ", "title"), (f"{counted(own, 'token')}, ", "plain"), ahead)
-    brief: Row = ((f"{state.watched}: ", "title"), (f"{own}, ", "plain"), (words, ahead[1]))
+    brief: Row = ((f"{state.watched}: ", "title"), ("" if ended else f"{own}, ", "plain"), ahead)
     plain_words = f"plain decoding: {counted(plain, 'token')}", f"plain decoding: {plain}", f"plain: {plain}"
     return ((best(width, *plain_words), "title"),), best_row(width, long, brief, (ahead,))
 

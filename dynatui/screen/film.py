@@ -34,11 +34,10 @@ def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    newest, pin = state.lane.newest, scene.pinned
+    newest = state.lane.newest
     place = TimelinePosition(state.rounds, rounds, newest.t if newest else 0.0)
-    pinned = None if pin is not None and pin.follows(state) else pin
     scene = replace(scene, frozen=False, paused=False, stage=None, broke="", pending={}, hits=(), note="")
-    return replace(scene, state=state, whole=None, place=place, pinned=pinned)
+    return replace(scene, state=state, whole=None, place=place)
 
 
 def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[float, str]]:

@@ -104,7 +104,7 @@ TURNS: st.SearchStrategy[Turns] = st.just({}) | st.dictionaries(
 )
 
 
-@examples(160)
+@examples(240)
 @given(
     chosen=METHODS,
     sampling=SAMPLINGS,

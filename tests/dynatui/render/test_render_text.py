@@ -238,7 +238,7 @@ def test_the_gap_is_that_after_the_same_decode_time_and_stays_once_one_has_finis
         events: list[Event] = [run(), *map(tree_round, range(4)), end, *plain[:count]]
         scene = Scene(state_of(events))
         assert tokens_ahead(scene.state) == 12 - min(count, 4)
-        assert "8 ahead at the end" in " ".join(halves(scene, 100)[1])
+        assert "8 ahead at the end" in " ".join(halves(scene)[1])
     slower = state_of([run(), tree_round(0), *(structs.replace(each, t=each.t / 9) for each in plain)])
     assert tokens_ahead(slower) == 3 - 9
 

@@ -244,7 +244,7 @@ async def test_at_every_size_the_keys_of_the_panels_stay_in_sight(size: tuple[in
         for key in ("1", *"456789", "e", "i"):
             await pilot.press(key)
             tabs = app.query_one("#tabs", Canvas)
-            named = text_of(tabs._rows[0].row) if tabs.region.area else ""
+            named = text_of(tabs._rows[0]) if tabs.region.area else ""
             footer = screen_text(app).splitlines()[-1]
             assert all(number in named for number in "56789") or "1-9 panel" in footer
 

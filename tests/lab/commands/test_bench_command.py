@@ -32,7 +32,7 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
 ) -> None:
     kept = tmp_path / "speed.jsonl"
     prompts = ["--prompt", "  The tree grows where the draft is sure", "--prompt-chars", "14"]
-    size = shlex.split("--max-new-tokens 6 --repeats 1 --linear 2,3 --fixed 2x2 --no-baselines --preset paper --d0 2")
+    size = shlex.split("--max-new-tokens 6 --repeats 1 --linear 2,3x.4 --fixed 2x2 --no-baselines --preset paper --d0 2")
     arguments = ["bench", "speed", *models, *prompts, *size, "--draft-dtype", "bfloat16", "--json", str(kept)]
     for _ in range(2):
         assert main(arguments) == 0
@@ -40,11 +40,11 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
     assert "tokens/s" in captured.out
     assert "dynatree over linear (" in captured.out
     assert "on cpu in float32, draft bfloat16" in captured.out
-    assert "10 of 10 turns" in captured.err
+    assert "11 of 11 turns" in captured.err
     first, second = map(json.loads, kept.read_text().splitlines())
     names = [row["name"] for row in second["rows"]]
-    trees = ["dynatree", "auto", "linear 2", "linear 3", "fixed 2x2", "bestfirst 8x5", "delayed"]
-    assert names == ["ar", *trees, "streaming 4x1020x5", "alg1"]
+    trees = ["dynatree", "auto", "linear 2", "linear 3x0.4", "fixed 2x2", "bestfirst 8x5"]
+    assert names == ["ar", *trees, "eagle2 5x4x8", "delayed", "streaming 4x1020x5", "alg1"]
     assert first["setup"]["contenders"]["dynatree"]["d0"] == 2
     assert first["texts"] == second["texts"]
     tokenizer = tiny.train_tokenizer()
