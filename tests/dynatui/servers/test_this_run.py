@@ -1,5 +1,6 @@
 """Acceptance by position from the rounds of a run, as a server would count it."""
 
+import numpy as np
 import pytest
 from msgspec import structs
 
@@ -67,7 +68,7 @@ def test_an_interval_of_equal_rounds_has_a_width() -> None:
 
 
 def test_measured_passes_give_the_speed_up_of_one_request() -> None:
-    profile = profile_of(RUN, chains_of(ROUNDS), RoundCosts(0.002, 0.0001, 0.00005), 0.001, "model")
+    profile = profile_of(RUN, chains_of(ROUNDS), RoundCosts(0.002, 0.0001, 0.00005, np.zeros((3, 1))), 0.001, "model")
     advice = advised(profile, source(profile), ENGINES["vllm"], (1, 4))
     draft = profile.drafts[RUN.draft]
     (chain,) = (each for each in advice.drafts[0].chains if each.k == draft.longest)
