@@ -18,7 +18,7 @@ def warmer(event: Event) -> Event:
 
 async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_and_copied() -> None:
     async with replayed(GREEDY, 1000.0, size=TALL) as (app, _, pilot):
-        await pilot.press("S")
+        await pilot.press("A")
         await pilot.pause()
         page = screen_text(app, -1)
         assert "What vLLM would be told" in page
@@ -28,20 +28,20 @@ async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_a
         await pilot.pause()
         assert "What SGLang would be told" in screen_text(app, -1)
         assert "--speculative" in app.clipboard or "sglang" in app.clipboard
-        await pilot.press("S")
+        await pilot.press("A")
         assert len(app.screen_stack) == 1
 
 
 async def test_before_enough_rounds_the_page_says_how_many_are_missing() -> None:
     async with replayed(GREEDY, 0.001, size=TALL) as (app, _, pilot):
-        await pilot.press("S")
+        await pilot.press("A")
         await pilot.pause()
         assert "of 30 that are needed" in " ".join(screen_text(app, -1).split())
 
 
 async def test_above_temperature_0_the_page_says_that_a_server_would_accept_otherwise() -> None:
     async with replayed([[warmer(event) for event in run] for run in GREEDY], 1000.0, size=TALL) as (app, _, pilot):
-        await pilot.press("S", "y")
+        await pilot.press("A", "y")
         await pilot.pause()
         assert "is not known from this run" in " ".join(screen_text(app, -1).split())
         assert app.clipboard == ""
