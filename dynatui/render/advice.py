@@ -17,7 +17,9 @@ _DEEPEST = 8
 
 def advice_lines(advice: Advice, width: int) -> Iterator[str]:
     """Names come from files, so they are cleaned here."""
-    yield from wrap(clean_line(f"target {advice.target}, {count(advice.context)} tokens of context on average"), width)
+    yield from wrap(
+        clean_line(f"target {_brief(advice.target)}, {count(advice.context)} tokens of context on average"), width
+    )
     bound = "; least times, so speed-ups are at most these" if advice.at_most else ""
     yield from wrap(f"costs: {clean_line(advice.costs)}{bound}", width)
     if advice.drafts:
@@ -34,6 +36,11 @@ def advice_lines(advice: Advice, width: int) -> Iterator[str]:
         yield from wrap(clean_line(f"left out: {name}, {why}"), width, subsequent_indent="  ")
 
 
+def _brief(name: str) -> str:
+    """The last folder of a path; a hub id as it is."""
+    return name.rstrip("/").rpartition("/")[2] if name.count("/") > 1 else name
+
+
 def _drafts(advice: Advice, width: int) -> Iterator[str]:
     loads = [
         Column[DraftAdvice](str(load), _FIGURE + 4, partial(_best, place), rank=place)
@@ -42,7 +49,7 @@ def _drafts(advice: Advice, width: int) -> Iterator[str]:
     sheet = Sheet(loads, width - _NAME)
     yield f"{column('speed-up (K) at requests', _NAME)}{sheet.heads}"
     for one in advice.drafts:
-        yield f"{column(clean_line(one.draft), _NAME)}{sheet.row(one)}".rstrip()
+        yield f"{column(clean_line(_brief(one.draft)), _NAME)}{sheet.row(one)}".rstrip()
 
 
 def _best(place: int, one: DraftAdvice) -> str:
@@ -62,7 +69,7 @@ def _chains(advice: Advice, one: DraftAdvice, width: int) -> Iterator[str]:
         ]
     sheet = Sheet(columns, width)
     title = "tokens a round (L), speed-up by running requests, and the L from which drafts pay there"
-    yield from wrap(f"{clean_line(one.draft)}: {title}", width, subsequent_indent="  ")
+    yield from wrap(f"{clean_line(_brief(one.draft))}: {title}", width, subsequent_indent="  ")
     yield sheet.heads
     listed = {each.k for each in one.chains if each.k <= _DEEPEST} | {one.k, len(one.chains)}
     yield from (sheet.row(each) for each in one.chains if each.k in listed)
@@ -89,14 +96,15 @@ def _verdicts(advice: Advice, one: DraftAdvice) -> Iterator[str]:
         how = f"K {deployed.k}"
         if deployed.bands:
             how = _banded(deployed.bands)
-        elif deployed.p_min is not None:
-            how = f"at most {deployed.k} tokens, none after a token less probable than {deployed.p_min:g} (p_min)"
         rule = ", drawn from the draft's distribution" if deployed.rule == "probabilistic" else ""
         mean = f"{short(one.gain)} times plain decoding on average over loads"
-        yield f"advice: {deployed.draft}{rule}, {how}; {mean}"
+        yield f"advice: {_brief(deployed.draft)}{rule}, {how}; {mean}"
         yield f"promise: L {short(deployed.length)} at K {deployed.k}, accepted by position {_rates(deployed.survival)}"
     if unsure := _unsure(advice, one):
         yield f"uncertain at {unsure} running requests: the interval of L includes the break-even; profile more prompts"
+    if stop := one.stop:
+        ends = f"drafts of up to {stop.k} tokens that end before one less probable than {stop.p_min:g} (p_min)"
+        yield f"faster: {ends}, {', '.join(map(short, stop.speedups))} at these loads"
     if one.contexts:
         yield f"by tokens of context, at these loads: {'; '.join(_contexts(one.contexts))}"
     if one.tree:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import groupby
 
 import msgspec
+from msgspec import structs
 
 from decoder.errors import ConfigError, quoted
 from dynatui.servers.cost_source import CostSource
@@ -91,7 +92,7 @@ class DraftAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """By tokens of text before the round."""
     curve: LoadCurve
     stop: Stop | None = None
-    """Only if it is faster than `k`."""
+    """Only if it is faster than any fixed number of tokens."""
     tree: TreeBound | None = None
     memory: Memory | None = None
 
@@ -142,7 +143,9 @@ def advised(
         )
     drafts.sort(key=lambda each: -each.gain)
     best = drafts[0] if drafts and drafts[0].pays else None
-    deployment = _deployment(profile, best, engine, last, category) if best else None
+    first_choice = drafts[0] if drafts else None
+    basis = _deployment(profile, first_choice, engine, last, category) if first_choice else None
+    deployment = basis if best else None
     tree = best.tree.tree if best and best.tree and best.tree.pays else None
     return Advice(
         target=profile.target,
@@ -153,7 +156,9 @@ def advised(
         drafts=tuple(drafts),
         left_out=left_out,
         deployment=deployment,
-        commands=commands(engine, profile.target, last, deployment, tree),
+        commands=commands(
+            engine, profile.target, last, deployment, (_with(basis, tree), _stopped(basis, first_choice))
+        ),
     )
 
 
@@ -170,23 +175,32 @@ def _deployment(profile: Profile, best: DraftAdvice, engine: Engine, most: int, 
     draft = profile.drafts[best.draft]
     bands = best.bands if draft.kind in engine.by_load else ()
     if bands:
-        bands = (msgspec.structs.replace(bands[0], first=1), *bands[1:])
-    k = max((band.k for band in bands), default=best.k)
+        bands = (structs.replace(bands[0], first=1), *bands[1:])
+    k = max(1, max((band.k for band in bands), default=best.k))
     chain = _grouped(draft, best.rule, category).at(k)
-    stop = best.stop
     return Deployment(
         target=profile.target,
         draft=best.draft,
         kind=draft.kind,
         levels_at_once=draft.levels_at_once or 1,
-        k=stop.k if stop else k,
+        k=k,
         bands=bands,
         most=most,
-        survival=stop.survival if stop else _of_drafts(chain),
-        length=stop.length if stop else chain.mean_length,
+        survival=_of_drafts(chain),
+        length=chain.mean_length,
         rule=best.rule,
-        p_min=stop.p_min if stop else None,
     )
+
+
+def _with(basis: Deployment | None, tree: Tree | None) -> Deployment | None:
+    return structs.replace(basis, tree=tree) if basis and tree else None
+
+
+def _stopped(basis: Deployment | None, best: DraftAdvice | None) -> Deployment | None:
+    if basis is None or best is None or best.stop is None:
+        return None
+    stop = best.stop
+    return structs.replace(basis, k=stop.k, p_min=stop.p_min, survival=stop.survival, length=stop.length, bands=())
 
 
 def _of_drafts(chain: Chain) -> tuple[float, ...]:
@@ -276,11 +290,11 @@ class _Case:
             rule=rule,
             chains=tuple(self.chain(acceptance.at(each), context) for each in range(1, acceptance.longest + 1)),
             bands=tuple(_bands(every, [k for k, _ in best])),
-            k=stop.k if stop else k,
-            gain=self.mean(partial(self.stopped_speedup, stop, context=context)) if stop else gain,
+            k=k,
+            gain=gain,
             best=_at_loads("all", [best[load - every[0]] for load in self.loads]),
             contexts=tuple(self.contexts(rule)),
-            curve=self.curve(acceptance, best, context),
+            curve=self.curve(acceptance, best if by_load else self.constant(acceptance, k, context), context),
             stop=stop,
             tree=self.tree(acceptance, context) if self.draft.kind in self.engine.trees else None,
             memory=self.memory(),
@@ -303,6 +317,11 @@ class _Case:
         for name, acceptance in grouped.by_context.items():
             context = _CONTEXTS.get(name, self.profile.mean_context)
             yield _at_loads(name, [self.best(acceptance, streams, context) for streams in self.loads])
+
+    def constant(self, acceptance: Acceptance, k: int, context: float) -> list[tuple[int, float]]:
+        """One number of drafted tokens at every load."""
+        every = range(self.loads[0], self.loads[-1] + 1)
+        return [(k, self.speedup(acceptance.at(k), streams, context) if k else 1.0) for streams in every]
 
     def curve(self, acceptance: Acceptance, best: Sequence[tuple[int, float]], context: float) -> LoadCurve:
         every = range(self.loads[0], self.loads[-1] + 1)
@@ -330,7 +349,7 @@ class _Case:
             reached = self.mean(partial(self.stopped_speedup, stop, context=context))
             if each.p_min > 0 and reached > fastest:
                 speedups = tuple(self.stopped_speedup(stop, streams, context) for streams in self.loads)
-                found, fastest = msgspec.structs.replace(stop, speedups=speedups), reached
+                found, fastest = structs.replace(stop, speedups=speedups), reached
         return found
 
     def tree(self, acceptance: Acceptance, context: float) -> TreeBound | None:
@@ -361,7 +380,7 @@ class _Case:
             return taken
         free = max(0.0, _MEMORY_SHARE * self.source.memory_bytes - target.weights_bytes)
         left = max(0.0, free - own.weights_bytes) / (target.kv_bytes_per_token + own.kv_bytes_per_token)
-        return msgspec.structs.replace(taken, tokens=free / target.kv_bytes_per_token, tokens_left=left)
+        return structs.replace(taken, tokens=free / target.kv_bytes_per_token, tokens_left=left)
 
 
 def _at_loads(name: str, best: Sequence[tuple[int, float]]) -> ContextAdvice:

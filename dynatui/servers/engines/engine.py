@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
-from msgspec import structs
 
 from dynatui.servers.profile_file import DraftKind
 
@@ -89,12 +88,16 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     synthetic: str | None = None
     tree: Paste | None = None
     """A tree to try instead, if one may be faster."""
+    stopped: Paste | None = None
+    """Drafts that end before improbable tokens, if that is faster."""
 
     def blocks(self) -> Iterator[tuple[str, str]]:
         """Title and text of each block to paste."""
         named = f"{self.engine} {self.version}"
         if self.advised:
             yield "".join([named, *(f"; {note}" for note in self.advised.notes)]), self.advised.text
+        if self.stopped:
+            yield f"{named}, with p_min instead", self.stopped.text
         if self.tree:
             yield f"{named}, a tree instead", self.tree.text
         yield f"{named}, without drafts, to measure against", self.baseline
@@ -102,13 +105,24 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             yield f"{named}, drafts accepted at random as often as promised, for any prompts", self.synthetic
 
 
-def commands(engine: Engine, target: str, most: int, deployment: Deployment | None, tree: Tree | None) -> Commands:
-    found = Commands(engine=engine.title, version=engine.version, baseline=engine.baseline(target, most))
-    if deployment is None:
-        return found
-    trial = engine.speculative(structs.replace(deployment, tree=tree)) if tree else None
-    advised, synthetic = engine.speculative(deployment), engine.synthetic(deployment)
-    return structs.replace(found, advised=advised, synthetic=synthetic, tree=trial)
+def commands(
+    engine: Engine,
+    target: str,
+    most: int,
+    deployment: Deployment | None,
+    instead: tuple[Deployment | None, Deployment | None],
+) -> Commands:
+    """`instead` of the advised chain: a tree, and drafts with `p_min`."""
+    tree, stopped = (engine.speculative(each) if each else None for each in instead)
+    return Commands(
+        engine=engine.title,
+        version=engine.version,
+        baseline=engine.baseline(target, most),
+        advised=engine.speculative(deployment) if deployment else None,
+        synthetic=engine.synthetic(deployment) if deployment else None,
+        tree=tree,
+        stopped=stopped,
+    )
 
 
 def shell(*lines: Sequence[str]) -> str:

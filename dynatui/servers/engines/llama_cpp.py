@@ -36,7 +36,7 @@ def _options(deployment: Deployment) -> list[list[str]]:
 
 def _speculative(deployment: Deployment) -> Paste:
     models = [deployment.target] if deployment.kind in ("mtp", "lookup") else [deployment.target, deployment.draft]
-    others = [name for name in models if not name.endswith(_GGUF)]
+    others = [name.rstrip("/").rpartition("/")[2] for name in models if not name.endswith(_GGUF)]
     notes: tuple[str, ...] = (f"it reads GGUF files: convert {' and '.join(others)} first",) if others else ()
     if deployment.kind == "lookup":
         notes += ("its lookup needs a repetition of 12 tokens: acceptance may differ",)

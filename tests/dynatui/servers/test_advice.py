@@ -71,6 +71,7 @@ def test_an_engine_without_a_schedule_is_told_the_best_number_for_all_loads() ->
     found = advice(given, LLAMA_CPP, (1, 1024))
     assert found.deployment is not None
     assert found.deployment.bands == ()
+    assert found.drafts[0].curve.advised[0] == pytest.approx(found.drafts[0].chains[found.deployment.k - 1].speedups[0])
     by_load = advice(given, streams=(1, 1024)).drafts[0].bands
     assert min(ks(by_load)) < found.deployment.k < max(ks(by_load))
 
@@ -107,9 +108,14 @@ def test_a_least_probability_is_advised_if_it_saves_more_passes_than_tokens() ->
     small = structs.replace(HEAD, weights_bytes=3e9, pass_bytes=3e9, weights=1.5e9)
     given = profile({"small": draft(CODE, kind="model", size=small, confidence=(sure,))})
     found = advice(given, LLAMA_CPP, (1, 4))
-    assert found.deployment is not None
-    assert (found.deployment.p_min, found.deployment.k) == (0.5, 8)
-    assert found.deployment.length == pytest.approx(1 + 0.95 * sum(CODE))
+    stop = found.drafts[0].stop
+    assert stop is not None
+    assert (stop.p_min, stop.k) == (0.5, 8)
+    assert stop.length == pytest.approx(1 + 0.95 * sum(CODE))
+    assert min(stop.speedups) > max(found.drafts[0].best.speedups)
+    assert found.commands.stopped is not None
+    assert "--spec-draft-p-min 0.5" in found.commands.stopped.text
+    assert "--spec-draft-p-min" not in f"{found.commands.advised} {found.commands.synthetic}"
     useless = replace_confidence(given, structs.replace(sure, drafted=7.9))
     assert advice(useless, LLAMA_CPP, (1, 4)).drafts[0].stop is None
 
