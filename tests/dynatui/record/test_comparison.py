@@ -48,8 +48,8 @@ def test_another_load_of_the_machine_is_no_slowdown() -> None:
 
 
 def test_of_one_method_recorded_twice_few_pairs_show_a_change() -> None:
-    found = [compared([text(n, 2 * k) for n in range(6)], [text(n, 2 * k + 1) for n in range(6)]) for k in range(40)]
-    assert sum(each.methods["dynatree"].verdict != "cannot tell" for each in found) <= 6
+    found = [compared([text(n, 2 * k) for n in range(6)], [text(n, 2 * k + 1) for n in range(6)]) for k in range(16)]
+    assert sum(each.methods["dynatree"].verdict != "cannot tell" for each in found) <= 3
 
 
 def test_runs_are_paired_by_their_prompt_in_order_and_the_others_are_counted() -> None:
