@@ -11,12 +11,29 @@ import struct
 import subprocess
 import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_QUESTION, _ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
-"""Textual's query about synchronised output (mode 2026), and the answer that the terminal supports it."""
+STATUS = {b"\x1b[5n": b"\x1b[0n"}
+"""The question for the terminal's status, and the answer."""
+ALL_ANSWERS = {**STATUS, b"\x1b[?2026$p": b"\x1b[?2026;2$y"}
+"""Also Textual's query about synchronised output (mode 2026), and the answer that the terminal supports it."""
+
+
+class Responder:
+    """Finds a program's questions to its terminal, also those that two reads share."""
+
+    def __init__(self, answers: Mapping[bytes, bytes]) -> None:
+        self._answers = answers
+        self._tail = b""
+
+    def answer(self, chunk: bytes) -> bytes:
+        """Answers to the questions that end in this part of the output."""
+        text = self._tail + chunk
+        told = [answer * (text.count(asked) - self._tail.count(asked)) for asked, answer in self._answers.items()]
+        self._tail = text[1 - max(map(len, self._answers), default=1) :]
+        return b"".join(told)
 
 
 @dataclass
@@ -26,6 +43,7 @@ class Terminal:
     command: Sequence[str]
     size: tuple[int, int]
     environment: dict[str, str] = field(default_factory=dict)
+    answers: Mapping[bytes, bytes] = field(default_factory=lambda: ALL_ANSWERS)
     written: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:
@@ -37,6 +55,7 @@ class Terminal:
         self.process = subprocess.Popen(  # noqa: S603 - the program under measurement
             self.command, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
         )
+        self._responder = Responder(self.answers)
         os.close(inner)
 
     def read(self, seconds: float, *, bytes_per_second: float | None = None) -> None:
@@ -46,14 +65,13 @@ class Terminal:
             if not select.select([self.outer], [], [], left)[0]:
                 return
             try:
-                chunk = os.read(self.outer, 1024 if bytes_per_second else 65536)
+                chunk = os.read(self.outer, round(bytes_per_second / 20) if bytes_per_second else 65536)
+                if bytes_per_second:
+                    time.sleep(len(chunk) / bytes_per_second)
+                os.write(self.outer, self._responder.answer(chunk))
             except OSError:
                 return
-            if _QUESTION in chunk:
-                os.write(self.outer, _ANSWER)
             self.written += chunk
-            if bytes_per_second:
-                time.sleep(len(chunk) / bytes_per_second)
 
     def press(self, keys: str) -> None:
         """Sends keys to the program, as if typed."""

@@ -6,7 +6,7 @@ from typing import TypeVar
 from decoder.errors import ConfigError
 from decoder.events import OTHER_LIMITS, Limit
 from decoder.knobs import KnobInfo, KnobName, RulesName, TunableParameters
-from decoder.methods import METHODS, all_knobs
+from decoder.methods import METHODS, all_knobs, method_of
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.clean import clean_line
 from dynatui.session import DEMO
@@ -31,6 +31,7 @@ def turns(knob: KnobInfo) -> tuple[str, str]:
 
 
 def rules_of(method: str) -> RulesName | None:
+    """The parameter set that the user turns; None for a method without one, and for side A of a comparison."""
     return METHODS[method].rules if method in METHODS else None
 
 
@@ -76,8 +77,8 @@ def preset_of(method: str, lane: LaneState) -> str:
 
     A knob that the history rule has moved counts with its value before, since the rule is part of a preset.
     """
-    name = rules_of(method)
-    presets = METHODS[name].presets if name else {}
+    known = method_of(method)
+    presets = METHODS[known.rules].presets if known and known.rules else {}
     return next((preset for preset, rules in presets.items() if _has_values(lane, rules)), "")
 
 

@@ -75,6 +75,7 @@ async def film(runs: Runs) -> list[Frame]:
         foresee(app)
         for rounds in range(1, ROUNDS + 1):
             source.seek_round(METHOD, rounds)
+            source.play(0.0)  # turns by the history rule follow the round at once
             app.read_events()
             app.draw(everything=True)
             await pilot.pause()

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 4000
+FEW_DRAWS = 200
+"""For intervals that a screen computes anew every second."""
 COVERAGE = 0.95
 _ANGLES = 1 << 15
 
@@ -39,6 +41,15 @@ def bootstrap(
     values = statistic([random.integers(size, size=(draws, size)) for size in groups])
     low, high = np.percentile(values, (50 - 50 * coverage, 50 + 50 * coverage)).tolist()
     return low, high
+
+
+def resampled(size: int, random: np.random.Generator, draws: int = FEW_DRAWS) -> NDArray[np.int64]:
+    """Indices of bootstrap samples of an autocorrelated series, of shape (draws, size): circular blocks, Politis and
+    Romano 1992.
+    """
+    block = max(1, round(math.sqrt(size)))
+    starts = random.integers(size, size=(draws, -(-size // block), 1))
+    return ((starts + np.arange(block)) % size).reshape(draws, -1)[:, :size]
 
 
 def quotient_ends(
@@ -82,6 +93,12 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
     below = np.cumsum(np.cos(angles) ** (freedom - 1))
     angle = np.interp(coverage * below[-1], below, angles + math.pi / 4 / _ANGLES)
     return math.sqrt(freedom) * math.tan(float(angle))
+
+
+def factor_of(series: NDArray[np.float64], coverage: float = COVERAGE) -> float:
+    """Half the width of a ratio's interval, as a factor, from the parts of its logarithm, which may be correlated."""
+    variance, freedom = variance_of_mean(series)
+    return math.exp(min(students_t(freedom, coverage) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0
 
 
 def compared_to_limit(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:

@@ -7,16 +7,22 @@ has. This module does not know screens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import linear_regression, median
+from typing import TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.analysis.interval import resampled
 from decoder.analysis.metrics import drafted_nodes
 from decoder.events import Round
 from decoder.methods.linear import P_MIN
 from decoder.tree import depths
 
 LEAST_ROUNDS = 5
+
+Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -25,39 +31,64 @@ class RoundCosts:
     """Verification of a single row, commit and the rest of a round."""
     level_s: float
     row_s: float
+    draws: Floats = field(compare=False, repr=False)
+    """The same costs, of shape (3, draws), each estimated from resampled rounds."""
 
     def seconds(self, levels: float, drafted: float) -> float:
         return self.fixed_s + self.level_s * levels + self.row_s * drafted
+
+    def drawn_seconds(self, levels: Floats, drafted: Floats) -> Floats:
+        """By each draw, for mean sizes of shape (draws,)."""
+        fixed_s, level_s, row_s = self.draws
+        seconds: Floats = fixed_s + level_s * levels + row_s * drafted
+        return seconds
 
 
 def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | None:
     """`plain_pass_s`: time of a verification of one row, if known. None if too few rounds have a tree and times, or if
     they are too alike to tell what a row costs.
     """
-    timed = [
-        (event.t - before.t, event.draft_s, event.verify_s, _levels(event), drafted_nodes(event) or 0)
-        for before, event in pairwise(rounds)
-        if event.draft_s is not None and event.verify_s is not None and event.t > before.t
-    ]
-    trees = [(draft_s, verify_s, levels, drafted) for _, draft_s, verify_s, levels, drafted in timed if drafted]
-    if len(trees) < LEAST_ROUNDS:
+    timed = np.array(
+        [
+            (event.t - before.t, event.draft_s, event.verify_s, _levels(event), drafted_nodes(event) or 0)
+            for before, event in pairwise(rounds)
+            if event.draft_s is not None and event.verify_s is not None and event.t > before.t
+        ],
+        dtype=float,
+    ).reshape(-1, 5)
+    trees = timed[timed[:, 4] > 0]
+    if len(trees) < LEAST_ROUNDS or (plain_pass_s is None and len(set(trees[:, 4])) < 2):
         return None
-    row_s = _row_s([(drafted, verify_s) for _, verify_s, _, drafted in trees], plain_pass_s)
-    if row_s is None:
+    fixed_s, level_s, row_s = (float(cost[0]) for cost in _costs(timed[None], trees[None], plain_pass_s))
+    if fixed_s <= 0:
         return None
-    level_s = median(draft_s / levels for draft_s, _, levels, _ in trees)
-    fixed_s = median(whole_s - level_s * levels - row_s * drafted for whole_s, _, _, levels, drafted in timed)
-    return RoundCosts(fixed_s, level_s, row_s) if fixed_s > 0 else None
+    random = np.random.default_rng(len(timed))
+    every, drafting = (of[resampled(len(of), random)] for of in (timed, trees))
+    return RoundCosts(fixed_s, level_s, row_s, _costs(every, drafting, plain_pass_s))
 
 
 def _levels(event: Round) -> int:
     return max(depths(event.parents)) + (event.limited_by == P_MIN)
 
 
-def _row_s(verified: Sequence[tuple[int, float]], plain_pass_s: float | None) -> float | None:
-    """From the time of one row if it is known, else from the different sizes of the trees."""
+def _costs(every: Floats, trees: Floats, plain_pass_s: float | None) -> Floats:
+    """Of samples of all rounds and of those with a tree, of shape (draws, rounds, 5); the result is (3, draws)."""
+    _, draft_s, verify_s, levels, drafted = np.moveaxis(trees, -1, 0)
+    level_s = np.median(draft_s / levels, axis=1)
+    row_s = np.maximum(0.0, _row_s(drafted, verify_s, plain_pass_s))
+    whole_s, _, _, depth, nodes = np.moveaxis(every, -1, 0)
+    fixed_s = np.median(whole_s - level_s[:, None] * depth - row_s[:, None] * nodes, axis=1)
+    return np.stack([fixed_s, level_s, row_s])
+
+
+def _row_s(drafted: Floats, verify_s: Floats, plain_pass_s: float | None) -> Floats:
+    """From the time of one row if it is known, else from the different sizes of the trees, by linear regression; 0 for
+    a sample with trees of one size.
+    """
     if plain_pass_s is not None:
-        return max(0.0, median((verify_s - plain_pass_s) / drafted for drafted, verify_s in verified))
-    if len({drafted for drafted, _ in verified}) < 2:
-        return None
-    return max(0.0, linear_regression(*zip(*verified, strict=True)).slope)
+        by_row: Floats = np.median((verify_s - plain_pass_s) / drafted, axis=1)
+        return by_row
+    apart = drafted - drafted.mean(axis=1, keepdims=True)
+    spread = (apart**2).sum(axis=1)
+    slope: Floats = (apart * verify_s).sum(axis=1) / np.where(spread > 0, spread, np.inf)
+    return slope

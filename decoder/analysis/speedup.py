@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from decoder.analysis.interval import COVERAGE, students_t, variance_of_mean
+from decoder.analysis.interval import COVERAGE, factor_of, students_t
 from decoder.append_only import SharedList
 from decoder.events import Reason
 
@@ -123,7 +123,7 @@ def speedup(texts: Sequence[Turns], *, whole: bool) -> Speedup:
     # The logarithm of the ratio is linear in the logarithms of the four totals; the delta method gives its variance.
     shares = len(parts) * parts / totals
     signs = (0.0, 0.0, -1.0, 1.0), (1.0, -1.0, -1.0, 1.0)
-    of_plain, of_all = (_factor(shares @ sign) for sign in signs)
+    of_plain, of_all = (factor_of(shares @ sign) for sign in signs)
     uneven, many = of_plain**2 >= WIDE, sum(turns.count for turns in texts) >= ENOUGH
     if of_all**2 >= WIDE and (uneven or not (many or whole)):
         return Speedup(reason="machine busy" if uneven and many else "too few rounds")
@@ -153,9 +153,3 @@ def change(pairs: Sequence[tuple[Speedup, Speedup]], coverage: float = COVERAGE)
 
 def _normal(coverage: float) -> float:
     return NormalDist().inv_cdf((1 + coverage) / 2)
-
-
-def _factor(series: NDArray[np.float64]) -> float:
-    """Half the width of a ratio's interval, as a factor, from the parts of its logarithm."""
-    variance, freedom = variance_of_mean(series)
-    return math.exp(min(students_t(freedom) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0

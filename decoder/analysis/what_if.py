@@ -1,13 +1,18 @@
 """What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of two
 knobs. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the recorded part
 is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had the target's
-token. Also, every round is replayed from where it began, and the history rule is not.
+token. Also, every round is replayed from where it began, and the history rule is not. Ranges come from resampled
+rounds, and from the costs of passes that these have.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from decoder.analysis.round_costs import RoundCosts, fitted
+import numpy as np
+
+from decoder.analysis.interval import COVERAGE, resampled
+from decoder.analysis.round_costs import Floats, RoundCosts, fitted
 from decoder.analysis.rule_replay import ReplayedRounds, TreeRecord, replay_rounds
 from decoder.events import LENGTH, Round
 from decoder.knobs import HIGHEST_DEPTH, HIGHEST_NODES, KNOB_GAP, KnobName
@@ -30,6 +35,8 @@ _DEEPEST = 128
 """No method drafts deeper trees."""
 _LINES = 5
 _SLACK = 1e-6
+_LEAST_S = 1e-9
+"""Of a round, against costs that are negative in some sample."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,10 @@ class GridCell:
     """Per round, or a lower bound."""
     seconds: float | None = None
     """Per round; None if `drafted` is a lower bound or costs are unknown."""
+    rates: tuple[float, float] | None = None
+    """95 % interval of tokens per second, if they are known."""
+    gains: tuple[float, float] | None = None
+    """95 % interval of their ratio to those under the present knobs."""
 
     @property
     def rate(self) -> float | None:
@@ -89,8 +100,29 @@ class Grid:
         row, column = self.present
         return self.cells[row][column]
 
-    def places(self) -> list[tuple[int, int]]:
-        return [(i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
+    def places(self) -> "list[Place]":
+        return [Place(self, i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
+
+
+class Place(NamedTuple):
+    """A cell of a table."""
+
+    grid: Grid
+    row: int
+    column: int
+
+    @property
+    def cell(self) -> GridCell:
+        return self.grid.cells[self.row][self.column]
+
+    @property
+    def knobs(self) -> Mapping[KnobName, float]:
+        """That the tables change, with their values."""
+        return {self.grid.down: self.grid.rows[self.row], self.grid.across: self.grid.columns[self.column]}
+
+    @property
+    def present(self) -> bool:
+        return (self.row, self.column) == self.grid.present
 
 
 @dataclass(frozen=True)
@@ -109,28 +141,28 @@ class WhatIf:
     def cells(self) -> tuple[GridCell, ...]:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
-    def faster(self) -> tuple[Grid, int, int] | None:
-        """(table, row, column) of the highest estimated speed; None if it gains less than `GAIN` or the present speed
-        is unknown.
+    def by_rate(self) -> list[Place]:
+        """The cells with known tokens per second, the fastest first; empty if those of the present knobs are unknown.
+        A column that both tables have is that of the first.
         """
-        rates = [
-            (rate, grid, row, column)
-            for grid in self.grids
-            for row, column in grid.places()
-            if (rate := grid.cells[row][column].rate) is not None
-        ]
-        here = self.here.rate
-        fastest = max(rates, key=lambda each: each[0], default=None)
-        if here is None or fastest is None or fastest[0] < (1 + GAIN) * here:
-            return None
-        return fastest[1:]
+        if self.here.rate is None:
+            return []
+        places = [place for grid in self.grids for place in grid.places() if place.cell.rate is not None]
+        distinct = [place for place in places if place.grid is self.grids[0] or place.row != place.grid.present[0]]
+        return sorted(distinct, key=lambda place: -(place.cell.rate or 0.0))
 
-    def best(self) -> tuple[Grid, int, int] | None:
+    def faster(self) -> Place | None:
+        """The highest estimated speed; None if it gains less than `GAIN`, or perhaps nothing."""
+        fastest, here = next(iter(self.by_rate()), None), self.here.rate
+        if fastest is None or here is None or (fastest.cell.rate or 0.0) < (1 + GAIN) * here:
+            return None
+        return fastest if fastest.cell.gains is None or fastest.cell.gains[0] > 1 else None
+
+    def best(self) -> Place | None:
         """Known cell with the most tokens per round; of equal ones, first those with an exact number of drafted nodes,
         then with fewer nodes, then nearer to the current values.
         """
-        places = [(grid, row, column) for grid in self.grids for row, column in grid.places()]
-        return max(places, key=lambda place: _merit(*place), default=None)
+        return max((place for grid in self.grids for place in grid.places()), key=_merit, default=None)
 
 
 def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = None) -> WhatIf | None:
@@ -207,16 +239,39 @@ def _axes(rules: Rules) -> Sequence[tuple[_Axis, _Axis]]:
 
 def _grid(record: TreeRecord, rules: Rules, down: _Axis, across: _Axis, costs: RoundCosts | None) -> Grid:
     rows, columns, recorded = down.values(), across.values(), rules.rule()
-    cells = []
+    found = []
     for row in rows:
         turned = [rules.with_knobs({down.knob: row, across.knob: column}) for column in columns]
-        cells.append(tuple(_cell(replay_rounds(record, other.rule(), recorded), costs) for other in turned))
+        found.append([replay_rounds(record, other.rule(), recorded) for other in turned])
     present = rows.index(down.value), columns.index(across.value)
-    return Grid(down.knob, across.knob, rows, columns, tuple(cells), present)
+    samples = _Samples(len(record.committed), costs)
+    here = samples.rates(found[present[0]][present[1]])
+    cells = tuple(tuple(_cell(replayed, samples, here) for replayed in row) for row in found)
+    return Grid(down.knob, across.knob, rows, columns, cells, present)
 
 
-def _cell(replayed: ReplayedRounds, costs: RoundCosts | None) -> GridCell:
-    drafted = float(replayed.drafted.mean())
+class _Samples:
+    """Bootstrap samples of rounds, the same for all cells, and of costs."""
+
+    def __init__(self, count: int, costs: RoundCosts | None) -> None:
+        self.costs = costs
+        drawn = resampled(count, np.random.default_rng(count))
+        self._weights: Floats = np.array([np.bincount(draw, minlength=count) for draw in drawn]) / count
+
+    def rates(self, replayed: ReplayedRounds) -> Floats | None:
+        """Tokens per second in each sample; None if they are unknown."""
+        if self.costs is None or not (replayed.tokens_known.all() and replayed.drafted_known.all()):
+            return None
+        tokens, levels, drafted = (
+            self._weights @ counts for counts in (replayed.tokens, replayed.levels, replayed.drafted)
+        )
+        rates: Floats = tokens / np.maximum(self.costs.drawn_seconds(levels, drafted), _LEAST_S)
+        return rates
+
+
+def _cell(replayed: ReplayedRounds, samples: _Samples, here: Floats | None) -> GridCell:
+    """`here`: samples of the rate under the present knobs."""
+    drafted, costs, rates = float(replayed.drafted.mean()), samples.costs, samples.rates(replayed)
     sized = bool(replayed.drafted_known.all())
     return GridCell(
         rounds=len(replayed.tokens),
@@ -225,10 +280,17 @@ def _cell(replayed: ReplayedRounds, costs: RoundCosts | None) -> GridCell:
         drafted_judged=int(replayed.drafted_known.sum()),
         drafted=drafted,
         seconds=costs.seconds(float(replayed.levels.mean()), drafted) if costs and sized else None,
+        rates=None if rates is None else _interval(rates),
+        gains=None if rates is None or here is None else _interval(rates / here),
     )
 
 
-def _merit(grid: Grid, row: int, column: int) -> tuple[int, bool, float, int]:
-    cell, (here_row, here_column) = grid.cells[row][column], grid.present
-    way = abs(row - here_row) + abs(column - here_column)
+def _interval(values: Floats) -> tuple[float, float]:
+    low, high = np.percentile(values, (50 - 50 * COVERAGE, 50 + 50 * COVERAGE)).tolist()
+    return low, high
+
+
+def _merit(place: Place) -> tuple[int, bool, float, int]:
+    cell, (here_row, here_column) = place.cell, place.grid.present
+    way = abs(place.row - here_row) + abs(place.column - here_column)
     return round(cell.tokens / ALIKE), cell.drafted_exact, -round(cell.drafted, 1), -way

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from decoder.errors import ConfigError, require, shortened
@@ -26,6 +27,10 @@ from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}
 """In the order of help texts; `register` adds a method."""
+SIDE_A = ":A"
+"""At the end of a method's name: the same method in a lane of its own, with a parameter set of the lane's name, beside
+which the method itself is side B.
+"""
 WHOLE = sys.maxsize
 """`same_until` of a text whose tokens must all equal those of `ar`; larger than any text's length."""
 
@@ -48,11 +53,26 @@ def register(method: Method) -> None:
     METHODS[method.name] = method
 
 
+def method_of(name: str) -> Method | None:
+    """The method that a lane with this name decodes with; None for an unknown name."""
+    return METHODS.get(name) or METHODS.get(name.removesuffix(SIDE_A))
+
+
 def chosen(names: Sequence[str]) -> list[Method]:
     """Raises ConfigError for an unknown name."""
-    if unknown := [name for name in names if name not in METHODS]:
+    found = [(name, method_of(name)) for name in names]
+    if unknown := [name for name, method in found if method is None]:
         raise ConfigError(f"there is no method {shortened(', '.join(unknown))}; choose from {', '.join(METHODS)}")
-    return [METHODS[name] for name in names]
+    return [_lane_method(name, method) for name, method in found if method]
+
+
+def _lane_method(name: str, method: Method) -> Method:
+    """For a lane of side A, the method under the lane's name, so that its parameters are the lane's own."""
+    if name in METHODS:
+        return method
+    owner = METHODS[method.rules or method.name]
+    require(owner.own is not None, f"{method.name} has no parameters, so its settings cannot be compared", "methods")
+    return replace(method, name=name, own=owner.own, sampled=owner.sampled, obeys=None)
 
 
 def require_model_free(names: Sequence[str]) -> None:
@@ -101,8 +121,10 @@ def options_of(name: RulesName) -> tuple[Option, ...]:
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
-def defaults(temperature: float) -> dict[RulesName, TunableParameters]:
-    by_method = ((name, method.defaults(temperature)) for name, method in METHODS.items())
+def defaults(temperature: float, lanes: Iterable[str] = ()) -> dict[RulesName, TunableParameters]:
+    """`lanes`: names of lanes that have parameter sets of their own."""
+    methods = METHODS | {method.name: method for method in chosen([*lanes])}
+    by_method = ((name, method.defaults(temperature)) for name, method in methods.items())
     return {SAMPLING: Sampling(temperature), **{name: rules for name, rules in by_method if rules is not None}}
 
 
@@ -113,18 +135,20 @@ def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
 
 def root_is_drafted(method: str) -> bool:
     """False for an unknown method."""
-    return method in METHODS and METHODS[method].root_is_drafted
+    known = method_of(method)
+    return known is not None and known.root_is_drafted
 
 
 def draws_alone(method: str) -> bool:
     """Whether a method samples with its own noise, so that its text differs from that of `ar`."""
-    return method in METHODS and METHODS[method].own_noise
+    known = method_of(method)
+    return known is not None and known.own_noise
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
     """First tokens that must equal those of `ar` with the same noise; None if the parameters do not determine it."""
-    rule = METHODS[method].same_until if method in METHODS else None
-    return rule(parameters, prompt_tokens) if rule else WHOLE
+    known = method_of(method)
+    return known.same_until(parameters, prompt_tokens) if known and known.same_until else WHOLE
 
 
 for _module in (dynatree, auto, ar, linear, fixed, bestfirst, eagle2, delayed, streaming, alg1, hf):

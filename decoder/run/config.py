@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from decoder.errors import require
 from decoder.knobs import KnobName, RulesName, TunableParameters
-from decoder.methods import defaults, racing
+from decoder.methods import SIDE_A, defaults, racing
 from decoder.sampling.settings import SAMPLING, Sampling
 from decoder.verify.names import COUPLED, Drafting, VerifierRules
 
@@ -61,7 +61,8 @@ class RunConfig:
             ConfigError: A value is out of bounds, or no method has a parameter set with a given name.
         """
         given = {SAMPLING: Sampling(temperature, top_k, top_p), **(parameters or {}), **named_sets}
-        usual = defaults(temperature)
+        lanes = [name for name in (*given, *(methods or ())) if name.endswith(SIDE_A)]
+        usual = defaults(temperature, lanes)
         for name, rules in given.items():
             _require_known(name, usual)
             kind = type(usual[name])
@@ -69,7 +70,7 @@ class RunConfig:
                 isinstance(rules, kind),
                 f"the parameters of {name} have the type {type(rules).__name__}; give {kind.__name__}(...)",
             )
-        sets = {**defaults(given[SAMPLING].knob("temperature")), **given}
+        sets = {**defaults(given[SAMPLING].knob("temperature"), lanes), **given}
         drawing, verifier_rules = _verifier_rules(sets)
         overrides = {"verifier": verifier, "drafting": drafting}
         verifier_rules = replace(
@@ -138,6 +139,18 @@ class RunConfig:
         """This configuration with the parameter set `name` replaced by `rules`."""
         parameters = {**self.parameters, name: rules}
         return RunConfig(self.methods, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
+
+    def compared(self, method: str, a: TunableParameters) -> "RunConfig":
+        """This configuration for a comparison of two settings of one method: the method itself is side B, and a second
+        lane with the parameters `a` is side A; of the other methods, `ar` alone stays.
+
+        Raises:
+            ConfigError: The method is unknown or has no parameters.
+        """
+        lane = f"{method}{SIDE_A}"
+        names = (method, lane, *(name for name in self.methods if name == "ar"))
+        parameters = {**self.parameters, lane: a}
+        return RunConfig(names, self.max_new_tokens, self.seed, chat=self.chat, parameters=parameters)
 
 
 def _verifier_rules(sets: Mapping[RulesName, TunableParameters]) -> tuple[RulesName, VerifierRules]:

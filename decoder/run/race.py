@@ -17,7 +17,7 @@ from decoder.engine import Engine
 from decoder.errors import DeviceError
 from decoder.events import End, Event, Figures, Run, Summary
 from decoder.forward.near_tie import Judge
-from decoder.methods import METHODS, chosen, require_model_free, require_shared_tokens
+from decoder.methods import chosen, method_of, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
 from decoder.models.text import Pieces, TextStream
 from decoder.prompts.prompt import AnyPrompt
@@ -213,7 +213,8 @@ def _judged(engine: Engine, prompt_ids: list[int], race: metrics.RunFold) -> dic
         if index is not None and engine.pair.target.judgeable and not metrics.differs_by_design(figures):
             prefix = [*prompt_ids, *race.tallies["ar"].tokens[:index]]
             rivals = (race.tallies["ar"].tokens[index], race.tallies[name].tokens[index])
-            verdict = judge(prefix, rivals, by_module=METHODS[name].by_module)
+            method = method_of(name)
+            verdict = judge(prefix, rivals, by_module=method is not None and method.by_module)
             gap = verdict.gap if math.isfinite(verdict.gap) else None
             final[name] = msgspec.structs.replace(figures, near_tie=verdict.near_tie, first_difference_gap=gap)
     engine.scorer.give_way()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from decoder.knobs import RulesName
-from decoder.methods import base, defaults, options_of
+from decoder.methods import SIDE_A, base, defaults, options_of
 from decoder.methods.option import differing, option_words
 from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt
 from decoder.run.config import RunConfig
@@ -102,12 +102,12 @@ def _obstacle(prompt: Prompt) -> str:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """In the order of the help."""
+    """In the order of the help; no option sets the parameters of a lane of side A."""
 
     def rank(name: RulesName) -> int:
         return max((option.rank for option in options_of(name)), default=0)
 
-    for name in sorted(config.parameters, key=rank):
+    for name in sorted((name for name in config.parameters if not name.endswith(SIDE_A)), key=rank):
         yield from options_of_set(config, name, always)
 
 

@@ -8,14 +8,17 @@ from typing import TextIO
 import msgspec
 
 from decoder.analysis.metrics import FIGURES, RunFold, differs_by_design, missing_speedups
+from decoder.analysis.paired import BLOCK, LOOKS
 from decoder.analysis.stalls import stall_notes
 from decoder.events import LOST, End, Event, Figures, Round, Run, Summary
-from decoder.methods import draws_alone
+from decoder.methods import SIDE_A, draws_alone
 from dynatui.clean import clean_line
 from dynatui.knobs import preset_of
 from dynatui.number_format import memory_by_rank
 from dynatui.result import aligned, heading, interval, result, settings
+from dynatui.state.ab_comparison import Measured, Pairs, measured, with_run
 from dynatui.state.lane import begun
+from dynatui.state.run_state import RunState, apply
 from dynatui.terminal import streams
 
 COLUMNS = (
@@ -38,6 +41,48 @@ class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Why the method ended before its text did."""
     lost_drafts: int | msgspec.UnsetType = msgspec.UNSET
     """Rounds whose draft lacks nodes since its logits were NaN or infinite."""
+
+
+class SettingReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting that was decoded beside another one, A, over the same tokens, in this prompt and those before."""
+
+    method: str
+    knobs: dict[str, float]
+    """Where they differ from those of A."""
+    knobs_of_a: dict[str, float]
+    blocks: int
+    """Blocks of tokens at the latest look; the figures below are null before the first one."""
+    verdict: str | None = None
+    tokens_per_round: float | None = None
+    tokens_per_round_of_a: float | None = None
+    tokens_per_second: float | None = None
+    tokens_per_second_of_a: float | None = None
+    ratio: float | None = None
+    """Of tokens per second, with the ends of its 99 % interval."""
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+
+    @classmethod
+    def of(cls, found: Measured) -> "SettingReport":
+        a, b, seen = dict(found.pair.a.knobs), dict(found.pair.b.knobs), found.comparison
+        differing = {name: value for name, value in b.items() if a.get(name) != value}
+        method, before = found.pair.b.method, {name: a[name] for name in differing if name in a}
+        if seen is None:
+            return cls(method=method, knobs=differing, knobs_of_a=before, blocks=found.blocks)
+        return cls(
+            method=method,
+            knobs=differing,
+            knobs_of_a=before,
+            blocks=seen.blocks,
+            verdict=seen.verdict,
+            tokens_per_round=seen.b.tokens / seen.b.rounds,
+            tokens_per_round_of_a=seen.a.tokens / seen.a.rounds,
+            tokens_per_second=seen.b.tokens / seen.b.seconds,
+            tokens_per_second_of_a=seen.a.tokens / seen.a.seconds,
+            ratio=seen.rate.value,
+            ratio_low=seen.rate.low,
+            ratio_high=seen.rate.high,
+        )
 
 
 class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -64,6 +109,7 @@ class Report(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The device of each process that ran the target; empty for one process."""
     peak_bytes_by_rank: list[int] = []
     methods: dict[str, MethodReport]
+    settings_tried: list[SettingReport] = []
 
 
 class Transcript:
@@ -80,11 +126,16 @@ class Transcript:
         self._errors: dict[str, str] = {}
         self._lost: Counter[str] = Counter()
         """By method: rounds whose draft's logits were NaN or infinite."""
+        self._state = RunState()
+        """Only of runs that compare settings."""
+        self._pairs: Pairs = {}
 
     def feed(self, event: Event) -> None:
         if isinstance(event, Run):
             self.finish()
         self._race = self._race.apply(event)
+        if self._race.run and any(name.endswith(SIDE_A) for name in self._race.run.methods):
+            self._state = apply(self._state, event)
         if isinstance(event, Round) and event.limited_by == LOST:
             self._lost[event.method] += 1
         match event:
@@ -127,12 +178,14 @@ class Transcript:
         return list(self._race.run.methods)[:1] if self._race.run and self._open else []
 
     def _close(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int] = ()) -> None:
+        self._pairs, self._state = with_run(self._pairs, self._state), RunState()
         if self._as_json:
             streams.show(msgspec.json.encode(self._report(run, figures, peaks)).decode(), self._out)
         streams.show("\n", self._out)
         for line in table(figures):
             self.note(line)
-        for words in (*stall_notes(figures.values())[:1], *missing_speedups(figures)):
+        compared = (_compared(SettingReport.of(measured(self._pairs, pair))) for pair in self._pairs)
+        for words in (*stall_notes(figures.values())[:1], *missing_speedups(figures), *compared):
             self.note(words)
         if peaks:
             self.note(memory_by_rank(peaks))
@@ -148,7 +201,7 @@ class Transcript:
         self._open, self._texts, self._errors, self._lost = False, [], {}, Counter()
 
     def _report(self, run: Run, figures: dict[str, Figures], peaks: Sequence[int]) -> Report:
-        added = ("category", "text", "methods", "peak_bytes_by_rank")
+        added = ("category", "text", "methods", "peak_bytes_by_rank", "settings_tried")
         fields = {name: getattr(run, name) for name in Report.__struct_fields__ if name not in added}
         methods = {
             name: MethodReport(
@@ -160,7 +213,8 @@ class Transcript:
             for name, entry in figures.items()
         }
         fields |= {"category": run.category or "", "text": "".join(self._texts), "peak_bytes_by_rank": list(peaks)}
-        return Report(**fields, methods=methods)
+        tried = [SettingReport.of(measured(self._pairs, pair)) for pair in self._pairs]
+        return Report(**fields, methods=methods, settings_tried=tried)
 
 
 def _introduction(run: Run) -> Iterator[str]:
@@ -178,6 +232,15 @@ def _introduction(run: Run) -> Iterator[str]:
     for method in run.methods:
         if preset := preset_of(method, begun(method, run)):
             yield f"{method}: preset {preset}"
+
+
+def _compared(found: SettingReport) -> str:
+    if found.ratio is None:
+        return (
+            f"{found.method}: no verdict on B and A before {LOOKS[0]} blocks of {BLOCK} tokens; {found.blocks} so far"
+        )
+    ratio = f"{found.ratio:.2f} ({found.ratio_low:.2f} to {found.ratio_high:.2f})"
+    return f"{found.method}: {found.verdict}, {ratio} times A's tokens/s over {found.blocks} blocks of {BLOCK} tokens"
 
 
 def table(figures: dict[str, Figures]) -> list[str]:

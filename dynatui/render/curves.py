@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
-from msgspec import structs
-
 from decoder.append_only import SharedList
 from decoder.tree_rules import tree_rule
 from dynatui.knobs import info, rules_in_force
@@ -16,7 +14,8 @@ from dynatui.render.ink import Ink, Row, Rows, Span, best_row, fit, frame, insid
 from dynatui.render.scene import Scale, Scene
 from dynatui.render.words import written
 from dynatui.session import Symbols
-from dynatui.state.lane import Change, Curve, Curves
+from dynatui.state.ab_comparison import side_a
+from dynatui.state.lane import Change, Curve
 
 LONGEST_WINDOW = 512
 """In tokens; of a longer text, the newest are shown."""
@@ -38,7 +37,7 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Line style, by which series differ even without colour; only the pinned measurement A has the style `sparse`."""
+"""Line style, by which series differ even without colour; only side A of a comparison has the style `sparse`."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 _DASHES: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
@@ -259,7 +258,7 @@ def looked_at(scene: Scene) -> int | None:
 
 
 def _title(scene: Scene, width: int, lines: Sequence[CurveLine], *wordings: tuple[Sequence[str], str]) -> Row:
-    a: Row = (("  A", "title"), (" ┄┄", "ghost")) if scene.pinned is not None else ()
+    a: Row = (("  A", "title"), (" ┄┄", "ghost")) if side_a(scene.state, scene.state.watched) else ()
     pairs: list[tuple[Row, Row]] = [(legend(lines, names), ((f" ─ {note}", "dim"),)) for names, note in wordings]
     rows: list[Row] = [(*named, *ghost, *note) for ghost in (a, ()) for named, note in pairs]
     return best_row(max(0, width - 6), *rows, pairs[-1][0], pairs[-1][0][:2])
@@ -278,8 +277,10 @@ def _framed(scene: Scene, title: Row, lines: tuple[CurveLine, ...], size: tuple[
 
 def _ghosts(scene: Scene, **lines: CurveLine) -> list[CurveLine]:
     """The names in `lines` are names of curves."""
-    of_a = _curves_of_a(scene)
-    ghosts = [CurveLine(getattr(of_a, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items()]
+    a = side_a(scene.state, scene.state.watched)
+    ghosts = [
+        CurveLine(getattr(a.curves, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items() if a
+    ]
     return [*ghosts, *(later for name, line in lines.items() for later in _later(scene, line, name))]
 
 
@@ -291,28 +292,6 @@ def _later(scene: Scene, line: CurveLine, name: str) -> list[CurveLine]:
         return []
     points, ends = SharedList([math.nan, *whole.points[first:]]), SharedList([end, *whole.ends[first:]])
     return [replace(line, curve=Curve(points, ends), ink="ghost")]
-
-
-def _curves_of_a(scene: Scene) -> Curves:
-    """A's curves, each continued as a constant: A's mean, or A's value of the knob."""
-    pin, end = scene.pinned, scene.state.lane.committed
-    if pin is None:
-        return Curves()
-    count = max(1, len(pin.samples))
-    levels = {
-        "acceptance": math.fsum(sample.depth_acceptance for sample in pin.samples) / count,
-        "tokens": sum(sample.tokens for sample in pin.samples) / count,
-        "depth": sum(sample.depth for sample in pin.samples) / count,
-        **(structs.asdict(pin.knobs) if pin.knobs else {}),
-    }
-    names = ("acceptance", "tokens", "d0", "tau_h", "tau_l", "depth")
-    return Curves(**{name: _carried(getattr(pin.curves, name), float(levels.get(name, 0.0)), end) for name in names})
-
-
-def _carried(curve: Curve, level: float, end: int) -> Curve:
-    if not curve.points or end <= curve.ends[-1]:
-        return curve
-    return Curve(curve.points.plus([level]), curve.ends.plus([end]), curve.stride)
 
 
 def _label(mark: Change) -> str:

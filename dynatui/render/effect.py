@@ -11,14 +11,13 @@ from dynatui.number_format import short
 from dynatui.render.ink import Ink, Row, fitting, joined, width_of
 from dynatui.render.scene import Scene
 from dynatui.render.words import written
-from dynatui.state.ab_comparison import LABELS, ROUNDS, Consequence, Difference, consequence, signed
 from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
+from dynatui.state.turn_effect import LABELS, ROUNDS, Consequence, Difference, consequence, signed
 
 _MOST_KNOBS = 2
 _SAME = 0.05
 """Largest relative difference of two mean tree sizes that count as equal."""
-_FIGURES = ("tokens_per_round", "tokens_per_second")
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
 """Knobs that set a node's number of children above and below a threshold, by the name of the threshold."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
@@ -29,11 +28,10 @@ def consequence_line(scene: Scene, width: int) -> Row:
     effect = consequence(scene.state.lane)
     if effect is None:
         return ()
-    differences = [difference for difference in effect.differences if difference.figure in _FIGURES]
     parts = _parts(scene, effect)
     rows = list[list[Row]]()
     for intervals in (2, 1, 0):
-        figures = (_difference(each, interval=place < intervals) for place, each in enumerate(differences))
+        figures = (_difference(each, interval=place < intervals) for place, each in enumerate(effect.differences))
         rows.append([*parts, *figures])
     rows[0].append(_counted(effect))
     return fitting(next((row for row in rows if width_of(joined(row, ())) <= width), rows[-1]), width)

@@ -10,7 +10,6 @@ from decoder.session.steering import StageName
 from dynatui.number_format import counted
 from dynatui.render.ink import Row, Rows, column, frame, inside, width_of, wrapped
 from dynatui.render.scene import Scene
-from dynatui.state.ab_comparison import ASSUMPTION
 
 GUIDE: tuple[tuple[str, str], ...] = (
     ("Round", "The draft proposes a tree of tokens, and the target verifies it in one pass. The accepted path, and one "
@@ -63,8 +62,9 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "1 %. ● ○: a guess of the draft, accepted or rejected; ◆ ◇: a looked-up guess, accepted or rejected. Below, in "
      "free rows: the trees of the rounds before, or only their accepted paths."),
     ("Curves", "▲ you turned a knob. ┊ the shown round. ┄ the curves of A in the A/B comparison."),
-    ("A/B", "Compares two settings. A: the settings before your turn of a knob, or the settings that you pinned. B: "
-     f"the present settings. The {ASSUMPTION}."),
+    ("A/B", "Compares two settings of the watched method over the same tokens: both decode this prompt, in turns. "
+     "A: the settings before your turns of knobs. B: the present settings. Verdicts are made at 16, 32, 64, 128 "
+     "and 256 blocks of 8 tokens with 99 % intervals, so that at most one of 20 pairs of equal settings differs."),
     ("After a turn", "Below the sliders: the knob that you turned, and how nodes, L-bar and tokens/s differ between "
      "the 10 rounds before the turn and the 10 rounds after it, with 95 % intervals. The words hides it mean that "
      "another rule decides, so the knob changes little; the key beside these words frees the knob."),

@@ -1,7 +1,6 @@
 """The log: turned knobs with cause and effect, and other events of the run, the newest last.
 
-Turns by the user share lines as they share marks on the curves; the line of a turn at which side A or B began is never
-omitted.
+Turns by the user share lines as they share marks on the curves.
 """
 
 from collections.abc import Iterator
@@ -16,7 +15,6 @@ from dynatui.number_format import counted, nth, short
 from dynatui.render.ink import Ink, Row, Rows, column, frame, inside
 from dynatui.render.scene import Scene
 from dynatui.render.words import moved_back, reasons, tie_words, turned, written
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Change, LaneState
 from dynatui.state.run_state import ChangeEffect, RunState, outcomes
 from dynatui.state.session_log import OPENING
@@ -49,7 +47,7 @@ class Entry:
 
 def log(scene: Scene, width: int, height: int) -> Rows:
     inner, room = inside((width, height))
-    lines = entries(scene.state, scene.pinned, scene.keys)
+    lines = entries(scene.state, scene.keys)
     below = min(scene.log_end, max(0, len(lines) - 1))
     rows = [_row(entry, inner) for entry in lines[: len(lines) - below]]
     if not rows:
@@ -62,8 +60,8 @@ def log(scene: Scene, width: int, height: int) -> Rows:
     return frame(title, rows[-room:] if room else [], (width, height))
 
 
-def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -> list[Entry]:
-    """The newest last; `pinned` is the pinned measurement A."""
+def entries(state: RunState, keys: Keymap = KEYMAP) -> list[Entry]:
+    """The newest last."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     run = state.race.run
     begun = [Entry(None, "prompt", run.start_words, ink="warn")] if run and run.start_words else []
@@ -72,9 +70,7 @@ def entries(state: RunState, pinned: Pin | None = None, keys: Keymap = KEYMAP) -
         for end in state.ends.values()
     ]
     failed = [Entry(None, "error", state.failure.message, ink="bad")] if state.failure else []
-    unsorted = [*_by_history(state.lane), *_by_hand(state, pinned, keys), *_difference(state)]
-    if pinned and pinned.by_hand and pinned.of_run(state) and pinned.rounds <= state.rounds:
-        unsorted.append(Entry((pinned.rounds, pinned.rounds), "you", "A is pinned", ("what follows is B",)))
+    unsorted = [*_by_history(state.lane), *_by_hand(state.lane, keys), *_difference(state)]
     happened = sorted(unsorted, key=lambda entry: entry.rounds or (0, 0))
     past = list(_in_earlier_runs(state))
     present = [Entry(None, f"run {state.number}", "now", ink="dim")] if past else []
@@ -101,35 +97,11 @@ def _continues(change: Change, before: Change) -> bool:
     return (change.new > change.old) == (before.new > before.old)
 
 
-def _by_hand(state: RunState, pinned: Pin | None, keys: Keymap) -> Iterator[Entry]:
-    lane = state.lane
-    of_a = pinned.turns if pinned and pinned.of_run(state) else ()
-    lost = [turn for turn in of_a if not any(_holds(other, turn) for other in lane.turns)]
-    turns = [*lost, *lane.turns]
-    for turn, outcome in outcomes(turns, lane):
-        sides = _sides(turn, state, pinned)
-        # A turn in `lost` gets no effect: such a turn may combine several turns that `lane.turns` no longer contains.
-        effect = () if turn in lost else _moved_back(turn, lane, keys) or _effect(outcome, last=turn is turns[-1])
+def _by_hand(lane: LaneState, keys: Keymap) -> Iterator[Entry]:
+    for turn, outcome in outcomes(lane.turns, lane):
+        effect = _moved_back(turn, lane, keys) or _effect(outcome, last=turn is lane.turns[-1])
         presses = f" ({turn.presses} presses)" if turn.presses > 1 else ""
-        why = tuple("; ".join(filter(None, (sides, words))) for words in (*effect, ""))
-        yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", why)
-
-
-def _holds(turn: Change, other: Change) -> bool:
-    """Whether `other` is one of the turns that are joined in `turn`."""
-    return turn.name == other.name and turn.first <= other.round <= turn.round
-
-
-def _sides(turn: Change, state: RunState, pinned: Pin | None) -> str:
-    """The sides of the comparison that began at this turn, in words."""
-    if pinned is None:
-        return ""
-    of_this_run = pinned.of_run(state)
-    a = of_this_run and any(_holds(turn, other) for other in pinned.turns)
-    b = turn.round == state.lane.last_turn and turn not in pinned.turns
-    b &= not (of_this_run and pinned.by_hand) or turn.round >= pinned.rounds
-    sides = [name for name, began in (("A", a), ("B", b)) if began]
-    return f"{' and '.join(sides)} begin{'s' * (len(sides) == 1)} here" if sides else ""
+        yield Entry((turn.first, turn.round), "you", f"{turned(turn)}{presses}", effect)
 
 
 def _moved_back(turn: Change, lane: LaneState, keys: Keymap) -> tuple[str, ...]:

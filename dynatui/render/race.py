@@ -15,7 +15,7 @@ from dynatui.render.scene import Scene
 from dynatui.render.words import WHY_ALONE, is_alone, remedy, tie_words
 from dynatui.result import interval, same_as_ar, speedup_cell
 
-_SHORTEST_NAME, _LONGEST_NAME = 8, 9
+_SHORTEST_NAME, _LONGEST_NAME = 8, 11
 """Of the column with method names, in cells."""
 _NUMBERS = 16
 _TITLE = len("╭─ Race  ─╮")

@@ -11,7 +11,7 @@ from dynatui.gpu import GpuLoad
 from dynatui.keymap import KEYMAP, Keymap, Mode, PanelName
 from dynatui.number_format import nth
 from dynatui.session import SYMBOLS, Symbols
-from dynatui.state.ab_comparison import Pin
+from dynatui.state.ab_comparison import Pairs
 from dynatui.state.run_state import RunState
 from dynatui.state.session_log import Results
 from dynatui.state.timeline import TimelinePosition
@@ -103,10 +103,13 @@ class Scene:
     touring: bool = False
     broke: str = ""
     """Reason of an automatic pause, without control characters."""
-    pinned: Pin | None = None
+    pairs: Pairs = field(default_factory=dict)
+    """Compared settings in the runs before this one."""
     scale: Scale | None = None
     """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None
+    whatif_choice: Mapping[KnobName, float] | None = None
+    """Knobs of the chosen what-if cell; None stands for the fastest one."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""

@@ -3,10 +3,12 @@
 import math
 from dataclasses import dataclass
 
+from decoder.analysis.paired import BLOCK, LOOKS, Verdict
 from decoder.knobs import KNOB_DIGITS, KnobInfo, KnobName, bounds
+from decoder.methods import SIDE_A, draws_alone
 from dynatui.keymap import KEYMAP, Keymap
 from dynatui.knobs import info, preset_of, rules_in_force, sliders_of, turns
-from dynatui.number_format import nth, short
+from dynatui.number_format import counted, nth, short
 from dynatui.render.effect import consequence_line
 from dynatui.render.ink import (
     Ink,
@@ -36,9 +38,8 @@ from dynatui.render.words import (
     versus,
     written,
 )
-from dynatui.state.ab_comparison import LABELS, LEAST, Pin, compared, difference_words, sentence
+from dynatui.state.ab_comparison import measured, side_a, with_run
 from dynatui.state.lane import Change, LaneState
-from dynatui.state.run_state import RunState
 
 _BORDER = 3
 _TAIL = 14
@@ -112,10 +113,8 @@ def height_for(scene: Scene, width: int, most: int) -> int:
 def notes(scene: Scene, width: int, room: int) -> Rows:
     """The last notes that fit; a note that the history rule has moved a knob back is never omitted."""
     lane = scene.state.lane
-    since_turn = [compared_line(scene.pinned, scene.state, width), consequence_line(scene, width)]
-    by_hand = scene.pinned is not None and scene.pinned.by_hand
     of_rules = history_line(lane, width, scene.keys), drawing_line(scene, width)
-    lines = [row for row in (*of_rules, *(reversed(since_turn) if by_hand else since_turn)) if row]
+    lines = [row for row in (*of_rules, consequence_line(scene, width), compared_line(scene, width)) if row]
     fixed = 1 if moved_back(lane) else 0
     first_of_rest = max(fixed, len(lines) - max(0, room - fixed))
     return [*lines[:fixed], *lines[first_of_rest:]]
@@ -220,20 +219,36 @@ def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
     return ((f"{text}  ", "warn"), (key, "key"), (f" holds {set_value}", "plain"))
 
 
-def compared_line(pinned: Pin | None, state: RunState, width: int) -> Row:
-    if pinned is None:
+_VERDICTS: dict[Verdict, str] = {
+    "faster": "B is faster",
+    "slower": "B is slower",
+    "unclear": "no clear difference so far",
+    "machine busy": "machine busy: no verdict",
+}
+
+
+def compared_line(scene: Scene, width: int) -> Row:
+    """The latest verdict on the two settings of the watched method; empty unless the run compares some."""
+    state, method = scene.state, scene.state.watched.removesuffix(SIDE_A)
+    if side_a(state, method) is None:
         return ()
-    now = pinned.since(state)
-    comparison = compared(pinned.samples, now)
+    pairs = with_run(scene.pairs, state)
+    now = measured(pairs, [pair for pair in pairs if pair.b.method == method][-1])
+    unit = "text" if state.race.sampled and draws_alone(method) else "block"
     head: Row = (("A/B ", "title"),)
-    if comparison is None:
-        a, b = len(pinned.samples), len(now)
-        text = f"too few rounds yet: A has {a}, B has {b}; each needs {LEAST}"
-        return (*head, (best(width - 4, text, f"too few rounds yet: {a}, {b} of {LEAST}"), "dim"))
-    clear = [f"{LABELS[each.figure]}: {difference_words(each)}" for each in comparison if each.clear]
-    verdict: Row = ((clear[0] if clear else "no clear difference so far", "strong"),)
-    parts: list[Row] = [((f"  {sentence(difference)}", "dim"),) for difference in comparison]
-    return fitting([(*head, *verdict), *parts, (("  95 % intervals", "dim"),)], width)
+    if now.pair.a == now.pair.b:
+        head = (*head, ("A and B are equal: turn a knob of B. ", "plain"))
+    if (found := now.comparison) is None:
+        brief, size = f"no verdict before {LOOKS[0]} {unit}s", "" if unit == "text" else f" of {BLOCK} tokens"
+        wordings = f"{brief}{size} on both sides: {now.blocks} so far", f"{brief}: {now.blocks} so far"
+        return (*head, (best(width - width_of(head), *wordings), "dim"))
+    rate, following = found.rate, next((look for look in LOOKS if look > found.blocks), None)
+    parts = [
+        f"  {short(rate.value)} ({short(rate.low)} to {short(rate.high)}) times A's tokens/s",
+        f"  L-bar {short(found.b.tokens / found.b.rounds)}, A {short(found.a.tokens / found.a.rounds)}",
+        f"  {counted(found.blocks, unit)}{f', next verdict at {following}' if following else ''}",
+    ]
+    return fitting([(*head, (_VERDICTS[found.verdict], "strong")), *(((part, "dim"),) for part in parts)], width)
 
 
 def _last_change(lane: LaneState) -> Change | None:

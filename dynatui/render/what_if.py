@@ -1,14 +1,16 @@
-"""Tables of estimates for other values of the knobs; bars repeat the figures for screens without colours."""
+"""Tables of estimates for other values of the knobs, one of which the user chooses; bars repeat the figures for screens
+without colours.
+"""
 
 from functools import reduce
 from itertools import zip_longest
 
-from decoder.analysis.what_if import ALIKE, Grid, GridCell, WhatIf
+from decoder.analysis.what_if import ALIKE, Grid, GridCell, Place, WhatIf
 from dynatui.knobs import info
 from dynatui.number_format import percent, short
 from dynatui.render.ink import Ink, Row, Rows, best, fit, frame, inside, width_of, wrapped
 from dynatui.render.scene import Scene
-from dynatui.render.words import cell_words, faster_knobs, remedy, row_value
+from dynatui.render.words import faster_knobs, remedy, row_value, values_of
 
 _YIELDS: tuple[tuple[str, Ink], ...] = (("▁", "dim"), ("▃", "plain"), ("▅", "strong"), ("▇", "accepted"))
 _LABEL = 6
@@ -16,8 +18,8 @@ _CELL, _CELL_RATED = 8, 14
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
-    "[ ] the knobs now · + at least: some trees were recorded only in part · ? too few rounds judged. "
-    "Each round is estimated alone, with constant knobs."
+    "[ ] the knobs now · ( ) chosen · + at least: some trees were recorded only in part · ? unknown. Each round is "
+    "estimated alone, with constant knobs; ranges: 95 %, from resampled rounds."
 )
 _BY_COSTS = "auto drafts only nodes that save time; nodes left out are assumed to save no time with other knobs either."
 
@@ -28,10 +30,11 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     estimate = scene.whatif
     if estimate is None:
         return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
-    title: Row = (("What if", "title"), (f" ─ {_share(estimate, inner - 12)}", "dim"))
+    title: Row = (("What if", "title"), (f" ─ {_share(scene, estimate, inner - 12)}", "dim"))
     sentence = _wrapped(inner, _sentence(scene, estimate), "strong")
     signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
-    tables = _tables(estimate, inner, room - len(sentence) - len(signs)) or _tables(estimate, inner, room)
+    place = chosen(scene)
+    tables = _tables(estimate, place, inner, room - len(sentence) - len(signs)) or _tables(estimate, place, inner, room)
     return frame(title, [*tables, *sentence, *signs], size)
 
 
@@ -41,20 +44,26 @@ def _nothing_yet(scene: Scene) -> str:
     return "estimates for other values of the knobs appear after the first rounds"
 
 
-def _tables(estimate: WhatIf, width: int, height: int) -> Rows:
-    yields = [cell.tokens for cell in estimate.cells if cell.known]
+def chosen(scene: Scene) -> Place | None:
+    """The cell of the user's choice, else the fastest one; None without estimates in tokens per second."""
+    places = scene.whatif.by_rate() if scene.whatif else []
+    return next((place for place in places if place.knobs == scene.whatif_choice), next(iter(places), None))
+
+
+def _tables(estimate: WhatIf, place: Place | None, width: int, height: int) -> Rows:
+    yields = [value for cell in estimate.cells if (value := _figure(cell, timed=place is not None)) is not None]
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
     for cell in (_CELL_RATED, _CELL):
         widths = [len(_corner(grid)) + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP * (len(widths) - 1) and height >= rows:
-            tables = [_table(grid, room, cell, scale) for grid, room in zip(estimate.grids, widths, strict=True)]
-            return reduce(_beside, tables)
+            pairs = zip(estimate.grids, widths, strict=True)
+            return reduce(_beside, [_table(grid, place, room, cell, scale) for grid, room in pairs])
         if width >= max(widths) and height >= len(widths) * rows:
-            return [row for grid in estimate.grids for row in _table(grid, width, cell, scale)]
-    first = estimate.grids[0]
-    cell = _CELL_RATED if width >= len(_corner(first)) + len(first.columns) * _CELL_RATED else _CELL
-    table = _table(first, width, cell, scale)
+            return [row for grid in estimate.grids for row in _table(grid, place, width, cell, scale)]
+    shown = place.grid if place else estimate.grids[0]
+    cell = _CELL_RATED if width >= len(_corner(shown)) + len(shown.columns) * _CELL_RATED else _CELL
+    table = _table(shown, place, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
 
@@ -69,12 +78,13 @@ def _corner(grid: Grid) -> str:
     return symbols.ljust(_LABEL if len(symbols) <= _LABEL else len(symbols) + 1)
 
 
-def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
+def _table(grid: Grid, place: Place | None, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
     around = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     corner, down, across = _corner(grid), info(grid.down), info(grid.across)
     columns = sorted(around[: max(1, (width - len(corner)) // cell_width)])
     words = f"{down.symbol} {_MEANINGS.get(grid.down, down.brief)} ↓  {across.symbol} {across.brief} →"
-    figures = "tokens a round, tokens/s" if cell_width == _CELL_RATED else "tokens a round"
+    timed = "tokens/s, tokens a round" if cell_width == _CELL_RATED else "tokens/s"
+    figures = timed if place else "tokens a round"
     head: Row = ((corner, "dim"),)
     for column in columns:
         here = column == grid.present[1]
@@ -84,7 +94,9 @@ def _table(grid: Grid, width: int, cell_width: int, scale: tuple[float, float]) 
         here = index == grid.present[0]
         row: Row = ((_marked(row_value(grid, index), here=here).ljust(len(corner)), _ink(here=here)),)
         for column in columns:
-            row = (*row, *_cell(cells[column], cell_width, scale, here=(index, column) == grid.present))
+            at = Place(grid, index, column)
+            marks = "[]" if at.present else "()" if at == place else "  "
+            row = (*row, *_cell(cells[column], cell_width, scale, marks, timed=place is not None))
         rows.append(row)
     return rows
 
@@ -93,43 +105,69 @@ def _marked(value: str, *, here: bool) -> str:
     return f"[{value}]" if here else f" {value} "
 
 
+def _figure(cell: GridCell, *, timed: bool) -> float | None:
+    """What a cell's bar shows: tokens per second, or without estimates of these, tokens per round."""
+    if timed:
+        return cell.rate if cell.known else None
+    return cell.tokens if cell.known else None
+
+
 def _ink(*, here: bool) -> Ink:
     return "strong" if here else "dim"
 
 
-def _cell(cell: GridCell, width: int, scale: tuple[float, float], *, here: bool) -> Row:
-    """A cell as text, such as [▅2.48 61/s]: brackets mark the current knobs, and + marks lower bounds."""
-    left, right = _marked("|", here=here).split("|")
-    edge = _ink(here=here)
-    if not cell.known:
-        return ((left, edge), ("?".center(width - 2), "dim"), (right, edge))
+def _cell(cell: GridCell, width: int, scale: tuple[float, float], marks: str, *, timed: bool) -> Row:
+    """A cell as text, such as [▅61/s 2.48]; + marks lower bounds."""
+    left, right, edge = marks[0], marks[1], _ink(here=marks != "  ")
+    figure, tokens = _figure(cell, timed=timed), f"{short(cell.tokens)}{'' if cell.exact else '+'}"
+    if figure is None:
+        at_least = f" {tokens}" if cell.known and width == _CELL_RATED else ""
+        return ((left, edge), (f"?{at_least}".center(width - 2), "dim"), (right, edge))
     low, high = scale
-    level = round((cell.tokens - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
+    level = round((figure - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
     sign, ink = _YIELDS[level]
-    spans: Row = ((left, edge), (f"{sign}{short(cell.tokens)}{'' if cell.exact else '+'}", ink))
-    if width == _CELL_RATED and cell.rate is not None:
-        spans = (*spans, (f" {short(cell.rate, 0)}/s", "dim"))
+    spans: Row = ((left, edge), (f"{sign}{f'{short(figure, 0)}/s' if timed else tokens}", ink))
+    if timed and width == _CELL_RATED:
+        spans = (*spans, (f" {tokens}", "dim"))
     return (*fit(spans, width - 1), (right, edge))
 
 
 def _sentence(scene: Scene, estimate: WhatIf) -> str:
-    if (rate := estimate.here.rate) is not None:
-        present = f"the knobs as they are, {short(rate, 0)} tokens/s"
-        if knobs := faster_knobs(estimate):
-            values, gain = knobs
-            return f"{values} is estimated to be {gain} faster than {present}."
-        helps = remedy(scene)
-        return f"No cell is estimated to be faster than {present}{f'; {helps.helps} would help' if helps else ''}."
-    return _most_tokens(estimate)
+    place, present = chosen(scene), estimate.here
+    if place is None:
+        return _most_tokens(estimate)
+    rated = f"{_rate_words(place.cell)} tokens/s"
+    if place.present:
+        told = f"The knobs as they are: {rated}."
+    else:
+        live = not (scene.replaying or scene.following)
+        turns = f" {scene.keys.cap('enter')} turns the knobs to it." if live else ""
+        told = f"{values_of(place)}: {rated}, {_gain_words(place, present)}.{turns}"
+    if faster_knobs(estimate):
+        return told
+    helps = remedy(scene)
+    return f"{told} No cell is clearly faster{f'; {helps.helps} would help' if helps else ''}."
+
+
+def _rate_words(cell: GridCell) -> str:
+    """Such as 412 (395 to 430)."""
+    low, high = cell.rates or (None, None)
+    return short(cell.rate, 0) if cell.rates is None else f"{short(cell.rate, 0)} ({short(low, 0)} to {short(high, 0)})"
+
+
+def _gain_words(place: Place, present: GridCell) -> str:
+    """Such as 1.06 times (0.98 to 1.12) those of the knobs as they are, 389 (371 to 402)."""
+    ratio = (place.cell.rate or 0.0) / present.rate if present.rate else None
+    low, high = place.cell.gains or (None, None)
+    reach = "" if place.cell.gains is None else f" ({short(low)} to {short(high)})"
+    return f"{short(ratio)} times{reach} those of the knobs as they are, {_rate_words(present)}"
 
 
 def _most_tokens(estimate: WhatIf) -> str:
     place, here = estimate.best(), estimate.here
     if place is None or not here.known:
         return "The recorded trees do not suffice yet for an estimate."
-    grid, row, column = place
-    cell = grid.cells[row][column]
-    where = cell_words(grid, row, column)
+    cell, where = place.cell, values_of(place)
     now = f"the knobs as they are give {_yield_text(here)}"
     if cell.tokens > here.tokens + ALIKE:
         doubt = "" if here.exact else "; it is unknown which gives more"
@@ -151,12 +189,14 @@ def _bound_words(*, exact: bool) -> str:
     return "" if exact else "at least "
 
 
-def _share(estimate: WhatIf, width: int) -> str:
+def _share(scene: Scene, estimate: WhatIf, width: int) -> str:
     shares = [cell.share for cell in estimate.cells]
     low, high = percent(min(shares)), percent(max(shares))
     judged = f"{low} judged" if low == high else f"{low[:-1]}-{high} judged"
     long = f"estimate: the last {estimate.rounds} rounds under other knobs, {judged}"
-    return best(width, long, f"estimate, {judged}")
+    cap = scene.keys.cap
+    keys = f" ─ {cap('scroll(-1)')} {cap('scroll(1)')} choose, {cap('enter')} turns" if chosen(scene) else ""
+    return best(width, f"{long}{keys}", f"estimate, {judged}{keys}", long, f"estimate, {judged}")
 
 
 def _wrapped(width: int, text: str, ink: Ink) -> Rows:

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from decoder.analysis.bottleneck import Remedy, of_method, remedy_of
 from decoder.analysis.metrics import differs_by_design
-from decoder.analysis.what_if import Grid, WhatIf
+from decoder.analysis.what_if import Grid, Place, WhatIf
 from decoder.events import Figures, Limit, Round
 from decoder.knobs import KnobInfo, KnobName
 from decoder.methods import draws_alone
@@ -155,15 +155,14 @@ def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
     place, here = estimate.faster(), estimate.here.rate
     if place is None or here is None:
         return None
-    grid, row, column = place
-    rate = grid.cells[row][column].rate or here
-    return cell_words(grid, row, column), percent(rate / here - 1)
+    return values_of(place), percent((place.cell.rate or here) / here - 1)
 
 
-def cell_words(grid: Grid, row: int, column: int) -> str:
-    """Such as: τh 0.80 with D0 5."""
-    down, across = info(grid.down), info(grid.across)
-    return f"{down.symbol} {row_value(grid, row)} with {across.symbol} {grid.columns[column]:.0f}"
+def values_of(place: Place) -> str:
+    """Such as τh 0.70 with D0 5."""
+    down, across = info(place.grid.down), info(place.grid.across)
+    value = place.grid.columns[place.column]
+    return f"{down.symbol} {row_value(place.grid, place.row)} with {across.symbol} {value:.0f}"
 
 
 def row_value(grid: Grid, row: int) -> str:

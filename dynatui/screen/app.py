@@ -46,6 +46,7 @@ from dynatui.screen.tour import Tour
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.sources.source import Source
+from dynatui.state.session_log import SessionLog
 
 _NOTE_S = 6.0
 _LOW = 40
@@ -80,7 +81,7 @@ class DynaApp(PanelApp):
         super().__init__(view, "watch", **surroundings)
         self.source = source
         self.event_reader = EventReader(source)
-        self.viewpoint, self.pins = self.event_reader.viewpoint, self.event_reader.pins
+        self.viewpoint = self.event_reader.viewpoint
         self.knob_editor = self.event_reader.knob_editor
         self.text_panel = TextPanel()
         self.aside = Aside(self.call_later)
@@ -95,6 +96,10 @@ class DynaApp(PanelApp):
         self._told = 0
         """Number of the last run of which the result was shown."""
         self._tour = Tour(source, source.controls) if view.tour and source.controls else None
+
+    @property
+    def session_log(self) -> SessionLog:
+        return self.event_reader.session_log
 
     def compose(self) -> ComposeResult:
         yield Canvas(status.status, panel="status")

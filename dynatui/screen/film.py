@@ -11,11 +11,11 @@ from dynatui.render.ink import fit
 from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.widgets.canvas import Still, fitted
-from dynatui.screen.widgets.wire import NOTHING, Cells, Frame, cells
+from dynatui.screen.widgets.wire import RESET, Frame, Shown, in_looks
 from dynatui.state.run_state import RunState
 from dynatui.state.timeline import TimelinePosition
 
-_CURSOR_OFF, _CLEAR = "\x1b[?25l", "\x1b[2J"
+_CURSOR_OFF = "\x1b[?25l"
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,19 @@ def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
 
 
 def scene_at(scene: Scene, state: RunState, rounds: int) -> Scene:
-    newest, pin = state.lane.newest, scene.pinned
+    newest = state.lane.newest
     place = TimelinePosition(state.rounds, rounds, newest.t if newest else 0.0)
-    pinned = None if pin is not None and pin.follows(state) else pin
     scene = replace(scene, frozen=False, paused=False, stage=None, broke="", pending={}, hits=(), note="")
-    return replace(scene, state=state, whole=None, place=place, pinned=pinned)
+    return replace(scene, state=state, whole=None, place=place)
 
 
 def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[float, str]]:
     panels = [_Panel(still, play.size) for still in play.stills]
-    rounds, opening = moments[-1].state.rounds, f"{_CURSOR_OFF}{_CLEAR}"
+    rounds, shown, opening = moments[-1].state.rounds, Shown(play.size), _CURSOR_OFF
     for moment in moments:
-        frame, scene = Frame(), scene_at(play.scene, moment.state, rounds)
+        frame, scene = Frame(shown), scene_at(play.scene, moment.state, rounds)
+        if opening:
+            frame.clear(RESET)
         for panel in panels:
             panel.show(scene, frame)
         yield moment.seconds, f"{opening}{frame.text()}"
@@ -53,21 +54,15 @@ def _frames(play: Screenplay, moments: Sequence[FilmMoment]) -> Iterator[tuple[f
 
 
 class _Panel:
-    """Adds to each frame the cells that have changed since the frame before."""
-
     def __init__(self, still: Still, size: tuple[int, int]) -> None:
         # TextPanel keeps its last picture, so the film needs an instance of its own.
         self._draw = TextPanel() if isinstance(still.draw, TextPanel) else still.draw
         self._still = still
         self._visible = still.region.intersection(Region(0, 0, *size))
-        self._rows: list[Cells] = [NOTHING] * self._visible.height
 
     def show(self, scene: Scene, frame: Frame) -> None:
         still, (left, top, width, height) = self._still, self._visible
         picture = self._draw(scene, still.region.width, still.region.height)
         rows = [fitted(row, still.region.width, scene) for row in [*picture, *[()] * height][:height]]
-        if width < still.region.width:
-            rows = [cells(fit(row.row, width)) for row in rows]
-        for y, (before, after) in enumerate(zip(self._rows, rows, strict=True)):
-            frame.patch(still.looks, before, after, left, top + y)
-        self._rows = rows
+        for y, row in enumerate(rows):
+            frame.put(in_looks(fit(row, width), still.looks), left, top + y)

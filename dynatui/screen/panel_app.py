@@ -1,4 +1,4 @@
-"""Base class of the three apps: canvases, ticks at an adaptive frame rate, keys, exit; knows no panel by name."""
+"""Base class of the three apps: canvases, ticks, frames one by one, keys, exit; knows no panel by name."""
 
 import asyncio
 import os
@@ -8,99 +8,66 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import ClassVar, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import rich
+from rich.console import RenderableType
 from rich.style import Style
 from rich.traceback import Traceback
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from decoder.errors import quoted, require
 from dynatui.keymap import KEYMAP, Mode
 from dynatui.render.ink import Ink
 from dynatui.render.palette import THEME, palette
 from dynatui.render.scene import Meters, Scene
-from dynatui.screen.widgets.canvas import Canvas, uncovered
-from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame
+from dynatui.screen.widgets.canvas import Canvas, color_system, uncovered
+from dynatui.screen.widgets.wire import SYNC_END, SYNC_START, Frame, Shown, cell_style, parts
 from dynatui.session import View
 from dynatui.terminal.driver import TerminalDriver, bound
 from dynatui.terminal.output import Output
 from dynatui.terminal.shutdown import Shutdown
 
-_MOST_SKIPPED = 16
-_LATE_FRAMES = 2
-"""Successive late frames after which the rate is halved."""
-_RECOVERY_S, _LONGEST_RECOVERY_S = 3.0, 30.0
-"""Seconds without a late frame after which the rate is doubled; halving the rate doubles them, up to the maximum."""
 _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""
+_SLOW_SHARE = 0.25
+"""Share of the ticks that find a frame on its way from which on the line is called slow."""
 
 
-class FrameRate:
+class FrameMeter:
+    """Means over the last seconds; all counts are totals since the start."""
+
     def __init__(self, fps: float) -> None:
-        self._tick_s = 1 / fps
-        self._skip = 1
-        """Ticks per frame."""
-        self._late = 0
-        self._waiting = False
-        self._drawn_at = float("-inf")
-        self._kept_up_since: float | None = None
-        self._recovery_s = _RECOVERY_S
-        self._readings: deque[tuple[float, float, int]] = deque()
-        """Time, CPU seconds of the thread, bytes sent."""
+        self._fps = fps
+        self._readings: deque[tuple[float, float, int, int, int]] = deque()
+        """Time, CPU seconds of the thread, bytes sent, frames, late ticks."""
         self._meters = Meters(fps)
         self._metered_at = float("-inf")
-
-    def due(self, now: float, *, busy: bool) -> bool:
-        """Whether to draw a frame at this tick; `busy` says whether the last frame is still being sent."""
-        if self._kept_up_since is None:
-            self._kept_up_since = now
-        if now - self._drawn_at < (self._skip - 0.5) * self._tick_s:
-            return False
-        if busy:
-            self._wait(now)
-            return False
-        self._late = self._late if self._waiting else 0
-        self._waiting = False
-        self._speed_up(now)
-        self._drawn_at = now
-        return True
+        self.frames = 0
+        self.late = 0
+        """Ticks at which the frame before was still on its way."""
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
-        """Mean cost of the screen over the last seconds; `cpu_s` and `sent_bytes` are totals since the start."""
         readings = self._readings
-        readings.append((now, cpu_s, sent_bytes))
+        readings.append((now, cpu_s, sent_bytes, self.frames, self.late))
         while now - readings[0][0] > _WINDOW_S:
             readings.popleft()
         if now - self._metered_at >= _NEWS_S:
             self._metered_at = now
-            first_s, first_cpu_s, first_bytes = readings[0]
-            passed_s = now - first_s
-            costs = ((cpu_s - first_cpu_s) / passed_s, (sent_bytes - first_bytes) / passed_s) if passed_s > 0 else ()
-            self._meters = Meters(1 / (self._tick_s * self._skip), self._skip > 1, *costs)
+            self._meters = self._mean()
         return self._meters
 
-    def _wait(self, now: float) -> None:
-        self._kept_up_since = now
-        if self._waiting:
-            return
-        self._waiting = True
-        self._late += 1
-        if self._late >= _LATE_FRAMES and self._skip < _MOST_SKIPPED:
-            self._skip *= 2
-            self._late = 0
-            self._recovery_s = min(_LONGEST_RECOVERY_S, 2 * self._recovery_s)
-
-    def _speed_up(self, now: float) -> None:
-        if self._kept_up_since is None or now - self._kept_up_since < self._recovery_s:
-            return
-        self._kept_up_since = now
-        if self._skip > 1:
-            self._skip //= 2
-        else:
-            self._recovery_s = _RECOVERY_S
+    def _mean(self) -> Meters:
+        first, last = self._readings[0], self._readings[-1]
+        passed_s, cpu_s, sent_bytes, frames, late = (new - old for new, old in zip(last, first, strict=True))
+        if passed_s <= 0:
+            return Meters(self._fps)
+        slow = late > _SLOW_SHARE * self._fps * passed_s
+        return Meters(frames / passed_s if slow else self._fps, slow, cpu_s / passed_s, sent_bytes / passed_s)
 
 
 FPS, FPS_OVER_SSH = 10, 5
@@ -153,11 +120,21 @@ class PanelApp(App[None], inherit_bindings=False):
         self.shutdown = shutdown or Shutdown(self.output)
         self.leave_keys = view.keys.all_for("leave")
         self._fps = view.fps or (FPS_OVER_SSH if "SSH_CONNECTION" in os.environ else FPS)
-        self._frame_rate = FrameRate(self._fps)
+        self._frame_meter = FrameMeter(self._fps)
         self._ticking = ticking
         self._clock = clock
         self._all_due = False
         """Even canvases that are not due."""
+        self._hurried = False
+        """Whether a key may have changed something."""
+        self._left: list[Canvas] = []
+        """Canvases for which the last frame had no room."""
+        self._shown: Shown | None = None
+        """None: the terminal may show anything."""
+        self._whole_due = False
+        """Whether Textual has changed the screen while a frame was on its way."""
+        self._missed = False
+        """Whether something was to be drawn while a frame was on its way."""
         self._inks: Mapping[Ink, Style] = {}
         self._canvases: list[Canvas] = []
         self._drawn_at = float("-inf")
@@ -181,7 +158,8 @@ class PanelApp(App[None], inherit_bindings=False):
 
     def on_resize(self) -> None:
         """Rearranges the canvases after this event, since the app's size is updated only then."""
-        self.screen.refresh()  # this event may end a suspension, during which the terminal may have been cleared
+        self._shown = None  # this event may end a suspension, during which the terminal may have been cleared
+        self.screen.refresh()
         self.call_later(self.rearrange)
 
     def rearrange(self) -> None:
@@ -203,15 +181,18 @@ class PanelApp(App[None], inherit_bindings=False):
                 self._timed_tick()
 
     def _timed_tick(self) -> None:
-        """A tick that reads all events, but draws only if the last frame has been sent."""
-        now = self._clock()
+        """A tick that reads all events, but draws only if the last frame has been shown."""
+        now, meter = self._clock(), self._frame_meter
         if self.output.lost:
             self.leave(HUNG_UP)
             return
         self.advance(now)
-        meters = self._frame_rate.meters(now, cpu_s=time.thread_time(), sent_bytes=self.output.sent_bytes)
+        meters = meter.meters(now, cpu_s=time.thread_time(), sent_bytes=self.output.sent_bytes)
         self.scene = replace(self.scene, meters=meters)
-        if self._frame_rate.due(now, busy=self.output.busy):
+        if self.output.busy:
+            meter.late += 1
+            self._missed = True
+        else:
             self.draw()
 
     async def action_press(self, cap: str) -> None:
@@ -254,26 +235,79 @@ class PanelApp(App[None], inherit_bindings=False):
         self.scene = replace(self.scene, symbols=self.scene.next_symbols)
 
     def action_redraw(self) -> None:
+        self._shown = None
+        self.output.forget_answers()
         for canvas in self.screen_stack[0].query(Canvas):
             canvas.redraw()
         self.screen.refresh()
 
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
-        """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy."""
+        """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy.
+
+        A frame that is too large for a slow line ends after some canvases; the next one begins with the others. What a
+        key changes is mostly small, so after `everything` small canvases are drawn first.
+        """
+        self._hurried |= everything
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
-        if self.output.busy:
+        self._missed = self.output.busy
+        if self._missed:
             return
-        everything, self._all_due = self._all_due, False
-        self._drawn_at = now if everything else self._drawn_at
-        screen, frame = self.screen_stack[0], Frame()
-        places = uncovered(screen) if self.screen is screen else {}
-        self._canvases = self._canvases or list(screen.query(Canvas))
-        for canvas in self._canvases:
-            if everything or canvas.flowing:
-                if canvas in places:
-                    canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
-                else:
-                    canvas.show(scene_of(canvas), self._inks)
-        # Textual's compositor is bypassed, so that all changes are one synchronised update.
-        if (changes := frame.text()) and self._driver is not None:
-            self._driver.write(f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes)
+        due, left = self._due(), list[Canvas]()
+        self._drawn_at = now if self._all_due else self._drawn_at
+        self._all_due = self._hurried = False
+        screen, frame = self.screen_stack[0], self._new_frame()
+        places = uncovered(screen) if self.screen is screen and not self._whole_due else {}
+        for canvas in due:
+            if canvas not in places:
+                canvas.show(scene_of(canvas), self._inks)
+            elif frame.size < self.output.most_bytes:
+                canvas.patch(scene_of(canvas), self._inks, places[canvas], frame)
+            else:
+                left.append(canvas)
+        self._left, self._missed = left, bool(left)
+        self._send(frame)
+
+    def _due(self) -> list[Canvas]:
+        self._canvases = self._canvases or list(self.screen_stack[0].query(Canvas))
+        due = [canvas for canvas in self._canvases if self._all_due or canvas.flowing or canvas in self._left]
+        return sorted(due, key=lambda canvas: canvas.size.area if self._hurried else canvas not in self._left)
+
+    def on_answered(self) -> None:
+        """Draws what has changed while the terminal read the last frame, so that a slow line is never idle."""
+        if self._missed and not self.output.busy:
+            self.draw()
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Sends what Textual has drawn as canvases are sent; while a frame is on its way, with the next one."""
+        if self.is_headless or not isinstance(renderable, ChopsUpdate | LayoutUpdate):
+            super()._display(screen, renderable)
+        elif self.output.busy:
+            self._whole_due = self._missed = True
+        elif self.is_running and not self._batch_count:
+            self._send(self._new_frame(), renderable)
+
+    def _new_frame(self) -> Frame:
+        if self._shown is not None and (self._shown.width, self._shown.height) == self.size:
+            return Frame(self._shown)
+        self._shown, self._whole_due = Shown(self.size, erases=self.output.erases_in_color), True
+        frame = Frame(self._shown)
+        frame.clear(cell_style(self.screen_stack[0].rich_style, color_system(self.console)))
+        return frame
+
+    def _send(self, frame: Frame, update: RenderableType | None = None) -> None:
+        """Sends the frame and what Textual has drawn as one synchronised update, and asks the terminal to answer it."""
+        if self._whole_due:
+            self._whole_due, behind = False, self._background_screens
+            update = self.screen._compositor.render_update(full=True, screen_stack=behind)  # noqa: SLF001 - of all widgets
+        if isinstance(update, ChopsUpdate | LayoutUpdate):
+            for column, line, row in parts(update, color_system(self.console)):
+                frame.put(row, column, line)
+        changes = frame.text()
+        if not changes or self._driver is None:
+            return
+        if len(self.screen_stack) > 1:  # input methods open their windows at the terminal's cursor, though it is hidden
+            x, y = self.screen.outer_size.clamp_offset(self.cursor_position)
+            changes += f"\x1b[{y + 1};{x + 1}H"
+        self._frame_meter.frames += 1
+        framed = f"{SYNC_START}{changes}{SYNC_END}" if self._sync_available else changes
+        self._driver.write(f"{framed}{self.output.question(len(framed.encode()))}")

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from textual.geometry import Size
 from textual.screen import ModalScreen
 
 from dynatui.render.scene import Scene
@@ -13,7 +14,7 @@ from dynatui.render.text import TextPanel
 from dynatui.screen.film import Screenplay
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Source
-from dynatui.state.ab_comparison import Pin
+from dynatui.state.session_log import SessionLog
 from dynatui.state.timeline import Viewpoint
 
 
@@ -55,10 +56,15 @@ class Screen(Protocol):
     scene: Scene
     viewpoint: Viewpoint
     knob_editor: KnobEditor | None
-    pins: dict[str, Pin]
     text_panel: TextPanel
     aside: Aside
     command_line: Callable[[], str]
+
+    @property
+    def session_log(self) -> SessionLog: ...
+
+    @property
+    def size(self) -> Size: ...
 
     def change_view(self, **changes: Any) -> None: ...
     def show_note(self, note: str) -> None: ...

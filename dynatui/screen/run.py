@@ -18,12 +18,10 @@ from textual.app import App
 from decoder.analysis.metrics import missing_speedups
 from decoder.analysis.stalls import stall_notes
 from decoder.events import Event
-from decoder.run.config import RunConfig
 from dynatui.clean import clean_line
-from dynatui.knobs import owner, rules_of
 from dynatui.number_format import counted, memory_by_rank, percent, short
 from dynatui.prometheus.exporter import exporting
-from dynatui.record.command_line import command_line, rule_options
+from dynatui.record.command_line import command_line
 from dynatui.record.reader import Runs
 from dynatui.record.recording import Recorder
 from dynatui.render.findings import final_words
@@ -36,6 +34,7 @@ from dynatui.screen.compare import CompareApp
 from dynatui.screen.film import Screenplay, film
 from dynatui.screen.panel_app import HUNG_UP
 from dynatui.screen.server_app import ServerApp
+from dynatui.screen.settings_tried import table
 from dynatui.session import Session, View
 from dynatui.sources.engine import EngineSource, load_with_times
 from dynatui.sources.follow import FollowSource
@@ -43,7 +42,7 @@ from dynatui.sources.playback import Lockstep, Side, TraceSource
 from dynatui.sources.server import ServerSource
 from dynatui.sources.source import Source
 from dynatui.state.server_state import verdict
-from dynatui.state.session_log import FEWEST_ROUNDS, OPENING, KnobSetting, LogLine, SessionLog
+from dynatui.state.session_log import OPENING, LogLine, SessionLog
 from dynatui.terminal import guard, streams
 from dynatui.terminal.shutdown import Shutdown
 
@@ -55,7 +54,7 @@ def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", widt
     return [
         *_table(log, width),
         *_result(log, width),
-        *_best(log),
+        *(table(tried, width) if (tried := log.settings_tried()) and len(tried.rows) > 1 else ()),
         *((memory_by_rank(log.peak_bytes_by_rank)[:width],) if log.peak_bytes_by_rank else ()),
         *(f"written: {clean_line(str(path))}" for path in written),
         *(("command line of these settings:", f"  {clean_line(command)}") if command else ()),
@@ -104,29 +103,6 @@ _COLUMNS: tuple[Column[LogLine], ...] = (
     Column("same as ar", 11, _agreement),
 )
 _SHEET = Sheet(_COLUMNS, room=sum(column.cells for column in _COLUMNS))
-
-
-def _best(log: SessionLog) -> Iterator[str]:
-    best = log.best()
-    if best is None:
-        return
-    setting, tried = best
-    count = len(log.judged())
-    compared = f"best of {count} settings" if count > 1 else "the only setting"
-    yield f"best measured knobs of {setting.method}: {options(setting)}"
-    yield f"  {short(tried.rate, 1)} tokens/s, L-bar {short(tried.tokens / tried.rounds)} over {tried.rounds} rounds"
-    yield f"  {compared} with {FEWEST_ROUNDS} rounds or more in this session; only a hint"
-
-
-def options(setting: KnobSetting) -> str:
-    """Values of a recording that are out of bounds are clipped."""
-    config, rules_name = RunConfig(), rules_of(setting.method)
-    if rules_name is None:
-        return ""
-    for name, value in (*setting.knobs, *setting.knobs):  # twice, since bounds depend on knobs that are set later
-        if config.rules(owner(name, rules_name)).has(name):
-            config = config.turned(name, value, owner(name, rules_name))
-    return " ".join(rule_options(config)) or f"the default values of {setting.method}"
 
 
 A = TypeVar("A", bound=App[Any])

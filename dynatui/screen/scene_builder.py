@@ -10,13 +10,11 @@ from decoder.events import Knob, Round, Run
 from decoder.knobs import KnobName
 from decoder.session.steering import Stage
 from decoder.tree_rules import Rules
-from dynatui.clean import clean_line
 from dynatui.gpu import GpuLoad, open_meters
 from dynatui.knobs import rules_in_force
 from dynatui.render.scene import Scene
 from dynatui.screen.knob_editor import KnobEditor
 from dynatui.sources.source import Controls, Source
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Prompt, RunState
 from dynatui.state.session_log import SessionLog, opening_of
 from dynatui.state.timeline import Viewpoint
@@ -39,8 +37,6 @@ class EventReader:
         self.viewpoint = Viewpoint()
         self.knob_editor = KnobEditor(source.controls) if source.controls else None
         self.session_log = SessionLog()
-        self.pins: dict[str, Pin] = {}
-        """Side A of the A/B comparison, by method."""
         self._source = source
         self._cursor = 0
 
@@ -55,8 +51,6 @@ class EventReader:
             if isinstance(record, Run):
                 del records[: self._cursor - 1]
                 self._cursor = 1
-            elif isinstance(record, Knob) and record.source == "user":
-                self._pin(clean_line(record.method))
             self.viewpoint.take(record)
             self.session_log = self.session_log.apply(record, self.viewpoint.work.state)
             if self.knob_editor:
@@ -64,12 +58,6 @@ class EventReader:
         if playback := self._source.playback:
             self.viewpoint.foresee(playback.events, Prompt(playback.number + 1, playback.count), _FORESEEN)
         return News(failed, any_new, important)
-
-    def _pin(self, method: str) -> None:
-        """Pins the settings before a turn of a knob as side A; side B begins with the turn."""
-        before = self.viewpoint.work.state
-        pin = self.pins.get(method)
-        self.pins[method] = pin.after_turn(before) if pin else Pin.of(before, method)
 
 
 _GPU_S, _WHATIF_S, ADVICE_S = 1.0, 1.0, 5.0
@@ -100,7 +88,6 @@ class SceneBuilder:
         """Expensive parts are computed only if a visible panel shows them."""
         source, viewpoint, editor = self._source, self._event_reader.viewpoint, self._event_reader.knob_editor
         controls, playback, state, whole = source.controls, source.playback, viewpoint.state, viewpoint.whole
-        pin = self._event_reader.pins.get(state.watched)
         self._began = now if self._began is None else self._began
         return replace(
             before,
@@ -119,7 +106,7 @@ class SceneBuilder:
             stage=_stage(controls, state) if controls and viewpoint.live else None,
             broke=controls.broke if controls else "",
             preparing=controls.preparing if controls else "",
-            pinned=None if pin is not None and pin.follows(state) else pin,
+            pairs=self._event_reader.session_log.pairs,
             results=self._event_reader.session_log.results,
             gpus=self._gpus(now // _GPU_S),
             whatif=self._estimated(now, state, visible),

@@ -16,6 +16,7 @@ from msgspec import structs
 from decoder.errors import DecoderError, RecordingError, not_importable, of_system
 from decoder.events import Event, Round, Run
 from decoder.knobs import KnobName, RulesName
+from decoder.methods import METHODS
 from decoder.prompts.prompt import AnyPrompt, as_prompt, plainest
 from decoder.run.config import RunConfig
 from decoder.session.steering import Stage, Steering, Turn
@@ -144,6 +145,9 @@ class EngineSource:
         self._exporter = exporter
         self.config = session.config
         """The parameters with all turns of knobs so far."""
+        self.comparing = ""
+        self._before = session.config
+        """With the settings of side A of the next comparison."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
@@ -228,6 +232,19 @@ class EngineSource:
         with self._lock:
             self._steering.watched = method
             self._state = structs.replace(self._state, chosen=method)
+
+    def compare(self, method: str) -> None:
+        """Raises ConfigError for a method without parameters."""
+        with self._lock:
+            if method:
+                self._beside(self.config, method)
+            else:
+                self._before = self.config
+            self.comparing = method
+            self.go(0)
+
+    def _beside(self, config: RunConfig, method: str) -> RunConfig:
+        return config.compared(method, self._before.rules(METHODS[method].rules or method))
 
     def edit(self, prompt: str) -> None:
         """Replaces the prompt in progress, or the last turn of a conversation."""
@@ -328,6 +345,7 @@ class EngineSource:
     def _decode(self, decode: Decode) -> None:
         with self._lock:
             previous, config, prompt = self._steering, self.config, self._prompt
+            config = self._beside(config, self.comparing) if self.comparing else config
             self._steering = Steering(speed=previous.speed)
             self._steering.watched = previous.watched
             self._steering.pause = previous.pause

@@ -154,7 +154,16 @@ class Controls(KnobControls, Protocol):
     def preparing(self) -> str:
         """Progress of the work in idle time; empty if there is none."""
 
+    comparing: str
+    """The method of which two settings are compared; empty if none is."""
+
     def watch(self, method: str) -> None: ...
+
+    def compare(self, method: str) -> None:
+        """Begins the prompt again with two lanes of one method: the method itself with the present settings, and side
+        A with those before the turns since the start or since the latest comparison. Later prompts have both lanes too.
+        An empty name ends the comparison, and begins the prompt again without side A.
+        """
 
     def step(self) -> None:
         """Permits the next stage while decoding is paused."""

@@ -1,257 +1,131 @@
-"""Compares rounds under two settings, pinned or around a turn of knobs, with intervals for correlated rounds."""
+"""Pairs of settings of one method that have decoded the same texts side by side, from the states of runs with both."""
 
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from statistics import fmean
-from typing import Literal, TypeAlias
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
-from decoder.analysis.interval import students_t, variance_of_mean
-from decoder.analysis.stalls import Stalls, Times, left_out_from, level_of
-from decoder.events import Knobs, Round
-from dynatui.number_format import short
-from dynatui.state.lane import IN_A_ROW, Change, Curves, LaneState, Sample
+from decoder.analysis.metrics import first_difference
+from decoder.analysis.paired import (
+    BLOCK,
+    LOOKS,
+    WARM_UP,
+    Block,
+    Blocks,
+    Comparison,
+    between,
+    compared,
+    is_sound,
+    places,
+)
+from decoder.knobs import KNOB_DIGITS, KnobName
+from decoder.methods import SIDE_A, draws_alone
+from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
-Compared: TypeAlias = Literal["tokens_per_round", "depth_acceptance", "tokens_per_second"]
-
-LEAST = 10
-ASSUMPTION = (
-    "95 % intervals are computed from blocks of rounds, since neighbouring rounds are correlated; they do not "
-    "account for the different texts of A and B"
-)
-_NOISE = 1e-9
-"""Relative difference of two means that rounding may cause."""
-LABELS: dict[Compared, str] = {
-    "tokens_per_round": "L-bar",
-    "tokens_per_second": "tokens/s",
-    "depth_acceptance": "depth acceptance",
-}
-_PROPORTIONAL: frozenset[Compared] = frozenset({"tokens_per_round", "tokens_per_second"})
-"""Figures whose intervals are computed from logarithms, so that neither end is below -100 %."""
-_LARGEST_LOGARITHM = 300.0
-_MOST = 500
-"""Largest number of rounds of each side that are compared, the newest ones; it bounds the cost of a comparison."""
-
-
-Samples: TypeAlias = tuple[Sample, ...]
+_MOST_PAIRS = 64
+_MOST_BLOCKS = 2 * LOOKS[-1]
+"""Of a pair; no further runs are kept."""
 
 
 @dataclass(frozen=True)
-class Difference:
-    """95 % confidence interval of B - A."""
+class KnobSetting:
+    """Knobs as the user has set them; the history rule may move some from there."""
 
-    figure: Compared
-    a: float
-    b: float
-    low: float
-    high: float
-
-    @property
-    def difference(self) -> float:
-        return self.b - self.a
-
-    @property
-    def clear(self) -> bool:
-        """Excludes zero by more than rounding errors."""
-        noise = _NOISE * max(abs(self.a), abs(self.b))
-        return self.low > noise or self.high < -noise
-
-
-@dataclass(frozen=True)
-class Pin:
     method: str
-    samples: Samples
-    rounds: int
-    curves: Curves
-    knobs: Knobs | None
-    started_at: str | None
-    """Start time of the run, which identifies the run."""
-    by_hand: bool = False
-    """Whether the user pinned side A. If False, a turn of a knob made the pin, and a later turn may replace it."""
-    turns: tuple[Change, ...] = ()
-    """The user's last turns before the pin."""
+    knobs: tuple[tuple[KnobName, float], ...]
+    """Rounded."""
 
     @classmethod
-    def of(cls, state: RunState, method: str, *, by_hand: bool = False) -> "Pin":
-        lane = state.lanes.get(method, LaneState())
-        samples = samples_of(lane, since=lane.last_turn)
-        turns = tuple(turn for turn in lane.turns if turn.round == lane.last_turn)
-        return cls(method, samples, len(lane.past), lane.curves, lane.knobs, _started(state), by_hand, turns)
-
-    def of_run(self, state: RunState) -> bool:
-        return _started(state) == self.started_at
-
-    def since(self, state: RunState) -> Samples:
-        """Samples of side B: the rounds after the user's last turn; in the pin's run, only rounds after the pin."""
-        lane = state.lanes.get(self.method, LaneState())
-        return samples_of(lane, since=max(self.rounds if self.of_run(state) else 0, lane.last_turn))
-
-    def follows(self, state: RunState) -> bool:
-        """Whether a turn of a knob made this pin, and that turn is later in the run than the shown round."""
-        shown_rounds = len(state.lanes.get(self.method, LaneState()).past)
-        return not self.by_hand and self.of_run(state) and self.rounds > shown_rounds
-
-    def after_turn(self, state: RunState) -> "Pin":
-        """`state`, before another turn, becomes side A, unless it has too few rounds or the user pinned A."""
-        if self.by_hand:
-            return self
-        latest = replace(Pin.of(state, self.method), samples=self.since(state))
-        return latest if len(latest.samples) >= min(LEAST, len(self.samples)) else self
+    def of(cls, method: str, values: Mapping[KnobName, float]) -> "KnobSetting":
+        return cls(method, tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in values.items())))
 
 
-def _started(state: RunState) -> str | None:
-    return state.run.started_at if state.run else None
+class Pair(NamedTuple):
+    a: KnobSetting
+    b: KnobSetting
 
 
-def samples_of(lane: LaneState, *, since: int = 0, until: int | None = None) -> Samples:
-    """Samples of a method's rounds from `since` (inclusive) to `until` (exclusive), at most the newest 500 samples."""
-    end = len(lane.samples) if until is None else min(until, len(lane.samples))
-    return lane.samples[max(since, end - _MOST) : end]
-
-
-def compared(a: Samples, b: Samples, least: int = LEAST) -> tuple[Difference, ...] | None:
-    """None if a side has fewer than `least` rounds (at least 3); a figure with unknown values is left out."""
-    if min(len(a), len(b)) < least:
-        return None
-    a, b = _rated(a, b)
-    differences = (_difference(figure, a, b) for figure in LABELS)
-    return tuple(difference for difference in differences if difference)
-
-
-def _rated(a: Samples, b: Samples) -> tuple[Samples, Samples]:
-    """Both sides, with decode time 0 for the stalled rounds that rates leave out."""
-    stalls = [Stalls().with_round(sample.stalled_s, Times(1)) for sample in (*a, *b) if sample.stalled_s]
-    level = left_out_from(stalls, len(a) + len(b))
-
-    def timed(sample: Sample) -> Sample:
-        left_out = sample.stalled_s and level_of(sample.stalled_s) >= level
-        return replace(sample, round_s=0.0) if left_out else sample
-
-    return tuple(map(timed, a)), tuple(map(timed, b))
-
-
-def sentence(difference: Difference) -> str:
-    """One line such as "L-bar: B - A +0.31 (+0.05 to +0.57)"."""
-    digits = 1 if difference.figure == "tokens_per_second" else 2
-    value, low, high = (signed(x, digits) for x in (difference.difference, difference.low, difference.high))
-    return f"{LABELS[difference.figure]}: B - A {value} ({low} to {high})"
-
-
-def difference_words(difference: Difference) -> str:
-    if not difference.clear:
-        return "no clear difference"
-    return "B is higher" if difference.difference > 0 else "A is higher"
-
-
-def signed(value: float, digits: int) -> str:
-    """A difference with its sign: +0.31, -1.20, 0."""
-    written = short(abs(value), digits)
-    if not any(digit in written for digit in "123456789"):
-        return "0"
-    return f"{'+' if value > 0 else '-'}{written}"
-
-
-_PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float]]] = {
-    "tokens_per_round": (lambda sample: sample.tokens, lambda _: 1.0),
-    "depth_acceptance": (lambda sample: sample.depth_acceptance, lambda _: 1.0),
-    "tokens_per_second": (lambda sample: sample.timed_tokens, lambda sample: sample.round_s),
-}
-"""Numerator and denominator of each figure for one round; a side's figure is the ratio of the sums over its rounds."""
-
-
-def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
-    sides = [_ratio(figure, samples) for samples in (a, b)]
-    if any(side is None for side in sides):
-        return None
-    (mean_a, variance_a, freedom_a), (mean_b, variance_b, freedom_b) = (side for side in sides if side)
-    if figure in _PROPORTIONAL:
-        if min(mean_a, mean_b) <= 0:
-            return None
-        reach = _reach((variance_a / mean_a**2, freedom_a), (variance_b / mean_b**2, freedom_b))
-        middle = math.log(mean_b / mean_a)
-        low, high = (mean_a * math.expm1(min(end, _LARGEST_LOGARITHM)) for end in (middle - reach, middle + reach))
-    else:
-        reach = _reach((variance_a, freedom_a), (variance_b, freedom_b))
-        low, high = mean_b - mean_a - reach, mean_b - mean_a + reach
-    return Difference(figure, mean_a, mean_b, low, high)
-
-
-def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Half the interval of a difference, from the variances and degrees of freedom."""
-    variance = a[0] + b[0]
-    if not variance > 0:
-        return 0.0
-    # Welch-Satterthwaite equation: degrees of freedom of a sum of two variances.
-    freedom = variance**2 / (a[0] ** 2 / a[1] + b[0] ** 2 / b[1])
-    return students_t(freedom) * math.sqrt(variance)
-
-
-def _ratio(figure: Compared, samples: Samples) -> tuple[float, float, float] | None:
-    """A figure of one side (a ratio of two sums), its variance by the delta method, and the degrees of freedom."""
-    above, below = (np.array([part(sample) for sample in samples], dtype=float) for part in _PARTS[figure])
-    if not below.sum() > 0 or not np.isfinite([above.sum(), below.sum()]).all():
-        return None
-    ratio = float(above.sum() / below.sum())
-    variance, freedom = variance_of_mean((above - ratio * below) / below.mean())
-    return ratio, variance, freedom
-
-
-ROUNDS = IN_A_ROW
-"""Number of rounds that are compared before and after a turn; turns that are fewer rounds apart are joined."""
-_compared = lru_cache(maxsize=8)(compared)
+Pairs: TypeAlias = Mapping[Pair, Mapping[str, Blocks]]
+"""Blocks by pair of settings and by the run's start time, which identifies the run; the latest pair is the last one."""
 
 
 @dataclass(frozen=True)
-class Consequence:
-    marks: tuple[Change, ...]
-    """One turn per knob whose value has changed, from the old to the new value."""
-    before: Samples
-    after: Samples
-    rounds: tuple[Round, ...]
+class Measured:
+    """A setting of a method against its baseline setting, A, over the same tokens."""
 
-    @property
-    def complete(self) -> bool:
-        """Whether all `ROUNDS` rounds after the turn are decoded."""
-        return len(self.after) == ROUNDS
-
-    @property
-    def nodes(self) -> tuple[float, float] | None:
-        """Mean drafted nodes per round, before and after the turn."""
-        if not self.after:
-            return None
-        before, after = (fmean(sample.drafted for sample in side) for side in (self.before, self.after))
-        return before, after
-
-    @property
-    def differences(self) -> tuple[Difference, ...]:
-        """After minus before; empty while a side has fewer rounds than `ROUNDS`."""
-        return _compared(self.before, self.after, ROUNDS) or ()
+    pair: Pair
+    blocks: int
+    """Without those with stalled rounds."""
+    comparison: Comparison | None
+    """None before the first look."""
 
 
-def consequence(lane: LaneState) -> Consequence | None:
-    """The effect of the last turn; None if there is no turn or no round before it, or if the turn was undone."""
-    turns = [change for change in lane.changes if change.by_user]
-    if not turns:
-        return None
-    first = len(turns) - 1
-    while first and turns[first].round - turns[first - 1].round < IN_A_ROW:
-        first -= 1
-    marks, began, last = _joined(turns[first:]), turns[first].round, turns[-1].round
-    before = samples_of(lane, since=max(0, began - ROUNDS), until=began)
-    if not marks or not before:
-        return None
-    after = samples_of(lane, since=last, until=last + ROUNDS)
-    return Consequence(marks, before, after, tuple(lane.past[last : last + ROUNDS]))
+def measured(pairs: Pairs, pair: Pair) -> Measured:
+    blocks = blocks_of(pairs, pair)
+    return Measured(pair, sum(not block.stalled for block in blocks), compared(blocks))
 
 
-def _joined(turns: Sequence[Change]) -> tuple[Change, ...]:
-    """The turns joined into one per knob, except the history switch and knobs that are back at their first value."""
-    marks = dict[str, Change]()
-    for turn in turns:
-        begun = marks.get(turn.name, replace(turn, presses=0))
-        marks[turn.name] = replace(turn, old=begun.old, first=begun.first, presses=begun.presses + turn.presses)
-    return tuple(mark for mark in marks.values() if mark.old != mark.new and mark.name != "history")
+def side_a(state: RunState, method: str) -> LaneState | None:
+    """The lane of side A if the run compares two settings of this method."""
+    return state.lanes.get(f"{method}{SIDE_A}")
+
+
+def blocks_of(pairs: Pairs, pair: Pair) -> Blocks:
+    """Of all runs, in the order of decoding."""
+    return tuple(block for blocks in pairs.get(pair, {}).values() for block in blocks)
+
+
+def with_run(pairs: Pairs, state: RunState) -> Pairs:
+    """`pairs` with the run in `state` as far as it is decoded; a run that a replay shows again counts once."""
+    if state.run is None:
+        return pairs
+    found, run = dict(pairs), state.run.started_at
+    for pair, blocks in _stretches(state):
+        runs = dict(found.pop(pair, {}))
+        if len(blocks) > len(runs.get(run, ())) and sum(map(len, runs.values())) < _MOST_BLOCKS:
+            runs[run] = blocks
+        found[pair] = runs
+    return dict(list(found.items())[-_MOST_PAIRS:])
+
+
+def _stretches(state: RunState) -> Iterator[tuple[Pair, Blocks]]:
+    """The settings of both sides in each stretch of text between turns of knobs, and the stretch's blocks; a pair that
+    comes again has those of its earlier stretches too.
+    """
+    for method, b in state.lanes.items():
+        if (a := side_a(state, method)) is None:
+            continue
+        begins = sorted({begin for lane in (a, b) for begin, _ in lane.spans})
+        blocks, found = _blocks(state, method, a, b), dict[Pair, Blocks]()
+        for begin, end in pairwise((*begins, sys.maxsize)):
+            pair = Pair(*(_setting_at(begin, method, lane) for lane in (a, b)))
+            own = (block for first, last, block in blocks if begin <= first and last <= end)
+            found[pair] = (*found.get(pair, ()), *own)
+            yield pair, found[pair]
+
+
+def _setting_at(token: int, method: str, lane: LaneState) -> KnobSetting:
+    in_force = [knobs for begin, knobs in lane.spans if begin <= token]
+    return KnobSetting.of(method, in_force[-1] if in_force else {})
+
+
+def _blocks(state: RunState, method: str, a: LaneState, b: LaneState) -> list[tuple[int, int, Block]]:
+    """With the first token of each, and the first one after it. Sides that write different texts, since each has noise
+    of its own, are compared by whole texts, the others as far as their texts are equal.
+    """
+    names = method, f"{method}{SIDE_A}"
+    sides = places(a.past), places(b.past)
+    if state.race.sampled and draws_alone(method):
+        over = all(name in state.ends and state.ends[name].reason in ("length", "eos") for name in names)
+        ends = [(WARM_UP, min(map(len, sides)) - 1)] if over else []
+        ends = [(first, last) for first, last in ends if first < last]
+    else:
+        tokens_b, tokens_a = (state.race.tallies[name].tokens for name in names)
+        difference = first_difference(tokens_b, tokens_a)
+        known = min(map(len, sides)) - 1 if difference is None else difference // BLOCK
+        ends = [(number, number + 1) for number in range(WARM_UP, known)]
+    blocks = [Block(*(between(side[first], side[last]) for side in sides)) for first, last in ends]
+    found = zip(ends, blocks, strict=True)
+    return [(BLOCK * first, BLOCK * last, block) for (first, last), block in found if is_sound(block)]

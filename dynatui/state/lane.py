@@ -13,7 +13,7 @@ from decoder.analysis.metrics import Tally, by_depth, drafted_nodes
 from decoder.append_only import SharedList
 from decoder.events import Knob, Knobs, Limit, Round, Run
 from decoder.knobs import KnobName
-from decoder.methods import METHODS, all_knobs
+from decoder.methods import METHODS, all_knobs, method_of
 from decoder.sampling.settings import Sampling
 from decoder.tree import depths, ruled_part, share_of_depth
 from dynatui.clean import clean_line
@@ -125,6 +125,8 @@ class LaneState(msgspec.Struct, frozen=True):
     """Value of every knob as it was set last, by the user or by the history rule."""
     user_settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as the user set it last, or else at the start of the run."""
+    spans: tuple[tuple[int, Mapping[KnobName, float]], ...] = ()
+    """The first token of each stretch of text between turns by the user, and `user_settings` there; the newest ones."""
     knobs: Knobs | None = None
     """Exact values of the knobs that the events of rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
@@ -187,7 +189,8 @@ def begun(method: str, run: Run) -> LaneState:
     sampling: dict[KnobName, float] = {knob.name: float(getattr(run, knob.name)) for knob in Sampling.knobs}
     settings, history = _knobs_of(method, parameters) | sampling, parameters.get("history")
     history = history if isinstance(history, bool) else None
-    return LaneState(parameters=parameters, settings=settings, user_settings=settings, history=history)
+    spans = ((0, settings),)
+    return LaneState(parameters=parameters, settings=settings, user_settings=settings, spans=spans, history=history)
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
@@ -244,9 +247,12 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
     if not by_user:
         return lane
     joint = lane.turns[-1].joined(change) if lane.turns else None
+    user_settings = {**lane.user_settings, event.name: event.new}
+    earlier = lane.spans[:-1] if lane.spans and lane.spans[-1][0] == lane.committed else lane.spans
     return structs.replace(
         lane,
-        user_settings={**lane.user_settings, event.name: event.new},
+        user_settings=user_settings,
+        spans=(*earlier, (lane.committed, user_settings))[-_MOST_TURNS:],
         turns=(*lane.turns[:-1], joint) if joint else (*lane.turns, change)[-_MOST_TURNS:],
         last_turn=event.round,
         draft_depths=(),
@@ -272,8 +278,8 @@ def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
 
 def _knobs_of(method: str, parameters: Mapping[str, Any]) -> dict[KnobName, float]:
     """The knobs among a method's parameters; for an unknown method, all parameters with the name of a known knob."""
-    rules = METHODS[method].rules if method in METHODS else None
-    knobs = METHODS[rules].knobs if rules else tuple(all_knobs().values())
+    known = method_of(method)
+    knobs = METHODS[known.rules].knobs if known and known.rules else tuple(all_knobs().values())
     values = {knob.name: knob.value_of(parameters.get(knob.parameter)) for knob in knobs}
     return {name: float(value) for name, value in values.items() if is_sane(value)}
 

@@ -7,30 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from decoder.analysis.metrics import times_of_round
+from decoder.analysis.paired import Comparison
 from decoder.analysis.stalls import Stalls, Times, left_out_from
 from decoder.events import End, Figures, Knob, Round, Run, Start, Summary
-from decoder.knobs import KNOB_DIGITS, KnobName
+from decoder.knobs import KnobName
 from decoder.prompts.prompt import AnyPrompt, as_prompt, with_category
 from decoder.sampling.settings import Sampling
 from dynatui.clean import clean_line
+from dynatui.state.ab_comparison import KnobSetting, Measured, Pairs, measured, with_run
 from dynatui.state.run_state import Prompt, Record, RunState
 
-FEWEST_ROUNDS = 20
 OPENING = 60
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
 Results = Mapping[int, "Result"]
 """By the prompt's number, from 1."""
-
-
-@dataclass(frozen=True)
-class KnobSetting:
-    """Knobs between two turns by the user; the history rule may change some meanwhile."""
-
-    method: str
-    knobs: tuple[tuple[KnobName, float], ...]
-    """Values at the first round after the turn, rounded."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +67,48 @@ class Tried:
 
 
 @dataclass(frozen=True)
+class SettingRow:
+    """One setting that was tried. `alone` are its totals over all its rounds, on whatever texts."""
+
+    setting: KnobSetting
+    alone: Tried
+    measured: Measured | None
+    """None for the baseline, and for a setting that was never decoded beside it."""
+    is_baseline: bool = False
+
+    @property
+    def comparison(self) -> Comparison | None:
+        return self.measured.comparison if self.measured else None
+
+    @property
+    def tokens_per_round(self) -> float | None:
+        """Over the tokens that were compared, else over all rounds."""
+        if self.comparison:
+            return self.comparison.b.tokens / self.comparison.b.rounds
+        return self.alone.tokens / self.alone.rounds if self.alone.rounds else None
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """Over the same tokens."""
+        return self.comparison.b.tokens / self.comparison.b.seconds if self.comparison else self.alone.rate or None
+
+
+@dataclass(frozen=True)
+class SettingsTried:
+    baseline: KnobSetting
+    """Side A of the latest comparison, else the first setting."""
+    rows: tuple[SettingRow, ...]
+    """The baseline first, the others in the order of trial."""
+
+    @property
+    def fastest(self) -> KnobSetting | None:
+        """None if no setting is clearly faster than the baseline."""
+        found = {row.setting: row.comparison for row in self.rows if row.comparison}
+        faster = {setting: each.rate.value for setting, each in found.items() if each.verdict == "faster"}
+        return max(faster, key=faster.__getitem__, default=None)
+
+
+@dataclass(frozen=True)
 class SessionLog:
     state: RunState = field(default_factory=RunState)
     peak_bytes_by_rank: tuple[int, ...] = ()
@@ -82,9 +116,9 @@ class SessionLog:
     dropped: int = 0
     """Number of older runs that `runs` no longer contains."""
     tried: Mapping[KnobSetting, Tried] = field(default_factory=dict)
+    pairs: Pairs = field(default_factory=dict)
+    """Of all runs before this one."""
     results: Results = field(default_factory=dict)
-    setting: KnobSetting | None = None
-    """The present setting; None between a turn and the first round after it."""
     counted: int = 0
     """Number of this run's rounds that are already included in the totals, because the run was played before."""
 
@@ -109,12 +143,22 @@ class SessionLog:
         line = self._line()
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
-    def best(self) -> tuple[KnobSetting, Tried] | None:
-        """The setting with the most tokens per second among `judged`."""
-        return max(self.judged(), key=lambda pair: pair[1].rate, default=None)
-
-    def judged(self) -> list[tuple[KnobSetting, Tried]]:
-        return [(setting, tried) for setting, tried in self.tried.items() if tried.rounds >= FEWEST_ROUNDS]
+    def settings_tried(self) -> SettingsTried | None:
+        """Of the method that was compared last, else of the watched method; None before its first round."""
+        pairs = with_run(self.pairs, self.state)
+        latest = [*pairs][-1] if pairs else None
+        method = latest.b.method if latest else self.watched
+        compared = (each for pair in pairs for each in pair if latest and pair.a == latest.a)
+        settings = [*(each for each in self.tried if each.method == method), *compared]
+        if not settings:
+            return None
+        baseline = latest.a if latest else settings[0]
+        found = {pair.b: measured(pairs, pair) for pair in pairs if pair.a == baseline != pair.b}
+        rows = (
+            SettingRow(setting, self.tried.get(setting, Tried()), found.get(setting), is_baseline=setting == baseline)
+            for setting in dict.fromkeys((baseline, *settings))
+        )
+        return SettingsTried(baseline, tuple(rows))
 
     def _begin(self, state: RunState) -> "SessionLog":
         runs = self.all_runs()
@@ -124,6 +168,7 @@ class SessionLog:
             runs=runs[-_MOST_LINES:],
             dropped=self.dropped + len(runs[:-_MOST_LINES]),
             tried=self.tried,
+            pairs=with_run(self.pairs, self.state),
             results=self.results,
         )
         empty = fresh._line(rounds=0)
@@ -143,19 +188,14 @@ class SessionLog:
             return replace(self, peak_bytes_by_rank=state.peak_bytes_by_rank, results=noted(self.results, state))
         if clean_line(event.method) != self.watched:
             return self
-        match event:
-            case Knob(source="user"):
-                return replace(self, setting=None)
-            case Round() if state.lanes[self.watched].settings.keys() - _SHARED:
-                return self._count(event, state.lanes[self.watched].in_force)
-            case _:
-                return self
+        if isinstance(event, Round) and state.lanes[self.watched].settings.keys() - _SHARED:
+            return self._count(event, state.lanes[self.watched].user_settings)
+        return self
 
-    def _count(self, event: Round, in_force: Mapping[KnobName, float]) -> "SessionLog":
-        knobs = tuple(sorted((name, round(value, KNOB_DIGITS)) for name, value in in_force.items()))
-        setting = self.setting or KnobSetting(self.watched, knobs)
+    def _count(self, event: Round, user_settings: Mapping[KnobName, float]) -> "SessionLog":
         if event.round < self.counted:
-            return replace(self, setting=setting)
+            return self
+        setting = KnobSetting.of(self.watched, user_settings)
         before = self.tried.get(setting, Tried())
         round_times = times_of_round(event, event.t - self.state.race.tallies[self.watched].decode_s)
         after = Tried(
@@ -163,10 +203,10 @@ class SessionLog:
             before.times.plus(round_times),
             before.stalls.with_round(event.stalled_s, round_times) if event.stalled_s else before.stalls,
         )
-        other_settings = {key: tried for key, tried in self.tried.items() if key != setting}
-        if len(other_settings) >= _MOST_SETTINGS:
-            del other_settings[min(other_settings, key=lambda key: other_settings[key].rounds)]
-        return replace(self, setting=setting, tried={**other_settings, setting: after})
+        tried = {**self.tried, setting: after}
+        if len(tried) > _MOST_SETTINGS:
+            del tried[min(self.tried, key=lambda key: self.tried[key].rounds)]
+        return replace(self, tried=tried)
 
 
 def noted(results: Results, state: RunState) -> Results:

@@ -19,7 +19,7 @@ from textual.keys import Keys
 from textual.message import Message
 
 from dynatui.clean import clean
-from dynatui.terminal.output import wait_for_foreground
+from dynatui.terminal.output import ANSWER, Output, wait_for_foreground
 from dynatui.terminal.shutdown import Shutdown
 
 ESCAPE_DELAY_S = 0.1
@@ -137,6 +137,8 @@ LARGEST = (1000, 400)
 """Cells outside this part stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
+_LAST_ANSWER_S = 1.0
+"""Longest wait at the end for an answer, which would otherwise reach the shell as if typed."""
 _NAMED = {",": "comma"}
 """Keys whose character has another meaning in Textual's bindings."""
 
@@ -145,6 +147,11 @@ _NAMED = {",": "comma"}
 class Leavable(Protocol):
     shutdown: Shutdown
     leave_keys: frozenset[str]
+    output: Output
+
+
+class Answered(Message):
+    """The terminal has read all that was sent before its latest unanswered question."""
 
 
 class Interpreter(XTermParser):
@@ -153,6 +160,9 @@ class Interpreter(XTermParser):
     def read(self, piece: Piece) -> Iterator[Message]:
         if isinstance(piece, Pasted):
             yield events.Paste(piece.text)
+            return
+        if piece == ANSWER:
+            yield Answered()
             return
         yield from self.feed(piece)
         if self._timeout_time is not None:
@@ -188,6 +198,8 @@ class TerminalDriver(LinuxDriver):
         if key and isinstance(app, Leavable) and _leaves(key, app.leave_keys, app):
             app.shutdown.request(0)
         elif not isinstance(message, events.Resize):
+            if isinstance(message, Answered) and isinstance(app, Leavable):
+                app.output.answered()
             super().process_message(message)
         elif self._in_band_window_resize and message.size:
             size = Size(*_bounded(message.size))
@@ -200,6 +212,9 @@ class TerminalDriver(LinuxDriver):
             wait_for_foreground(self.fileno)
             self._continued = False
             super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual does not annotate it
+        if isinstance(self._app, Leavable):
+            self._app.output.forget_answers()
+            self.write(self._app.output.question())
 
     def stop_application_mode(self) -> None:
         """After a stop, does nothing until the terminal is taken again."""
@@ -209,7 +224,13 @@ class TerminalDriver(LinuxDriver):
     def disable_input(self) -> None:
         """After a stop, does nothing until the terminal is taken again."""
         if not self._must_signal_resume:
+            self._await_answer()
             super().disable_input()
+
+    def _await_answer(self) -> None:
+        end, app = time.monotonic() + _LAST_ANSWER_S, self._app
+        while isinstance(app, Leavable) and app.output.busy and not app.output.lost and time.monotonic() < end:
+            time.sleep(_LAST_ANSWER_S / 100)
 
     def _sigtstp_application(self, *_signalled: object) -> None:
         """Acts between two callbacks of the event loop; after the app's end, only stops the process."""

@@ -1,11 +1,14 @@
 """The stream to the terminal, without errors, which would end Textual's thread, and the wait for the foreground."""
 
+import curses
 import errno
+import math
 import os
 import select
 import signal
 import termios
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +24,57 @@ _GIVE_BACK = (
     f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # key encoding, colours, alternate screen, cursor, focus reports
 )
 """What Textual sends when it ends: resets the terminal's modes."""
+QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
+"""Device status report: a terminal answers once it has read all output before the question. No key sends the answer."""
+_SILENT_S = 1.0
+"""Time without a first answer after which a terminal is taken for one that never answers."""
+_FRAME_S = 0.25
+"""Longest time in which a slow line should take a frame."""
+_LEAST_BYTES = 250
+_LOST_S = 15.0
+"""Time without a further answer after which one is taken for lost."""
+
+
+class Answers:
+    """The questions that the terminal has not answered yet; after one is lost or never answered, none is waited for.
+
+    Also learns how many bytes the line takes in `_FRAME_S`, beyond the time of the quickest answer.
+    """
+
+    def __init__(self) -> None:
+        self.most_bytes = math.inf
+        """Of a frame; infinite while no frame has taken longer than `_FRAME_S`."""
+        self._waiting = deque[tuple[float, int]]()
+        """Time of each question, and bytes before it."""
+        self._since_s = 0.0
+        """Time of the latest answer, or of the first question after it."""
+        self._patience_s = _SILENT_S
+        self._quickest_s = math.inf
+
+    def ask(self, now: float, size: int) -> None:
+        if not self._waiting:
+            self._since_s = now
+        self._waiting.append((now, size))
+
+    def take(self, now: float) -> None:
+        """Takes an answer; from then on, answers are waited for again."""
+        self._since_s, self._patience_s = now, _LOST_S
+        if self._waiting:
+            asked_s, size = self._waiting.popleft()
+            self._quickest_s = min(self._quickest_s, now - asked_s)
+            self._learn(size, now - asked_s - self._quickest_s)
+
+    def complete(self, now: float) -> bool:
+        if self._waiting and now - self._since_s >= self._patience_s:
+            self._waiting.clear()
+            self._patience_s = 0.0
+        return not self._waiting
+
+    def _learn(self, size: int, sent_s: float) -> None:
+        if sent_s > _FRAME_S:
+            self.most_bytes = max(_LEAST_BYTES, size * _FRAME_S / sent_s)
+        elif size > self.most_bytes / 2:
+            self.most_bytes *= 2 if sent_s < _FRAME_S / 2 else 1
 
 
 class Output:
@@ -28,9 +82,12 @@ class Output:
 
     def __init__(self, terminal: int | None = None) -> None:
         self.sent_bytes = 0
-        self.busy = False
         self._descriptor = None if terminal is None else _reopened(terminal)
         self._modes = None if self._descriptor is None else modes_of(self._descriptor)
+        self.erases_in_color = self._descriptor is not None and _erases_in_color(self._descriptor)
+        """Whether erased cells get the present background colour."""
+        self._writing = False
+        self._answers = Answers()
         self._entered = False
         """Whether the terminal shows its alternate screen."""
         self._lost = False
@@ -45,18 +102,42 @@ class Output:
                 self._lost = True
         return self._lost
 
+    @property
+    def busy(self) -> bool:
+        """Whether a frame is on its way: being written, or, in a terminal that answers, not yet read by it."""
+        return self._writing or not self._answers.complete(time.monotonic())
+
+    def forget_answers(self) -> None:
+        """The terminal may have changed, or lost what it was asked."""
+        self._answers = Answers()
+
+    @property
+    def most_bytes(self) -> float:
+        """Of a frame, so that a slow line takes it within about half a second."""
+        return self._answers.most_bytes
+
+    def question(self, size: int = 0) -> str:
+        """To be written behind a frame of so many bytes."""
+        if self._descriptor is None:
+            return ""
+        self._answers.ask(time.monotonic(), size)
+        return QUESTION
+
+    def answered(self) -> None:
+        self._answers.take(time.monotonic())
+
     def leave(self) -> None:
         """From now on, writes wait for a blocked terminal for at most one second."""
         self._leaving_since = time.monotonic()
 
     def write(self, text: str) -> int:
-        self.busy = True
+        self._writing = True
         if text in (_ENTER, _LEAVE):
             self._entered = text == _ENTER
         unsent = memoryview(text.encode("utf-8", "replace"))
         while unsent and not self._lost and self._descriptor is not None:
             unsent = unsent[self._send(self._descriptor, unsent) :]
-        self.busy = False
+        self._writing = False
         return len(text)
 
     def restore(self) -> None:
@@ -148,3 +229,12 @@ def _drained(terminal: int) -> bool:
                 "or use --headless"
             ) from None
     return True
+
+
+def _erases_in_color(terminal: int) -> bool:
+    """By the terminfo entry of `$TERM`: erases fill with the background colour, and characters can be erased."""
+    try:
+        curses.setupterm(fd=terminal)
+    except curses.error:
+        return False
+    return curses.tigetflag("bce") == 1 and curses.tigetstr("ech") is not None

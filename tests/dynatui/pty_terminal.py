@@ -18,6 +18,7 @@ import pexpect
 import pyte
 import pytest
 
+from benchmarks.terminal import STATUS, Responder
 from decoder.events import Base, encode
 from dynatui.terminal.output import modes_of
 from tests.dynatui.warm_python import WarmPython
@@ -41,6 +42,7 @@ class Terminal:
     modes: list[Any] | None = None
     _stream: pyte.Stream = field(init=False)
     _decode: codecs.IncrementalDecoder = field(init=False)
+    _responder: Responder = field(default_factory=lambda: Responder(STATUS))
 
     def __post_init__(self) -> None:
         self._stream = pyte.Stream(self.screen)
@@ -70,6 +72,7 @@ class Terminal:
     def wait_for(self, text: str) -> str:
         if not self.wait_until(lambda: text in self.shown):
             pytest.fail(f"{text!r} never came; the screen is\n{self.shown}")
+        self._take(0.02)  # the rest of the frame, which may have arrived in parts
         return self.shown
 
     def wait_until(self, holds: Callable[[], bool]) -> bool:
@@ -146,6 +149,8 @@ class Terminal:
         except pexpect.EOF:
             return False
         self.written += chunk
+        with suppress(OSError):  # the program may have ended meanwhile
+            os.write(self.child.fileno(), self._responder.answer(chunk))
         with suppress(Exception):  # the emulated screen is only a view; tests also check the raw bytes
             self._stream.feed(self._decode.decode(chunk))
         return True

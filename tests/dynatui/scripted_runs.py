@@ -207,6 +207,7 @@ class ScriptedControls:
         self.prompt = "Once upon"
         self.stage: Stage | None = None
         self.broke = ""
+        self.comparing = ""
         self.preparing = ""
         self.turns: list[tuple[KnobName, float]] = []
         self.watched = ""
@@ -221,6 +222,9 @@ class ScriptedControls:
 
     def watch(self, method: str) -> None:
         self.watched = method
+
+    def compare(self, method: str) -> None:
+        self.comparing = method
 
     def step(self) -> None:
         self.stages += 1

@@ -18,9 +18,11 @@ _SEQUENCE = re.compile(
     r"|(?P<text>[^\x1b\r\n]+|\r)",
     re.DOTALL,
 )
-_MODES = re.compile(r"\?(?:7|25|1000|1003|1004|1006|1015|1049|2004|2026)[hl]|\?(?:2026|2048)\$p|>\d+u|<u")
+_MODES = re.compile(r"\?(?:7|25|1000|1003|1004|1006|1015|1049|2004|2026)[hl]|\?(?:2026|2048)\$p|>\d+u|<u|5n")
+_COLOR = re.compile(r"\x1b\[[\d;]*m$")
+"""Right before the screen is cleared."""
 _POINTER = re.compile(r"22;[a-z-]+")
-_MOVE = re.compile(r"(?P<line>\d+);(?P<column>\d+)H|(?P<right>\d+)C|(?P<top>\d+);(?P<bottom>\d+)r|r")
+_MOVE = re.compile(r"(?P<line>\d+);(?P<column>\d+)H|(?P<right>\d+)C|(?P<erased>\d+)X|(?P<top>\d+);(?P<bottom>\d+)r|r")
 _PLAIN_STYLES = {0, 1, 2, 3, 4, 7, 9, 22, 23, 24, 27, 29, 39, 49}
 _PLAIN_STYLES |= {*range(30, 38), *range(40, 48), *range(90, 98), *range(100, 108)}
 _BIDI = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
@@ -38,7 +40,10 @@ def forbidden_output(sent: bytes, size: tuple[int, int], *, copies: bool = False
 def _faults(match: "re.Match[str]", size: tuple[int, int], *, copies: bool) -> Iterator[str]:
     whole = match[0]
     if match["csi"] is not None and not (
-        _MODES.fullmatch(match["csi"]) or _is_style(match["csi"]) or _stays(match["csi"], size)
+        _MODES.fullmatch(match["csi"])
+        or _is_style(match["csi"])
+        or _stays(match["csi"], size)
+        or (match["csi"] == "2J" and _COLOR.search(match.string[: match.start()]))
     ):
         yield f"the sequence {whole!r}"
     if match["osc"] is not None and not (_POINTER.fullmatch(match["osc"]) or (copies and _copies(match["osc"]))):
@@ -72,6 +77,8 @@ def _stays(sequence: str, size: tuple[int, int]) -> bool:
     columns, lines = size
     if match["right"]:
         return int(match["right"]) < columns
+    if match["erased"]:
+        return int(match["erased"]) <= columns
     if match["line"] is None:
         return match["top"] is None or 1 <= int(match["top"]) < int(match["bottom"]) <= lines
     return 1 <= int(match["line"]) <= lines and 1 <= int(match["column"]) <= columns

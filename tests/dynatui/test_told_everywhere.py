@@ -30,8 +30,7 @@ from dynatui.screen.run import lines as summary_lines
 from dynatui.session import Session
 from dynatui.sources.engine import EngineSource, Loaded
 from dynatui.sources.source import Conditions, met, readable_speed
-from dynatui.state import ab_comparison
-from dynatui.state.ab_comparison import samples_of
+from dynatui.state import turn_effect
 from dynatui.state.run_state import RunState, apply
 from tests.dynatui.places import PLACES, after, printed, scene
 from tests.dynatui.render.extreme_scenes import is_drawn
@@ -302,13 +301,13 @@ def test_curves_times_limits_and_comparisons_are_those_of_the_other_rounds() -> 
     assert set(ratio.split()[4:-1]) == {"1.00"}
 
 
-def test_comparisons_of_settings_and_the_best_knobs_are_found_without_it() -> None:
+def test_the_effect_of_a_turn_and_the_settings_tried_are_found_without_it() -> None:
     def rates(events: list[Event]) -> tuple[float | None, float | None, float]:
-        usual, other = (samples_of(scene(each).state.lane) for each in (USUAL, events))
-        found = {difference.figure: difference for difference in ab_comparison.compared(usual, other) or ()}
-        best = after(events)[1].best()
-        assert best is not None
-        return found["tokens_per_second"].a, found["tokens_per_second"].b, best[1].rate
+        usual, other = (tuple(scene(each).state.lane.samples) for each in (USUAL, events))
+        found = {difference.figure: difference for difference in turn_effect.compared(usual, other)}
+        tried = after(events)[1].settings_tried()
+        assert tried is not None
+        return found["tokens_per_second"].a, found["tokens_per_second"].b, tried.rows[0].alone.rate
 
     busy = 3 * ROUNDS / (0.02 * ROUNDS + 20 * 0.03)
     assert rates(ONE) == pytest.approx((150, 150, rates(USUAL)[-1]))

@@ -9,14 +9,18 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.sampling.settings import SAMPLING, Sampling
 from dynatui.knobs import choices, having, info, sliders_of, turns
 from dynatui.render.drawer import listed_knobs
-from dynatui.render.words import moved_back
+from dynatui.render.what_if import chosen
+from dynatui.render.words import moved_back, values_of
 from dynatui.screen.knob_editor import KnobEditor
+from dynatui.screen.pages.page import TextPage
 from dynatui.screen.protocol import Screen
-from dynatui.state.ab_comparison import Pin
+from dynatui.screen.settings_tried import table
 from dynatui.state.run_state import RunState
 
 _LONGEST_VALUE = 7
 _FEW = 4
+_TABLE, _AROUND = 76, 8
+"""Width of the table of settings, and that of its page's frame, in cells."""
 
 
 def turn(screen: Screen, cap: str) -> None:
@@ -176,6 +180,33 @@ def _from_where(state: RunState) -> str:
     return f"from about token {furthest} on{exception}"
 
 
+def choose_estimate(screen: Screen, step: int) -> bool:
+    """Moves the choice among the what-if cells, which are ordered by speed; False without estimates of it."""
+    places, now = screen.scene.whatif.by_rate() if screen.scene.whatif else [], chosen(screen.scene)
+    if now is None:
+        return False
+    place = places[min(max(0, places.index(now) + step), len(places) - 1)]
+    screen.change_view(whatif_choice=place.knobs)
+    return True
+
+
+def turn_to_estimate(screen: Screen) -> bool:
+    """Turns the knobs to the chosen what-if cell; False without estimates in tokens per second."""
+    place = chosen(screen.scene)
+    if place is None:
+        return False
+    if editor := _editor(screen):
+        state = screen.viewpoint.newest
+        rules = editor.rules(state)
+        if isinstance(rules, AdaptiveTree) and rules.history:
+            editor.hold(place.knobs, state)
+        else:
+            editor.set(place.knobs, state)
+        held = "; the history rule is off" if isinstance(rules, AdaptiveTree) and rules.history else ""
+        screen.show_note(f"{values_of(place)} from the next round on{held}; {_key(screen, 'undo')} undoes this")
+    return True
+
+
 def undo(screen: Screen) -> None:
     if editor := _editor(screen):
         turns = editor.undo(screen.viewpoint.newest)
@@ -204,17 +235,11 @@ def preset(screen: Screen) -> None:
         screen.show_note(done if name else refusal)
 
 
-def pin(screen: Screen) -> None:
-    state = screen.viewpoint.newest
-    before = screen.pins.get(state.watched)
-    if before is not None and before.by_hand:
-        del screen.pins[state.watched]
-        screen.show_note(f"A is removed; {_key(screen, 'pin')} pins a new A, and so does the next turn of a knob")
-    elif state.rounds:
-        screen.pins[state.watched] = Pin.of(state, state.watched, by_hand=True)
-        screen.show_note("A is pinned; later rounds are B")
-    else:
-        screen.show_note("there is no round to pin yet")
+def settings(screen: Screen) -> None:
+    tried = screen.session_log.settings_tried()
+    text = "\n".join(table(tried, min(_TABLE, screen.size.width - _AROUND))) if tried else "no setting was tried yet"
+    how = f"{_key(screen, 'compare')} compares the present settings with those before your turns, over the same tokens"
+    screen.push_screen(TextPage(screen.scene.keys, "settings", "Settings tried", f"{text}\n\n{how}"))
 
 
 def _key(screen: Screen, action: str) -> str:

@@ -2,10 +2,12 @@
 
 import sys
 
+from decoder.methods import SIDE_A
 from dynatui.keymap import CURSOR
+from dynatui.knobs import rules_of
 from dynatui.render import log
 from dynatui.render.prompts import chosen, listed
-from dynatui.screen.commands import view
+from dynatui.screen.commands import knobs, view
 from dynatui.screen.pages.page import BreakScreen, EditScreen
 from dynatui.screen.protocol import Screen
 
@@ -45,7 +47,7 @@ def step(screen: Screen) -> None:
 
 
 def _scroll_log(screen: Screen, below: int) -> None:
-    lines = log.entries(screen.scene.state, screen.scene.pinned, screen.scene.keys)
+    lines = log.entries(screen.scene.state, screen.scene.keys)
     screen.change_view(log_end=min(max(0, below), max(0, len(lines) - 1)))
 
 
@@ -86,6 +88,8 @@ def scroll(screen: Screen, lines: int) -> None:
         _scroll_log(screen, screen.scene.log_end - lines)
     elif screen.scene.panel == "prompts":
         view.move_prompt(screen, lines)
+    elif screen.scene.panel == "whatif" and knobs.choose_estimate(screen, lines):
+        pass
     else:
         scrub(screen, lines)
 
@@ -128,6 +132,8 @@ def prompt(screen: Screen, step: int) -> None:
 
 
 def enter(screen: Screen) -> None:
+    if screen.scene.panel == "whatif" and knobs.turn_to_estimate(screen):
+        return
     if screen.scene.panel != "prompts":
         view.maximise(screen)
         return
@@ -140,6 +146,25 @@ def enter(screen: Screen) -> None:
     elif _agreed(screen, f"{screen.scene.keys.cap('enter')} again goes to prompt {number}"):
         screen.change_view(chosen_prompt=None)
         _leave(screen, number - present.number)
+
+
+def compare(screen: Screen) -> None:
+    """Begins or ends an A/B comparison of the watched method, on this prompt and the next ones."""
+    controls, key = screen.source.controls, screen.scene.keys.cap("compare")
+    method = screen.viewpoint.newest.watched.removesuffix(SIDE_A)
+    if controls is None:
+        screen.show_note("settings can be compared only while models decode, not in a recording")
+    elif not method:
+        screen.show_note("settings can be compared once the models are loaded")
+    elif not controls.comparing and rules_of(method) is None:
+        watch = screen.scene.keys.cap("watch(1)")
+        screen.show_note(f"{method} has no knobs, so there are no settings to compare; {watch} watches another method")
+    elif _agreed(screen, f"{key} again leaves this run for a comparison"):
+        ends = bool(controls.comparing)
+        live(screen)
+        controls.compare("" if ends else method)
+        begun = f"A/B: A has the settings before your turns, B the present ones; turn knobs of B, {key} ends it"
+        screen.show_note("the comparison is over" if ends else begun)
 
 
 def edit(screen: Screen) -> None:

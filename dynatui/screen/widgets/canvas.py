@@ -4,12 +4,12 @@ While nothing covers it, the app writes its changed cells (`patch`); otherwise T
 two ways may alternate.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from rich.color import ColorSystem
-from rich.console import COLOR_SYSTEMS
+from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import MouseDown
@@ -19,12 +19,12 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii
+from dynatui.render.ink import Ink, Row, Rows, fit, in_ascii, width_of
 from dynatui.render.scene import Scene
-from dynatui.screen.widgets.wire import NOTHING, Cells, CellStyle, Frame, cell_style, cells, scrolled
+from dynatui.screen.widgets.wire import CellStyle, Frame, cell_style, in_looks, scrolled
 
-Change: TypeAlias = tuple[int, Cells, Cells]
-"""Row number, old cells, new cells."""
+Change: TypeAlias = tuple[int, Row]
+"""Row number, old row."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 ActionAt: TypeAlias = Callable[[Scene, int, int], str]
 """(scene, width, column) -> action of a click there; empty if there is none."""
@@ -66,7 +66,7 @@ class Canvas(Widget):
         self._scene = Scene()
         self._drawn_rows: Rows = []
         """Before they were cut or filled."""
-        self._rows: list[Cells] = []
+        self._rows: Rows = []
         self._drawn_size: Size | None = None
         """Of `_rows`, which Textual may request for a new size before it resizes; None: they must be drawn again."""
         self._inks: Mapping[Ink, Style] = {}
@@ -80,15 +80,16 @@ class Canvas(Widget):
             self.post_message(self.Pressed(action))
 
     def show(self, scene: Scene, inks: Mapping[Ink, Style]) -> None:
-        for y, _, _ in self._changes(scene, inks):
+        for y, _ in self._changes(scene, inks):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def patch(self, scene: Scene, inks: Mapping[Ink, Style], place: Offset, frame: Frame) -> None:
         changes = list(self._changes(scene, inks))
+        lines: Iterable[int] = [y for y, _ in changes]
         if len(changes) >= _WORTH_SCROLLING and self.size.width == self.screen.size.width:
-            changes = self._scroll(changes, place, frame)
-        for y, before, after in changes:
-            frame.patch(self._looks_of_inks(), before, after, place.x, place.y + y)
+            lines = self._scroll(changes, place, frame)
+        for y in lines:
+            frame.put(in_looks(self._rows[y], self._looks_of_inks()), place.x, place.y + y)
 
     def still(self) -> Still:
         """The panel with its place, in true colour, since a film's player may have more colours than this terminal."""
@@ -109,7 +110,7 @@ class Canvas(Widget):
     def render_line(self, y: int) -> Strip:
         if self._drawn_size != self.size:
             self._draw()
-        row: Row = self._rows[y].row if y < len(self._rows) else ((" " * self.size.width, "plain"),)
+        row: Row = self._rows[y] if y < len(self._rows) else ((" " * self.size.width, "plain"),)
         return Strip([Segment(text, self._style(ink)) for text, ink in row if text], self.size.width)
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -132,7 +133,7 @@ class Canvas(Widget):
             return
         for y, (old, new) in enumerate(zip(before, self._rows, strict=True)):
             if old is not new:
-                yield y, old, new
+                yield y, old
 
     def _draw(self) -> None:
         """Draws the scene at the present size; unchanged rows stay the same objects."""
@@ -143,19 +144,16 @@ class Canvas(Widget):
             for y, row in enumerate(self._drawn_rows)
         ]
 
-    def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> list[Change]:
-        """Scrolls the rows that have only moved up; returns all other changes."""
+    def _scroll(self, changes: list[Change], place: Offset, frame: Frame) -> range:
+        """Scrolls the rows that have only moved up; returns all rows that may differ from the terminal's."""
         top, bottom = changes[0][0], changes[-1][0]
         after = self._rows[top : bottom + 1]
         before = [*after]
-        for y, old, _ in changes:
+        for y, old in changes:
             before[y - top] = old
-        rows = scrolled(before, after)
-        if not rows:
-            return changes
-        frame.scroll(place.y + top, place.y + bottom, rows)
-        moved = [*before[rows:], *[NOTHING] * rows]
-        return [(top + y, old, new) for y, (old, new) in enumerate(zip(moved, after, strict=True))]
+        if rows := scrolled(before, after):
+            frame.scroll(place.y + top, place.y + bottom, rows)
+        return range(top, bottom + 1)
 
     def _forget(self) -> None:
         self._drawn_size, self._styles, self._looks = None, {}, {}
@@ -170,17 +168,21 @@ class Canvas(Widget):
         return style
 
     def _looks_of_inks(self) -> Mapping[Ink, CellStyle]:
-        name = self.app.console.color_system
-        if not self._looks and name:
-            self._looks = {ink: cell_style(self._style(ink), COLOR_SYSTEMS[name]) for ink in self._inks}
+        if not self._looks:
+            colors = color_system(self.app.console)
+            self._looks = {ink: cell_style(self._style(ink), colors) for ink in self._inks}
         return self._looks
 
 
-def fitted(row: Row, width: int, scene: Scene) -> Cells:
-    """A row as cells of the terminal, in the scene's symbols."""
-    row_cells = cells(in_ascii([row])[0] if scene.symbols == "ascii" else row)
-    fits = row_cells.cells is not None and len(row_cells.cells) == width
-    return row_cells if fits else cells(fit(row_cells.row, width))
+def color_system(console: Console) -> ColorSystem:
+    name = console.color_system
+    return COLOR_SYSTEMS[name] if name else ColorSystem.TRUECOLOR  # as in Textual
+
+
+def fitted(row: Row, width: int, scene: Scene) -> Row:
+    """A row of this width, in the scene's symbols."""
+    row = in_ascii([row])[0] if scene.symbols == "ascii" else row
+    return row if width_of(row) == width else fit(row, width)
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:

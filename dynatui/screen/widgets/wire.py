@@ -1,4 +1,4 @@
-"""Writes changed rows to the terminal in few bytes: Textual would send several times as many.
+"""Writes what has changed on the screen to the terminal in few bytes: Textual would send several times as many.
 
 Widths are those of `rich.cells`; a row with characters wider than one cell is sent whole. Knows no widgets.
 """
@@ -6,16 +6,18 @@ Widths are those of `rich.cells`; a row with characters wider than one cell is s
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
+from itertools import groupby
 from operator import itemgetter
 from typing import TypeAlias
 
+from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.style import Style
+from textual._compositor import ChopsUpdate, LayoutUpdate
+from textual.strip import Strip
 
-from dynatui.render.ink import Ink, Row, merged
-
-Cell: TypeAlias = tuple[str, Ink]
+from dynatui.render.ink import Ink, Row
 
 _ONE_CELL_WIDE = re.compile(
     "[ -~\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u22ff\u23ce\u2400-\u2426\u2500-\u25fc\u2800-\u28ff]*"
@@ -24,6 +26,10 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 """Synchronised output: terminals that support it display all output between these two sequences at once."""
 _NEAR = 4
 """Up to this many unchanged cells between two changes are sent again, since moving the cursor takes as many bytes."""
+_MOVE = 7
+"""Bytes of a move of the cursor, about."""
+_ERASED = 12
+"""Least number of blanks that are erased: to erase them and to move past them takes up to ten bytes."""
 _WORTH_SCROLLING = 3
 """Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
@@ -40,17 +46,22 @@ class CellStyle:
     foreground: str
     background: str
 
-    @property
-    def of_blanks(self) -> tuple[object, ...]:
+    @cached_property
+    def of_blanks(self) -> "CellStyle":
         """The part of the style that is visible on a blank."""
-        front = self.foreground if _REVERSE in self.attributes else ""
-        return front, self.background, self.attributes & _SHOWN_ON_BLANKS
+        front = self.foreground if _REVERSE in self.attributes else "39"
+        return _one_look(self.attributes & _SHOWN_ON_BLANKS, front, self.background)
 
 
 _one_look = cache(CellStyle)
 RESET = _one_look(frozenset(), "39", "49")
+Looks: TypeAlias = tuple[tuple[str, CellStyle], ...]
+"""A row as it looks."""
+Cell: TypeAlias = tuple[str | Looks, CellStyle | int]
+"""A character and its look; in a row with characters wider than one cell, the whole row and a column of it."""
 
 
+@lru_cache(maxsize=1024)
 def cell_style(style: Style, colors: ColorSystem) -> CellStyle:
     flags = {
         1: style.bold,
@@ -80,85 +91,181 @@ def style_change(before: CellStyle, after: CellStyle) -> tuple[str, bool]:
     codes += [after.background] if after.background != before.background else []
     if after is RESET:
         codes = [""] if codes else []
-    return f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks != after.of_blanks
+    return f"\x1b[{';'.join(codes)}m" if codes else "", before.of_blanks is not after.of_blanks
 
 
-@dataclass(frozen=True)
-class Cells:
-    row: Row
-    cells: list[Cell] | None
-    """Character and ink of each cell; None if any character of the row is not one cell wide."""
-
-    @property
-    def is_blank(self) -> bool:
-        return self.cells is not None and all(sign == " " for sign, _ in self.cells)
+def in_looks(row: Row, looks: Mapping[Ink, CellStyle]) -> Looks:
+    return tuple((text, looks.get(ink, RESET)) for text, ink in row if text)
 
 
-NOTHING = Cells((), None)
+def parts(update: ChopsUpdate | LayoutUpdate, colors: ColorSystem) -> Iterator[tuple[int, int, Looks]]:
+    """What Textual would send: column, line and looks of each part."""
+    if isinstance(update, LayoutUpdate):
+        for y, line in enumerate(update.strips, update.region.y):
+            x = update.region.x
+            for strip in line:
+                yield x, y, _strip_looks(strip, colors)
+                x += strip.cell_length
+        return
+    for y, left, right in update.spans:
+        for end, (x, chop) in zip(update.chop_ends[y], update.chops[y].items(), strict=True):
+            if chop is not None and x < right and end > left:
+                yield x, y, _strip_looks(chop.crop(0, min(end, right) - x), colors)
 
 
-def cells(row: Row) -> Cells:
-    text = "".join(map(itemgetter(0), row))
-    plain = text.isascii() or _ONE_CELL_WIDE.fullmatch(text)
-    return Cells(row, [(sign, ink) for part, ink in row for sign in part] if plain else None)
+def _strip_looks(strip: Strip, colors: ColorSystem) -> Looks:
+    shown = (segment for segment in strip if segment.text and not segment.control)
+    return tuple((segment.text, cell_style(segment.style or Style.null(), colors)) for segment in shown)
+
+
+class Shown:
+    """The cells of the terminal, as the frames so far have left them; None where unknown."""
+
+    def __init__(self, size: tuple[int, int], *, erases: bool = False) -> None:
+        """`erases`: the terminal fills erased cells with the present background colour."""
+        self.width, self.height = size
+        self.erases = erases
+        self.rows: list[list[Cell | None]] = [[None] * self.width for _ in range(self.height)]
 
 
 class Frame:
-    """A look stays set from one row to the next."""
+    """Changes of the shown cells as one text. Cells of one look are written together, wherever they are, since moving
+    the cursor takes fewer bytes than changing colours.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Shown) -> None:
+        self._shown = shown
         self._pieces = list[str]()
+        self._runs = dict[CellStyle, list[tuple[int, int, Looks]]]()
+        """By first look: line, column and content."""
         self._look = RESET
+        self.size = 0
+        """About the number of bytes."""
 
-    def patch(self, looks: Mapping[Ink, CellStyle], before: Cells, after: Cells, column: int, line: int) -> None:
-        """Changes a row of the terminal from `before` to `after`, of equal width; column and line count from 0."""
-        pieces, at = self._pieces, -1
-        for start, run in changes(before, after):
-            pieces.append(f"\x1b[{start - at}C" if at >= 0 else f"\x1b[{line + 1};{column + start + 1}H")
-            at = start
-            for text, ink in run:
-                new = looks.get(ink, RESET)
-                if new is not self._look:
-                    codes, shows_on_blanks = style_change(self._look, new)
-                    if shows_on_blanks or not text.isspace():
-                        pieces.append(codes)
-                        self._look = new
-                pieces.append(text)
-                at += len(text)
+    def clear(self, look: CellStyle) -> None:
+        """Fills the screen with blanks of this look, or with plain ones if the terminal cannot erase in colours."""
+        blank = look.of_blanks if self._shown.erases else RESET
+        self._pieces.append(style_change(self._look, blank)[0] or "\x1b[m")
+        self._look = blank
+        self._pieces.append("\x1b[2J")
+        self._shown.rows = [[(" ", blank)] * self._shown.width for _ in range(self._shown.height)]
+
+    def put(self, row: Looks, column: int, line: int) -> None:
+        """Makes the cells from this place on, which counts from 0, look like the row; each cell once a frame."""
+        if line >= self._shown.height:
+            return
+        after = _cells(row)[: max(0, self._shown.width - column)]
+        shown = self._shown.rows[line]
+        for start, end in _changes(shown[column : column + len(after)], after):
+            if _is_whole(after):
+                self._add(line, column, row)
+            else:
+                for at, text, look in self._segments(after[start:end]):
+                    self._add(line, column + start + at, ((text, look),))
+        shown[column : column + len(after)] = after
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
         """The last lines become undefined."""
+        self._write_runs()
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
+        shown = self._shown
+        below: list[list[Cell | None]] = [[None] * shown.width for _ in range(rows)]
+        shown.rows[top : bottom + 1] = [*shown.rows[top + rows : bottom + 1], *below]
 
     def text(self) -> str:
+        self._write_runs()
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
 
+    def _segments(self, cells: Sequence[Cell]) -> Iterator[tuple[int, str, CellStyle]]:
+        """Place, text and look of parts; blanks join a part beside them whose look makes them look the same."""
+        start, text, part_look = 0, "", RESET
+        for look, run in groupby(cells, key=itemgetter(1)):
+            added = "".join(map(itemgetter(0), run))
+            joins = look.of_blanks is part_look.of_blanks and (added.isspace() or text.isspace())
+            if text and (not joins or self._erases(added, look) or self._erases(text, part_look)):
+                yield start, text, part_look
+                start, text = start + len(text), ""
+            part_look = part_look if text and added.isspace() else look
+            text += added
+        yield start, text, part_look
 
-def scrolled(before: Sequence[Cells], after: Sequence[Cells]) -> int:
+    def _add(self, line: int, column: int, row: Looks) -> None:
+        self._runs.setdefault(row[0][1], []).append((line, column, row))
+        self.size += _MOVE + sum(len(text.encode()) for text, _ in row)
+
+    def _write_runs(self) -> None:
+        cursor: tuple[int, int] | None = None
+        for runs in self._runs.values():
+            for line, column, row in runs:
+                self._pieces.append(_move(cursor, line, column))
+                cursor = line, column
+                for text, look in row:
+                    self._turn(look, blank=text.isspace())
+                    if len(row) == 1 and self._erases(text, look):
+                        self._pieces.append(f"\x1b[{len(text)}X")
+                    else:
+                        self._pieces.append(text)
+                        cursor = line, cursor[1] + cell_len(text)
+        self._runs.clear()
+
+    def _turn(self, look: CellStyle, *, blank: bool) -> None:
+        if look is not self._look:
+            codes, shows_on_blanks = style_change(self._look, look)
+            if shows_on_blanks or not blank:
+                self._pieces.append(codes)
+                self._look = look
+
+    def _erases(self, text: str, look: CellStyle) -> bool:
+        return len(text) >= _ERASED and text.isspace() and self._shown.erases and not look.of_blanks.attributes
+
+
+def _move(cursor: tuple[int, int] | None, line: int, column: int) -> str:
+    if cursor == (line, column):
+        return ""
+    if cursor and line == cursor[0] and column > cursor[1]:
+        return f"\x1b[{column - cursor[1]}C"
+    return f"\x1b[{line + 1};{column + 1}H"
+
+
+def scrolled(before: Sequence[Row], after: Sequence[Row]) -> int:
     """Number of rows by which contents have moved up from `before` to `after`; 0 if scrolling saves too few rows."""
     for rows in range(1, len(after)):
-        same = sum(old.row == new.row and not new.is_blank for old, new in zip(before[rows:], after, strict=False))
+        same = sum(old == new and not _is_blank(new) for old, new in zip(before[rows:], after, strict=False))
         if same >= _WORTH_SCROLLING:
             return rows
     return 0
 
 
-def changes(before: Cells, after: Cells) -> Iterator[tuple[int, Row]]:
-    """Parts of `after` that differ, each with its first column."""
-    old, new = before.cells, after.cells
-    if old is None or new is None:
-        if before.row != after.row:
-            yield 0, after.row
-        return
+def _is_blank(row: Row) -> bool:
+    return all(text.strip() == "" for text, _ in row)
+
+
+def _cells(row: Looks) -> list[Cell]:
+    text = "".join(map(itemgetter(0), row))
+    if not (text.isascii() or _ONE_CELL_WIDE.fullmatch(text)):
+        return [(row, place) for place in range(sum(cell_len(part) for part, _ in row))]
+    cells = list[Cell]()
+    for part, look in row:
+        blank: Cell = (" ", look.of_blanks)
+        cells += [blank if sign == " " else (sign, look) for sign in part]
+    return cells
+
+
+def _is_whole(cells: Sequence[Cell]) -> bool:
+    return isinstance(cells[0][0], tuple)
+
+
+def _changes(before: Sequence[Cell | None], after: Sequence[Cell]) -> Iterator[tuple[int, int]]:
+    """First and one past the last column of each part of `after` that differs."""
     start = end = -1
-    for place, (a, b) in enumerate(zip(old, new, strict=True)):
-        if a == b:
+    for place, (old, new) in enumerate(zip(before, after, strict=True)):
+        if old == new:
             continue
         if place - end > _NEAR and end >= 0:
-            yield start, merged(new[start:end])
+            yield start, end
             start = place
         elif end < 0:
             start = place
         end = place + 1
     if end >= 0:
-        yield start, merged(new[start:end])
+        yield start, end

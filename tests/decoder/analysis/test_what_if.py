@@ -26,7 +26,7 @@ from decoder.methods.bestfirst import BestFirst
 from decoder.methods.dynatree import DynaTree
 from decoder.methods.eagle2 import Eagle2
 from decoder.methods.linear import Linear
-from decoder.tree import TokenTree
+from decoder.tree import TokenTree, depths
 from decoder.tree_rules import Growth, Rules
 from decoder.verify.verifier import accept
 from tests.decoder.rounds import a_round
@@ -412,6 +412,69 @@ def test_the_best_cell_has_the_most_tokens_that_could_be_judged_and_drafts_the_l
     assert WhatIf((_table("tau_h", *[few] * 4), _table("tau_l", *[few] * 4)), 20).best() is None
     here, lean = GridCell(20, 20, 3.0, 20, 9.0), GridCell(20, 20, 3.001, 20, 4.0)
     assert WhatIf((grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
+
+
+LEVEL_S, ROW_S, FIXED_S = 0.002, 0.0005, 0.011
+
+
+def _timed(past: Sequence[Round], noise: float = 0.0, seed: int = 0) -> list[Round]:
+    """The rounds with times that follow from their trees, with relative noise."""
+    generator, t, timed = random.Random(seed), 0.0, list[Round]()
+    for number, event in enumerate(past):
+        levels, nodes = max(depths(event.parents)), len(event.tokens) - 1
+        draft_s = LEVEL_S * levels * (1 + generator.gauss(0, noise))
+        verify_s = (FIXED_S + ROW_S * nodes) * (1 + generator.gauss(0, noise))
+        t += draft_s + verify_s
+        timed.append(msgspec.structs.replace(event, round=number, t=t, draft_s=draft_s, verify_s=verify_s))
+    return timed
+
+
+DEEP = DynaTree(d_max=6, d0=4.0, rho_stop=0.02, tau=0.0)
+
+
+def test_without_noise_in_the_times_the_rate_of_a_cell_is_its_tokens_over_its_costs() -> None:
+    table = what_if(_timed(_past(DEEP, 40)), DEEP, FIXED_S)
+    assert table
+    places = table.by_rate()
+    assert places
+    assert [place.cell.rate for place in places] == sorted((place.cell.rate or 0 for place in places), reverse=True)
+    here = table.here
+    assert here.rate is not None
+    assert here.rates is not None
+    assert here.rates[0] < here.rate < here.rates[1]
+    assert here.gains == (1, 1)
+    assert sum(place.present for place in places) == 1
+
+
+def test_the_interval_of_a_gain_holds_the_true_gain_about_as_often_as_it_says() -> None:
+    """The true gain is that over many rounds, at the costs that made the times."""
+    turned = replace(DEEP, d0=2.0)
+    many = [(World(seed).round(DEEP), World(seed).round(turned)) for seed in range(1000, 2000)]
+    rates = [
+        sum(len(event.committed) for event in side)
+        / sum(FIXED_S + LEVEL_S * max(depths(event.parents)) + ROW_S * (len(event.tokens) - 1) for event in side)
+        for side in zip(*many, strict=True)
+    ]
+    held = widths = 0.0
+    for seed in range(100):
+        past = [World(50 * seed + number).round(DEEP) for number in range(50)]
+        table = what_if(_timed(past, 0.1, seed), DEEP, FIXED_S)
+        assert table
+        gains = table.grids[0].cells[table.grids[0].present[0]][table.grids[0].columns.index(2)].gains
+        assert gains
+        held += gains[0] <= rates[1] / rates[0] <= gains[1]
+        widths += gains[1] - gains[0]
+    assert held >= 85
+    assert widths / 100 < 0.5
+
+
+def test_a_gain_that_may_be_none_is_not_called_faster() -> None:
+    sure = GridCell(20, 20, 3.0, 20, 9.0, 0.02, gains=(1.0, 1.0))
+    quick = replace(sure, seconds=0.015, gains=(1.2, 1.4))
+    tables = {gains: _table("tau_h", replace(quick, gains=gains), *[sure] * 3) for gains in ((1.2, 1.4), (0.9, 1.8))}
+    found = {gains: WhatIf((table, _table("tau_l", *[sure] * 4)), 20).faster() for gains, table in tables.items()}
+    assert found[1.2, 1.4] == (tables[1.2, 1.4], 0, 0)
+    assert found[0.9, 1.8] is None
 
 
 def test_the_tables_take_little_time() -> None:

@@ -12,10 +12,10 @@ from decoder.session.steering import Stage, StageName
 from dynatui.gpu import GpuLoad
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import HEATS, Meters, Scene
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import Failure, Loading, Prompt, RunState
 from dynatui.state.session_log import Results, noted
 from dynatui.state.timeline import TimelinePosition
+from tests.dynatui.compared_runs import compared
 from tests.dynatui.scripted_runs import (
     HOSTILE,
     delayed_run,
@@ -95,7 +95,7 @@ def _wild() -> Scene:
         whole = 10**15 if place % 2 else -(10**15)
         wild = {method: _claiming(entry, whole, number) for method, entry in state.figures().items()}
         results = noted(results, structs.replace(state, summary=wild, prompt=Prompt(place + 1, 2)))
-    return Scene(structs.replace(state, summary=wild), results=results, pinned=Pin.of(_hostile(), "dynatree"))
+    return Scene(structs.replace(state, summary=wild), results=results)
 
 
 def _claiming(entry: Figures, whole: int, number: float) -> Figures:
@@ -136,7 +136,6 @@ def _crowded() -> Scene:
         results=noted({}, state),
         stage=Stage("drafted", event),
         broke="depth acceptance 0.12 < 0.30",
-        pinned=Pin.of(state, state.watched),
         gpus={0: gpu, 1: replace(gpu, used_bytes=10**30)},
         note="saved to x",
     )
@@ -146,6 +145,7 @@ SCENES = {
     "empty": Scene(),
     "loading": Scene(state_of([Loading(HOSTILE)])),
     "running": running(),
+    "compared": Scene(state_of(compared())),
     "done": Scene(state_of([Prompt(1, 2), *story()])),
     "failed": Scene(state_of([run(), Failure(HOSTILE, 3)])),
     "ar alone": Scene(state_of([run(("ar",)), plain_round("ar", 0)])),

@@ -42,9 +42,9 @@ from dynatui.render.scene import Scene
 from dynatui.render.text import TextPanel
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.sources.source import EXPLANATIONS, LABELS
-from dynatui.state.ab_comparison import Pin, signed
 from dynatui.state.run_state import Prompt, RunState
 from dynatui.state.timeline import TimelinePosition
+from dynatui.state.turn_effect import signed
 from tests.dynatui.render.extreme_scenes import SCENES, SIZES, is_drawn, scenes
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
@@ -97,8 +97,7 @@ def test_every_panel_fits_every_size_whatever_it_shows(painter: DrawPanel, scene
 @every_panel
 def test_in_ascii_every_panel_is_ascii(painter: DrawPanel) -> None:
     for scene in (SCENES["running"], SCENES["done"], SCENES["no knobs yet"], SCENES["drawn"]):
-        pin = Pin.of(scene.state, scene.state.watched)
-        held = replace(scene, symbols="ascii", place=TimelinePosition(2, 6, 0.1, live=False), pinned=pin)
+        held = replace(scene, symbols="ascii", place=TimelinePosition(2, 6, 0.1, live=False))
         for size in ((30, 3), (76, 11), (120, 40)):
             assert all(line.isascii() for line in lines(in_ascii(painter(held, *size))))
 
@@ -156,7 +155,7 @@ def test_no_panel_speaks_of_acceptance_without_saying_of_what() -> None:
 def test_curves_and_what_moves_history_name_their_rounds_at_every_width() -> None:
     scene = running()
     for width in range(40, 200, 8):
-        for seen in (scene, replace(scene, pinned=Pin.of(scene.state, scene.state.watched))):
+        for seen in (scene, SCENES["compared"]):
             assert "last 3" in lines(curves.acceptance(seen, width, 8))[0]
             assert "last 3" in lines(curves.trends(seen, width, 8))[0]
         assert "last 3" in text_of(sliders.history_line(scene.state.lane, width)) or width >= 120

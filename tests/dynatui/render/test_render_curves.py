@@ -31,10 +31,10 @@ from dynatui.render.scene import Scale, Scene
 from dynatui.render.timeline import hit, timeline
 from dynatui.screen.widgets.canvas import DrawPanel
 from dynatui.session import Symbols
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import Curve
 from dynatui.state.run_state import Prompt
 from dynatui.state.timeline import TimelinePosition
+from tests.dynatui.compared_runs import compared
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, run, running, state_of, story, text_of, tree_round
 
@@ -140,9 +140,8 @@ def test_looking_back_all_charts_show_where_and_what_comes_later_is_dim(panel: D
 
 
 @both_charts
-def test_a_pinned_curve_stands_behind_and_is_named(panel: DrawPanel) -> None:
-    earlier = state_of([run(), *(tree_round(number, d0=2.0, tau_h=0.6) for number in range(20))])
-    page = panel(replace(running(), pinned=Pin.of(earlier, "dynatree")), 76, 12)
+def test_the_curves_of_side_a_stand_behind_and_are_named(panel: DrawPanel) -> None:
+    page = panel(Scene(state_of(compared())), 76, 12)
     assert "  A ┄┄" in text_of(page[0])
     assert has("ghost", page[1:])
 

@@ -18,7 +18,6 @@ from dynatui.render.prompts import chosen, listed, prompts
 from dynatui.render.scene import Scene
 from dynatui.render.work import depths, kind_of, kinds, summaries, times_table, work
 from dynatui.session import Symbols
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.lane import IN_A_ROW
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
 from dynatui.state.session_log import Result, opening_of
@@ -62,10 +61,6 @@ def another(at: str, prompt: str = "Once upon") -> Event:
     return structs.replace(run(), prompt=prompt, started_at=at)
 
 
-def pinned(state: RunState, *, by_hand: bool = False) -> Pin:
-    return Pin.of(state, "dynatree", by_hand=by_hand)
-
-
 HALVED = turned(3, "n_max", 256, 128)
 HELD = [turned(3, "tau_h", 0.5 + 0.05 * step, 0.55 + 0.05 * step) for step in range(6)]
 AR = [structs.replace(plain_round("ar", number), committed=[token]) for number, token in enumerate([11, 13, 100, 99])]
@@ -90,29 +85,6 @@ def test_lines_of_the_users_turns_are_the_marks_of_the_curves() -> None:
     state = after_three(turned(3, "d0", 5, 6), *far)
     assert [entry.rounds for entry in entries(state)] == [(mark.first, mark.round) for mark in state.lane.marks]
     assert len(entries(state)) == 2
-
-
-def test_the_turns_with_which_a_and_b_began_say_so_and_a_pin_of_the_users_own_is_a_line() -> None:
-    before = after_three(HALVED, *rounds(3, 12))
-    after = grown(before, turned(15, "n_max", 128, 64), *rounds(15, 2))
-    assert [entry.why[-1] for entry in entries(after, pinned(before))] == ["A begins here", "B begins here"]
-    turn, pin = entries(before, pinned(before, by_hand=True))
-    assert turn.why[-1] == "A begins here"
-    assert (pin.rounds, pin.what, pin.why) == ((15, 15), "A is pinned", ("what follows is B",))
-
-
-@pytest.mark.parametrize("letter", ["A", "B"])
-def test_no_number_of_later_turns_or_moves_drops_the_lines_of_a_and_b(letter: str) -> None:
-    if letter == "A":
-        before = after_three(HALVED, *rounds(3, 12))
-        later = [turned(15 + n, ("d0", "tau_l")[n % 2], 0.1 * n, 0.1 * n + 0.1) for n in range(500)]
-    else:
-        before = state_of([run(), *rounds(0, 12)])
-        moves = (moved(13 + n, "tau_h", 0.9 - 0.001 * n, 0.899 - 0.001 * n) for n in range(500))
-        later = [turned(12, "n_max", 256, 128), *moves]
-    found = entries(grown(before, *later), pinned(before, by_hand=letter == "A"))
-    assert [entry.what for entry in found if f"{letter} begins here" in entry.why] == ["N_max 256 → 128"]
-    assert len(found) < 500
 
 
 def test_a_session_without_turns_has_no_lines_of_earlier_prompts() -> None:

@@ -21,11 +21,11 @@ from dynatui.render import cards, drawer, sliders
 from dynatui.render.effect import consequence_line
 from dynatui.render.ink import Rows, in_ascii, width_of
 from dynatui.render.scene import Scene
-from dynatui.render.sliders import knobs, notes
+from dynatui.render.sliders import notes
 from dynatui.render.words import limited, limits, moved_back
 from dynatui.session import DEMO
-from dynatui.state.ab_comparison import Pin
 from dynatui.state.run_state import RunState
+from tests.dynatui.compared_runs import compared
 from tests.dynatui.render.extreme_scenes import SCENES
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, sampled_run, state_of, text_of, tree_round
@@ -147,7 +147,7 @@ def test_a_click_on_a_slider_in_the_row_asks_for_what_is_drawn_there(
     name: KnobName, width: int, height: int, share: float
 ) -> None:
     value = 1 + 6 * share if name == "d0" else share
-    scene = replace(running(), pending={name: value}, pinned=Pin.of(running().state, "dynatree"))
+    scene = replace(running(), pending={name: value})
     rows = lines(sliders.knobs(scene, width, height))
     y = next(y for y, row in enumerate(rows) if "○" in row)
     x = rows[y].index("○")
@@ -211,7 +211,14 @@ def test_the_limits_of_the_last_rounds_are_named_with_their_shares() -> None:
     assert limited(state_of([run(), tree_round(0)]).lane) == ()
 
 
-PINNED_BY_HAND = replace(running(), pinned=Pin.of(running().state, "dynatree", by_hand=True))
+BACK = [turned("d0", 0, 6, 4), turned("d0", 0, 4, 4.6, source="history")]
+COMPARED = {
+    "too few": compared()[:60],
+    "faster": compared(),
+    "slower": compared(b_s=0.025),
+    "unclear": compared(b_s=0.02),
+    "equal settings": compared(b_s=0.02, a=DynaTree(d0=6)),
+}
 
 test_golden = golden(
     {
@@ -240,7 +247,12 @@ test_golden = golden(
             history(moved(2.6), 40),
         ],
         "what a turn has brought takes the place of history or rows of its own": lambda: [
-            sliders.knobs(PINNED_BY_HAND, 120, height) for height in (4, 5, 6)
+            sliders.knobs(Scene(state_of(compared(*BACK))), 120, height) for height in (4, 5, 6)
+        ],
+        "a comparison gives the verdict of its latest look": lambda: [
+            text_of(sliders.compared_line(Scene(state_of(events)), width))
+            for events in COMPARED.values()
+            for width in (150, 76)
         ],
         "of a recording nobody is told to turn knobs": lambda: [
             sliders.knobs(Scene(raced(), replaying=True), 120, 4),
@@ -305,23 +317,22 @@ def test_a_knob_that_history_moves_on_names_the_key_of_history() -> None:
     assert "history moves D0: f5 frees it" in line(MOVED_ON, keys=KEYMAP.rebound({"history": ["f5"]}))
 
 
-def test_with_room_for_one_note_the_consequence_stays_unless_a_was_pinned_by_hand() -> None:
-    pin = Pin.of(state(count=0), "dynatree")
-    for by_hand, begins in ((False, "D0 2 → 5: nodes 7 → 7"), (True, "A/B")):
-        page = lines(knobs(Scene(state(), pinned=replace(pin, by_hand=by_hand)), 100, 2))
-        assert page[1].strip().startswith(begins)
-
-
-def test_beside_what_history_moved_back_the_consequence_is_told_where_there_are_two_rows() -> None:
+def moved_back_later() -> RunState:
     back = Knob(method="dynatree", round=14, name="d0", old=5, new=3.8, source="history")
-    told = state(count=2, by="d0", later=[back, *ruled(rounds(range(14, 16)), "d0", d0=3.8)], history=True)
-    scene = Scene(told, pinned=Pin.of(state(count=0), "dynatree"))
-    first, second = lines(notes(scene, 100, 2))
+    return state(count=2, by="d0", later=[back, *ruled(rounds(range(14, 16)), "d0", d0=3.8)], history=True)
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [(moved_back_later(), "D0 2 → 5"), (state_of(compared(*BACK)), "A/B B is faster")],
+    ids=["effect", "verdict"],
+)
+def test_beside_what_history_moved_back_the_turn_is_told_where_there_are_two_rows(told: RunState, line: str) -> None:
+    first, second = lines(notes(Scene(told), 100, 2))
     assert first.startswith("history moves D0 back")
-    assert second.startswith("D0 2 → 5")
-    assert [row[:21] for row in lines(notes(scene, 100, 1))] == ["history moves D0 back"]
-    assert len(notes(scene, 100, 3)) == 3
-    assert notes(scene, 100, 0) == notes(scene, 100, -1)
+    assert second.startswith(line)
+    assert [row[:21] for row in lines(notes(Scene(told), 100, 1))] == ["history moves D0 back"]
+    assert notes(Scene(told), 100, 0) == notes(Scene(told), 100, -1)
 
 
 def test_its_signs_have_ascii_names() -> None:

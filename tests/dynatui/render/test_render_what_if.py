@@ -20,7 +20,7 @@ from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import lines, plain_round, run, running, state_of, text_of, tree_round
 
 SURE = GridCell(20, 20, 3.0, 20, 9.0)
-TIMED = replace(SURE, seconds=0.02)
+TIMED = replace(SURE, seconds=0.02, rates=(140.0, 161.0), gains=(1.0, 1.0))
 TAU_H = (0.5, 0.6, 0.7, 0.8, 0.9)
 TAU_L = (0.2, 0.3, 0.4, 0.5, 0.6)
 DEPTHS = (3.0, 4.0, 5.0, 6.0, 7.0)
@@ -57,14 +57,16 @@ DOUBTFUL, BOUND, OTHER_BOUND = (
     GridCell(20, 15, 3.4, 15, 12.0),
     GridCell(20, 15, 3.1, 15, 9.0),
 )
-FASTER = _what_if(TIMED, h31=replace(TIMED, tokens=2.7, seconds=0.015))
+QUICK = replace(TIMED, tokens=2.7, seconds=0.015, rates=(171.0, 190.0), gains=(1.13, 1.28))
+FASTER = _what_if(TIMED, h31=QUICK)
 HEATED = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
 
 
 TOLD = {
     "the fastest is told although another has more tokens a round": _what_if(
-        TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=replace(TIMED, tokens=2.7, seconds=0.015)
+        TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=QUICK
     ),
+    "one that may be no faster is not called so": _what_if(TIMED, h31=replace(QUICK, gains=(0.97, 1.4))),
     "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01), h31=GridCell(20, 15, 9.0, 20, 9.0, 0.001)),
     "the most tokens": _what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)),
     "a gain that is a bound": _what_if(h33=BOUND),
@@ -123,11 +125,34 @@ def test_in_ascii_the_heat_can_still_be_told() -> None:
     assert all(figure in row for figure in ("_1.00", ".2.00", "=3.00", "#4.00"))
 
 
+SLOW = replace(TIMED, seconds=0.04, rates=(70.0, 80.0), gains=(0.45, 0.56))
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (
+            None,
+            "τh 0.80 with D0 4: 180 (171 to 190) tokens/s, 1.20 times (1.13 to 1.28) those of the knobs as they are",
+        ),
+        ({"tau_l": 0.2, "d0": 7.0}, "τl 0.20 with D0 7: 75 (70 to 80) tokens/s, 0.50 times (0.45 to 0.56)"),
+        ({"tau_h": 0.7, "d0": 5.0}, "The knobs as they are: 150 (140 to 161) tokens/s."),
+        ({"tau_h": 0.1, "d0": 1.0}, "τh 0.80 with D0 4"),
+    ],
+    ids=["the fastest one", "the user's", "the present one", "one that is gone"],
+)
+def test_the_chosen_cell_has_its_tokens_a_second_with_their_range(choice: dict[str, float], words: str) -> None:
+    scene = replace(running(), whatif=_what_if(TIMED, h31=QUICK, l04=SLOW), whatif_choice=choice)
+    page = " ".join(" ".join(line.strip("│ ") for line in lines(whatif(scene, 150, 18))).split())
+    assert words in page
+    assert ("enter turns the knobs to it" in page) == (choice != {"tau_h": 0.7, "d0": 5.0})
+
+
 test_golden = golden(
     {
         **{name: partial(_said, found) for name, found in TOLD.items()},
         "every cell shows tokens a round and a second and the knobs stand in brackets": lambda: _panel(
-            _what_if(h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04))
+            _what_if(TIMED, h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04), h31=BOUND)
         ),
         "a bound has a plus and what is not known a question mark": lambda: _panel(
             _what_if(h20=GridCell(20, 12, 3.2, 11, 9.5), h21=GridCell(20, 4, 9.0, 4, 30.0))

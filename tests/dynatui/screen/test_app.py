@@ -11,16 +11,13 @@ from dynatui.screen.app import DynaApp
 from dynatui.screen.widgets.canvas import Canvas
 from dynatui.session import View
 from dynatui.state.run_state import Failure, Loading, Prompt, Record
+from tests.dynatui.compared_runs import compared
 from tests.dynatui.screen.shown_app import FULL, MIDWAY, SMALL, TABBED, Clock, screen_text, shown, still
 from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import ScriptedSource, plain_round, run, story, tree_round
 from tests.dynatui.turned_runs import rounds, turned
 
 UNSEEN = [tree_round(6, " unseen")]
-THREE_AFTER: list[Record] = [
-    turned("tau_h", 12, 0.9, 0.5),
-    *(tree_round(number, tau_h=0.5) for number in range(12, 15)),
-]
 MOVED_BACK: list[Record] = [turned("d0", 6, 6, 2), tree_round(6, d0=2.0), turned("d0", 7, 2, 3, "history")]
 IN_FORCE: list[Record] = [
     Knob(method="dynatree", round=6, name="d0", old=6.0, new=7.0, source="user", turn=1),
@@ -156,11 +153,13 @@ test_transcript = transcripts(
         "without such a knob there is nothing to hold": (shown, "H"),
         "what history has moved back is held by one key": (shown, MOVED_BACK, "H"),
         "every panel shows the method that is watched": (shown, "w", "W"),
-        "a turn of a knob pins a by itself and compares as soon as it can": (
+        "two settings are compared on the prompt that is decoded again": (
             partial(shown, [run(), *(tree_round(number) for number in range(12))]),
-            THREE_AFTER,
-            [tree_round(number, tau_h=0.5) for number in range(15, 22)],
             "b",
+            "b",
+            compared()[:150],
+            "S",
+            "S w b",
         ),
         "two presses add up before the first is in force": (shown, "[ ["),
         "a knob in force is turned on from where it is": (shown, "=", IN_FORCE, "-"),

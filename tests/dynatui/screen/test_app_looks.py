@@ -131,7 +131,7 @@ async def test_free_rows_of_an_expanded_tree_show_the_trees_before_it_newest_fir
     async with shown(story()[:-3], size=size) as (app, _, pilot):
         await pilot.press("2", "e")
         for newest, least in ((5, 3), (4, 0)):
-            drawn = "\n".join(text_of(row.row) for row in app.query_one("#tree", Canvas)._rows)
+            drawn = "\n".join(text_of(row) for row in app.query_one("#tree", Canvas)._rows)
             numbers = [int(number) for number in re.findall(r"── round (\d+): ", drawn)]
             assert numbers == [5, 4, 3, 2, 1][5 - newest :][: len(numbers)]
             assert len(numbers) >= least
@@ -158,7 +158,7 @@ async def test_the_panel_of_knobs_has_no_empty_rows_and_grows_with_its_notes(siz
         assert knobs.size.height == 4
         await told(app, source, pilot, *story()[3:-3])
         assert knobs.size.height > 4
-        assert all(text_of(row.row).strip("│ ") for row in knobs._rows[1:-1])
+        assert all(text_of(row).strip("│ ") for row in knobs._rows[1:-1])
 
 
 def place_of(app: DynaApp, words: str, within: str) -> tuple[int, int]:
@@ -244,7 +244,7 @@ async def test_at_every_size_the_keys_of_the_panels_stay_in_sight(size: tuple[in
         for key in ("1", *"456789", "e", "i"):
             await pilot.press(key)
             tabs = app.query_one("#tabs", Canvas)
-            named = text_of(tabs._rows[0].row) if tabs.region.area else ""
+            named = text_of(tabs._rows[0]) if tabs.region.area else ""
             footer = screen_text(app).splitlines()[-1]
             assert all(number in named for number in "56789") or "1-9 panel" in footer
 

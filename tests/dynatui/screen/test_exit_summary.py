@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,16 @@ from rich.cells import cell_len
 from decoder.events import Event, Knob, Knobs, Round, Run, Start, Summary
 from decoder.knobs import KnobName, TunableParameters
 from decoder.methods.auto import Auto
-from decoder.methods.dynatree import PRESETS
+from decoder.methods.dynatree import PRESETS, DynaTree
 from decoder.methods.linear import Linear
 from dynatui.record.reader import read_events
-from dynatui.screen.run import lines, options
+from dynatui.screen.run import lines
+from dynatui.screen.settings_tried import options
 from dynatui.sources.playback import TraceSource
+from dynatui.state.ab_comparison import KnobSetting
 from dynatui.state.run_state import Failure, Loading, Prompt, Record, RunState, apply
-from dynatui.state.session_log import FEWEST_ROUNDS, KnobSetting, SessionLog
+from dynatui.state.session_log import SessionLog
+from tests.dynatui.compared_runs import compared
 from tests.dynatui.render.golden import golden
 from tests.dynatui.scripted_runs import (
     HOSTILE,
@@ -81,19 +85,21 @@ def test_what_is_kept_does_not_grow_with_the_number_of_rounds_settings_and_runs(
     assert len(log.tried) == 64
 
 
-def best(*records: Record) -> list[str]:
-    page = lines(log_of(records))
-    return [line.strip() for line in page if "best measured knobs" in line or line.startswith("  ")]
+def best(*runs: list[Event]) -> list[str]:
+    return [line for line in told(*chain(*runs)) if "compared with A" in line]
 
 
-def test_the_best_knobs_are_those_with_most_tokens_a_second() -> None:
-    fast = Knobs(tau_h=0.85, tau_l=TUNED.tau_l, d0=6.0)
-    later = rounds(range(25, 50), 0.02, fast, t=0.75)
-    assert best(begun(history=True), *FASTER, turned("tau_h", 0.85, 25), *later) == [
-        "best measured knobs of dynatree: --tau-h 0.85 --d0 6 --history",
-        "150 tokens/s, L-bar 3.00 over 25 rounds",
-        "best of 2 settings with 20 rounds or more in this session; only a hint",
-    ]
+def test_the_fastest_knobs_are_those_that_were_faster_than_a_over_the_same_tokens() -> None:
+    depth, faster = (compared(at=at, b=DynaTree(d0=d0), b_s=b_s) for at, d0, b_s in (("1", 6, 0.018), ("2", 4, 0.015)))
+    assert best(depth, faster) == ["fastest of those compared with A: --preset paper --d0 4"]
+    assert best(faster, compared(at="3", b_s=0.021)) == best(depth, faster)
+    assert best(compared(b_s=0.021)) == ["none of those compared with A is clearly faster"]
+
+
+def test_a_setting_that_was_never_decoded_beside_another_is_not_called_faster() -> None:
+    page = told(begun(), *rounds(range(25), 0.03), turned("d0", 6.0, 25), *rounds(range(25, 50), 0.001, t=0.75))
+    assert [line.split()[-2:] for line in page if "D0 6" in line] == [["not", "compared"]]
+    assert not any("faster" in line or "fastest" in line for line in page)
 
 
 MOVING = [
@@ -177,9 +183,10 @@ test_golden = golden(
             told(Prompt(4, 9), *THREE_RUNS[:3], Prompt(7, 9), begun("2", "then"), *SHORT),
         ],
         "of days of watching the newest runs are listed and the others counted": lambda: told(*DAYS),
-        "a setting that was hardly tried is not judged": lambda: [
+        "settings are listed with what they were compared with": lambda: [
+            *(told(*compared(), *compared(at="2", b=DynaTree(d0=4)), width=width) for width in (80, 120)),
+            told(*compared()[:60]),
             told(begun(), *FASTER, *HASTY),
-            told(begun(), *rounds(range(FEWEST_ROUNDS - 1))),
         ],
         "what history moves does not make another setting": lambda: told(begun(history=True), *MOVING),
         "a small value is given again as it was": lambda: told(

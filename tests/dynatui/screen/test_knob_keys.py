@@ -2,31 +2,36 @@
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import pytest
 from textual.pilot import Pilot
 
+from decoder.analysis.what_if import Grid, GridCell, WhatIf
 from decoder.events import End, Knob
 from decoder.knobs import KnobName
 from decoder.methods.delayed import Delayed
+from decoder.methods.dynatree import DynaTree
 from decoder.run.config import RunConfig
 from dynatui.keymap import KEYMAP
 from dynatui.knobs import info
 from dynatui.screen.app import DynaApp
 from dynatui.session import View
 from dynatui.state.run_state import Loading, Prompt, Record
-from tests.dynatui.screen.shown_app import shown, told
+from tests.dynatui.screen.shown_app import screen_text, shown, told
 from tests.dynatui.screen.transcripts import transcripts
 from tests.dynatui.scripted_runs import (
     ScriptedSource,
     delayed_run,
     drawn_round,
     plain_round,
+    run,
     sampled_round,
     sampled_run,
     turned_temperature,
 )
+from tests.dynatui.turned_runs import rounds, turned
 
 ALL = ("dynatree", "ar", "linear", "hf")
 WARM = RunConfig(temperature=0.6, top_p=0.9)
@@ -82,12 +87,36 @@ async def test_a_note_tells_the_value_and_from_where_it_is_in_force(records: lis
         assert app.scene.note == note
 
 
-async def test_a_turn_begins_b_of_the_comparison() -> None:
-    async with shown(racing(rounds=12)) as (app, source, pilot):
-        later = [sampled_round(number) for number in range(12, 24)]
-        page = await told(app, source, pilot, turned_temperature("dynatree", 12, 0.6, 0.7), *later)
-        assert len(app.pins["dynatree"].samples) == 12
-        assert "A/B no clear difference so far" in page
+CELL = GridCell(20, 20, 3.0, 20, 9.0, 0.02)
+QUICK, SLOW = replace(CELL, seconds=0.01), replace(CELL, seconds=0.03)
+ESTIMATE = WhatIf(
+    (
+        Grid("tau_h", "d0", (0.8, 0.9), (4.0, 5.0), ((SLOW, QUICK), (CELL, CELL)), (1, 1)),
+        Grid("tau_l", "d0", (0.3, 0.4), (4.0, 5.0), ((CELL, CELL), (CELL, CELL)), (1, 1)),
+    ),
+    20,
+)
+
+
+@pytest.mark.parametrize("history", [0.0, 1.0])
+async def test_enter_turns_the_knobs_to_the_chosen_estimate(history: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dynatui.screen.scene_builder.what_if", lambda *_: ESTIMATE)
+    config = RunConfig(dynatree=DynaTree(history=bool(history)))
+    async with shown([run(), *rounds(range(3))], config=config) as (app, source, pilot):
+        await pilot.press("6")
+        await told(app, source, pilot, turned("d0", 3, 5, 5))  # the estimate is made anew
+        assert "τh 0.80 with D0 5: 300 tokens/s" in screen_text(app)
+        await pilot.press("down", "down", "up", "up", "enter")
+        assert dict(source.turns) == {"tau_h": 0.8, **({"history": 0, "d0": 5} if history else {})}
+        assert app.scene.note.startswith("τh 0.80 with D0 5 from the next round on")
+        await pilot.press("down", "enter", *["down"] * 9, "enter")
+        assert dict(source.turns)["d0"] == 4
+
+
+async def test_without_an_estimate_in_tokens_per_second_enter_expands_the_panel() -> None:
+    async with shown([run(), *rounds(range(3))]) as (app, source, pilot):
+        await pilot.press("6", "up", "enter")
+        assert (app.scene.maximised, source.turns) == (True, [])
 
 
 @pytest.mark.parametrize("watched", [0, 1])

@@ -93,7 +93,7 @@ def drawn(app: DynaApp) -> dict[str, list[str]]:
 
 def bright(canvas: Canvas, y: int) -> str:
     canvas.render_line(y)
-    return "".join(" " * len(text) if ink == "ghost" else text for text, ink in canvas._rows[y].row)
+    return "".join(" " * len(text) if ink == "ghost" else text for text, ink in canvas._rows[y])
 
 
 def charted(rows: list[str]) -> int:

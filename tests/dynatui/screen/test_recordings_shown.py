@@ -33,8 +33,8 @@ async def test_looking_back_what_comes_later_stays_there_and_is_dim() -> None:
         await pilot.press("G", "left", "left", "left", "left")
         assert app.scene.place.round == 2
         text, line = (app.query_one(f"#{name}", Canvas)._rows for name in ("text", "timeline"))
-        assert "atatime" in "".join(text for row in text for text, ink in row.row if ink == "ghost")
-        assert any(ink == "ghost" for row in line for _, ink in row.row)
+        assert "atatime" in "".join(text for row in text for text, ink in row if ink == "ghost")
+        assert any(ink == "ghost" for row in line for _, ink in row)
 
 
 @pytest.mark.parametrize("key", ["space", "P"])

@@ -3,25 +3,31 @@
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from itertools import count
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pyte
 import pytest
 
 from benchmarks.screen import FRAME, SCREENS, cost, steady_recording
-from benchmarks.terminal import Terminal
+from benchmarks.terminal import ALL_ANSWERS, Terminal
+from dynatui.screen.panel_app import FPS
 from tests.dynatui.servers.attach.page_server import Answer, serving, text
 
 pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")]
 
 ROOT = Path(__file__).parents[3]
 SIZE = (120, 40)
-THIN_LINE = 30_000
+THIN_LINE, SLOW_LINE = 30_000, 4000
+QUESTION = b"\x1b[5n"
+FIRST_FRAMES = 5
+EFFECT_S = 2.0
 READING_BYTES = 2500
 PATIENCE_S = 60.0
 LAG_S, SOON_S = 3.0, 10.0
@@ -58,10 +64,15 @@ sys.exit(run.watch(session))
 
 
 @pytest.fixture
-def clock(tmp_path: Path) -> Iterator[Terminal]:
-    terminal = Terminal([sys.executable, "-c", CLOCK, str(tmp_path / "run.jsonl")], SIZE)
-    yield terminal
-    terminal.close()
+def start(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
+    with ExitStack() as ending:
+
+        def begin(size: tuple[int, int] = SIZE, **how: Any) -> Terminal:
+            terminal = Terminal([sys.executable, "-c", CLOCK, str(tmp_path / "run.jsonl")], size, **how)
+            ending.callback(terminal.close)
+            return terminal
+
+        yield begin
 
 
 @pytest.mark.wall_time
@@ -121,7 +132,8 @@ def growing() -> Answer:
 
 
 @pytest.mark.wall_time
-def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Terminal) -> None:
+def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(start: Callable[..., Terminal]) -> None:
+    clock = start()
     screen, fed = pyte.Screen(*SIZE), 0
     stream = pyte.ByteStream(screen)
     lags, began, end = list[float](), float("inf"), time.monotonic() + PATIENCE_S
@@ -140,3 +152,76 @@ def test_a_thin_line_shows_the_present_and_the_program_ends_at_once(clock: Termi
     while clock.process.poll() is None and time.monotonic() < pressed + SOON_S:
         clock.read(0.1, bytes_per_second=THIN_LINE)
     assert clock.process.returncode == 0
+
+
+@dataclass
+class Seen:
+    """The emulated screen behind a slow line."""
+
+    terminal: Terminal
+    bytes_per_second: int
+    fed: int = 0
+
+    def __post_init__(self) -> None:
+        self.screen = pyte.Screen(*self.terminal.size)
+        self.stream = pyte.ByteStream(self.screen)
+
+    def read(self, seconds: float) -> str:
+        self.terminal.read(seconds, bytes_per_second=self.bytes_per_second)
+        self.stream.feed(bytes(self.terminal.written[self.fed :]))
+        self.fed = len(self.terminal.written)
+        return "\n".join(self.screen.display)
+
+    def wait_s(self, *, shows: str = "", hides: str = "") -> float:
+        """Seconds until the screen shows or hides these words."""
+        began = time.monotonic()
+        while shows not in (text := self.read(0.05)) or (hides and hides in text):
+            assert time.monotonic() < began + PATIENCE_S, f"it shows\n{text}"
+        return time.monotonic() - began
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_on_a_line_of_four_kilobytes_a_second_a_key_takes_effect_within_two_seconds(
+    size: tuple[int, int], start: Callable[..., Terminal]
+) -> None:
+    seen = Seen(start(size), SLOW_LINE)
+    seen.wait_s(shows="!")
+    seen.read(3.0)
+    for key, shows, hides in (
+        (" ", "FROZEN", ""),
+        (" ", "", "FROZEN"),
+        ("8", "╭─ Log", ""),
+        ("?", "esc goes back", ""),
+        ("\x1b", "", "esc goes back"),
+        ("4", "╭─ Race", ""),
+    ):
+        seen.read(0.7)
+        seen.terminal.press(key)
+        assert seen.wait_s(shows=shows, hides=hides) < EFFECT_S, key
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_first_full_frame_takes_a_slow_line_less_than_two_seconds(
+    size: tuple[int, int], start: Callable[..., Terminal]
+) -> None:
+    terminal = start(size)
+    while terminal.written.count(QUESTION) < FIRST_FRAMES:
+        terminal.read(0.1)
+    _, *frames = bytes(terminal.written).split(QUESTION)
+    assert max(map(len, frames)) < EFFECT_S * SLOW_LINE
+
+
+@pytest.mark.wall_time
+@pytest.mark.parametrize("answers", [ALL_ANSWERS, {}], ids=["answers", "never answers"])
+def test_a_fast_terminal_gets_every_frame_whether_it_answers_or_not(
+    answers: Mapping[bytes, bytes], start: Callable[..., Terminal]
+) -> None:
+    terminal = start(answers=answers)
+    while terminal.written.count(QUESTION) < FIRST_FRAMES:
+        terminal.read(0.1)
+    terminal.read(1.5)
+    terminal.written.clear()
+    terminal.read(2.0)
+    assert terminal.written.count(QUESTION) >= 0.8 * 2 * FPS

@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET, UnsetType, structs
 
 import decoder
-from decoder.errors import PairError, PromptError, RecordingError
+from decoder.errors import ConfigError, PairError, PromptError, RecordingError
 from decoder.events import Event, Expected, Round, Run, Summary
 from decoder.methods.dynatree import DynaTree
 from decoder.prompts.prompt import AnyPrompt, as_prompt
@@ -172,6 +172,43 @@ def test_knobs_speed_and_pause_outlive_the_prompt_that_they_steer(decoding: Engi
     _, config, steering = script.calls[1]
     assert (config.of(DynaTree).tau_h, config.of(DynaTree).history) == (0.8, False)
     assert (steering.turns, steering.speed, steering.paused) == ((), 0.5, True)
+
+
+def test_two_settings_are_compared_on_the_prompt_in_progress_and_the_next_ones(
+    decoding: EngineSource, script: Script
+) -> None:
+    usual = decoding.config.methods
+    decoding.turn("d0", 3.0, "dynatree")
+    decoding.compare("dynatree")
+    until(lambda: len(script.calls) == 2)
+    decoding.go(1)
+    until(lambda: len(script.calls) == 3)
+    assert [prompt for prompt, _, _ in script.calls] == ["one", "one", "two"]
+    for _, config, _ in script.calls[1:]:
+        assert config.methods == ("dynatree", "dynatree:A", "ar")
+        assert [config.rules(name).knob("d0") for name in config.methods[:2]] == [3, 5]
+    decoding.compare("")
+    until(lambda: len(script.calls) == 4)
+    assert (script.calls[3][0], script.calls[3][1].methods) == ("two", usual)
+
+
+def test_side_a_has_the_settings_from_before_the_turns_since_the_latest_comparison(
+    decoding: EngineSource, script: Script
+) -> None:
+    for number, value in enumerate((3.0, 4.0)):
+        decoding.turn("d0", value, "dynatree")
+        decoding.compare("dynatree")
+        until(lambda: len(script.calls) == 2 + 2 * number)  # noqa: B023 - called at once
+        decoding.compare("")
+        until(lambda: len(script.calls) == 3 + 2 * number)  # noqa: B023 - called at once
+    sides = [[config.rules(name).knob("d0") for name in config.methods[:2]] for _, config, _ in script.calls[1::2]]
+    assert sides == [[3, 5], [4, 3]]
+
+
+def test_a_method_without_parameters_is_not_compared(decoding: EngineSource) -> None:
+    with pytest.raises(ConfigError, match="ar"):
+        decoding.compare("ar")
+    assert decoding.comparing == ""
 
 
 def test_a_finished_prompt_stays_for_a_while_unless_the_user_goes_on(script: Script) -> None:

@@ -1,395 +1,119 @@
-"""A/B comparisons and the effect of a turned knob: the compared rounds and the coverage of the intervals."""
+"""Which blocks of which runs are compared, under which settings of both sides."""
 
-import math
-import time
 from collections.abc import Iterable
+from functools import reduce
 
-import numpy as np
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec import structs
-from numpy.typing import NDArray
 
-from decoder.analysis.metrics import fold
-from decoder.events import Event, Knob
-from decoder.knobs import KnobName
-from dynatui.state.ab_comparison import (
-    LEAST,
-    ROUNDS,
-    Consequence,
-    Difference,
-    Pin,
-    Samples,
-    compared,
-    consequence,
-    difference_words,
-    samples_of,
-    sentence,
-    signed,
-)
-from dynatui.state.lane import Sample
+from decoder.analysis.paired import BLOCK, WARM_UP
+from decoder.events import End, Event, Round
+from decoder.methods.dynatree import DynaTree
+from dynatui.state.ab_comparison import Pair, Pairs, blocks_of, measured, side_a, with_run
 from dynatui.state.run_state import RunState, apply
-from tests.dynatui.scripted_runs import plain_round, run, state_of, tree_round
-from tests.dynatui.turned_runs import rounds, turned
+from tests.dynatui.compared_runs import ROUNDS, A, begun, compared, turned, turns
+from tests.dynatui.scripted_runs import delayed_run, drawn_round, state_of, story
 
-WATCHED = "dynatree"
-
-
-def _autocorrelated(generator: np.random.Generator, count: int, memory: float, mean: float) -> NDArray[np.float64]:
-    series = np.empty(count)
-    value = generator.normal()
-    for index in range(count):
-        value = memory * value + math.sqrt(1 - memory**2) * generator.normal()
-        series[index] = value
-    return series + mean
+BLOCKS = 3 * ROUNDS // BLOCK - WARM_UP
 
 
-def _samples(shares: Iterable[float], tokens: Iterable[int] | None = None) -> Samples:
-    shares = list(shares)
-    counts = [3] * len(shares) if tokens is None else list(tokens)
-    return tuple(Sample(count, 9, 3, share, 0.01) for share, count in zip(shares, counts, strict=True))
+def paired(*runs: Iterable[Event]) -> Pairs:
+    none: Pairs = {}
+    return reduce(with_run, map(state_of, runs), none)
 
 
-def _by_figure(a: Samples, b: Samples) -> dict[str, Difference]:
-    found = compared(a, b)
+def counts(pairs: Pairs) -> dict[tuple[float, float], int]:
+    """Blocks by the values of D0 of A and B."""
+    return {(_d0(pair, 0), _d0(pair, 1)): measured(pairs, pair).blocks for pair in pairs}
+
+
+def _d0(pair: Pair, side: int) -> float:
+    return dict(pair[side].knobs)["d0"]
+
+
+def test_both_sides_are_compared_over_the_same_tokens_after_the_warm_up() -> None:
+    pairs = paired(compared())
+    assert counts(pairs) == {(5, 6): BLOCKS}
+    (pair,) = pairs
+    assert pair.a.method == pair.b.method == "dynatree"
+    found = measured(pairs, pair).comparison
     assert found is not None
-    return {difference.figure: difference for difference in found}
+    assert found.verdict == "faster"
+    assert all(block.a.tokens == block.b.tokens == BLOCK for block in blocks_of(pairs, pair))
 
 
-@pytest.mark.parametrize(
-    ("memory", "sizes", "least"),
-    [
-        (0.0, (10, 10), 0.93),
-        (0.0, (60, 200), 0.93),
-        (0.4, (15, 80), 0.87),
-        (0.4, (60, 200), 0.91),
-        (0.6, (200, 200), 0.91),
-    ],
-)
-def test_95_percent_intervals_hold_the_true_difference_about_as_often(
-    memory: float, sizes: tuple[int, int], least: float
-) -> None:
-    generator = np.random.default_rng(1)
-    held = 0
-    for _ in range(400):
-        a, b = (_autocorrelated(generator, size, memory, mean) for size, mean in zip(sizes, (0.5, 0.8), strict=True))
-        found = _by_figure(_samples(a.tolist()), _samples(b.tolist()))["depth_acceptance"]
-        held += found.low <= 0.3 <= found.high
-    assert least <= held / 400 <= 0.99
+def test_a_run_without_side_a_has_nothing_to_compare() -> None:
+    state = state_of(story())
+    assert with_run({}, state) == {}
+    assert side_a(state, "dynatree") is None
+    assert with_run({}, RunState()) == {}
 
 
-@settings(deadline=None)
-@given(*[st.lists(st.tuples(st.integers(1, 60), st.floats(1e-4, 10.0)), min_size=LEAST, max_size=20) for _ in range(2)])
-def test_no_interval_of_a_rate_or_of_tokens_a_round_is_below_minus_100_percent(
-    a: list[tuple[int, float]], b: list[tuple[int, float]]
-) -> None:
-    found = _by_figure(*(tuple(Sample(count, 9, 3, 0.5, time) for count, time in side) for side in (a, b)))
-    for figure in ("tokens_per_second", "tokens_per_round"):
-        assert -found[figure].a <= found[figure].low <= found[figure].high < math.inf
-        assert found[figure].low <= found[figure].difference * (1 + 1e-9) + 1e-9
-        assert found[figure].difference <= found[figure].high * (1 + 1e-9) + 1e-9
+def test_blocks_of_several_prompts_are_joined_and_a_run_that_is_shown_again_counts_once() -> None:
+    first, second = compared(), compared(at="2", prompt="Then")
+    assert counts(paired(first, second)) == {(5, 6): 2 * BLOCKS}
+    again = paired(first, second, first[:80], first)
+    assert counts(again) == {(5, 6): 2 * BLOCKS}
 
 
-def test_95_percent_intervals_of_rates_hold_the_true_ratio_about_as_often() -> None:
-    generator, held = np.random.default_rng(5), 0
-    for _ in range(400):
-        sides = [
-            tuple(Sample(3, 9, 3, 0.5, time) for time in generator.gamma(4.0, scale / 4, 30)) for scale in (0.02, 0.03)
-        ]
-        found = _by_figure(*sides)["tokens_per_second"]
-        held += found.low <= (2 / 3 - 1) * found.a <= found.high
-    assert 0.91 <= held / 400 <= 0.99
+def test_a_turn_of_b_begins_a_pair_of_its_own_and_the_block_of_the_turn_counts_for_none() -> None:
+    run = [begun(), *turns(0, 50), turned(50, "d0", 6, 7), *turns(50, ROUNDS)]
+    assert counts(paired(run)) == {(5, 6): 150 // BLOCK - WARM_UP, (5, 7): 3 * ROUNDS // BLOCK - -(-150 // BLOCK)}
+    back = [*run[:-40], turned(80, "d0", 7, 6), *run[-40:]]
+    assert list(counts(paired(back))) == [(5, 7), (5, 6)], "the latest pair is the last one"
 
 
-def test_neighbours_that_resemble_each_other_widen_the_interval() -> None:
-    generator = np.random.default_rng(2)
-    widths = []
-    for memory in (0.0, 0.8):
-        a, b = (_samples(_autocorrelated(generator, 300, memory, 0.0).tolist()) for _ in range(2))
-        found = _by_figure(a, b)["depth_acceptance"]
-        widths.append(found.high - found.low)
-    assert widths[1] > 1.8 * widths[0]
+def test_a_block_that_b_has_decoded_before_a_turn_is_compared_when_a_comes_there_after_it() -> None:
+    b_ahead = [event for event in turns(0, 50) if isinstance(event, Round) and event.method == "dynatree"]
+    behind = [event for event in turns(0, 50) if isinstance(event, Round) and event.method == A]
+    run: list[Event] = [begun(), *b_ahead, turned(50, "d0", 6, 7), *behind]
+    assert counts(paired(run)) == {(5, 6): 150 // BLOCK - WARM_UP, (5, 7): 0}
 
 
-def test_a_side_compared_with_itself_differs_by_nothing() -> None:
-    generator = np.random.default_rng(3)
-    same = _samples(generator.uniform(size=40).tolist(), generator.integers(1, 7, 40).tolist())
-    for found in _by_figure(same, same).values():
-        assert found.difference == 0
-        assert found.low < 0 < found.high
-        proportional = (1 + found.low / found.a) * (1 + found.high / found.a) == pytest.approx(1)
-        assert proportional or found.low == pytest.approx(-found.high)
-        assert difference_words(found) == "no clear difference"
+def test_a_turn_that_comes_back_adds_to_the_earlier_stretch() -> None:
+    run = [begun(), *turns(0, 40), turned(40, "d0", 6, 7), turned(40, "d0", 7, 6), *turns(40, ROUNDS)]
+    assert counts(paired(run)) == {(5, 6): BLOCKS}
 
 
-def test_sides_without_spread_differ_by_exactly_their_distance() -> None:
-    found = _by_figure(_samples([0.5] * 10), _samples([0.75] * 30))["depth_acceptance"]
-    assert (found.difference, found.low, found.high) == (0.25, 0.25, 0.25)
-    assert difference_words(found) == "B is higher"
-
-
-def test_a_large_difference_is_clear_either_way() -> None:
-    generator = np.random.default_rng(4)
-    low, high = (_samples([0.5] * 60, generator.integers(*ends, 60).tolist()) for ends in ((1, 4), (3, 7)))
-    assert difference_words(_by_figure(low, high)["tokens_per_round"]) == "B is higher"
-    assert difference_words(_by_figure(high, low)["tokens_per_round"]) == "A is higher"
-
-
-def test_a_rate_is_a_ratio_of_sums() -> None:
-    fast = tuple(Sample(4, 9, 3, 0.5, 0.01 if i % 2 else 0.03) for i in range(20))
-    slow = tuple(Sample(4, 9, 3, 0.5, 0.04) for _ in range(10))
-    found = _by_figure(slow, fast)["tokens_per_second"]
-    assert found.a == pytest.approx(100)
-    assert found.b == pytest.approx(200)
-
-
-def test_without_time_there_is_no_rate_to_compare() -> None:
-    timeless = tuple(Sample(4, 9, 3, 0.5, 0.0) for _ in range(12))
-    assert "tokens_per_second" not in _by_figure(timeless, _samples([0.5] * 12))
-
-
-@pytest.mark.parametrize("sizes", [(LEAST - 1, 50), (50, LEAST - 1), (0, 0)])
-def test_few_rounds_are_not_compared(sizes: tuple[int, int]) -> None:
-    a, b = (_samples([0.5] * size) for size in sizes)
-    assert compared(a, b) is None
-
-
-def _decoded(state: RunState, count: int, tau_h: float = 0.9) -> RunState:
-    for number in range(state.rounds, state.rounds + count):
-        state = apply(state, tree_round(number, tau_h=tau_h))
-    return state
-
-
-def _begun(rounds: int) -> RunState:
-    return _decoded(apply(RunState(), run()), rounds)
-
-
-def _turned(state: RunState) -> RunState:
-    return apply(state, Knob(method="dynatree", round=state.rounds, name="tau_h", old=0.9, new=0.8, source="user"))
-
-
-def test_a_begins_with_the_users_last_turn_and_b_after_the_pin() -> None:
-    state = _decoded(_turned(_begun(7)), 12)
-    pin = Pin.of(state, WATCHED)
-    assert len(pin.samples) == 12
-    assert (pin.rounds, pin.curves, pin.knobs) == (19, state.lane.curves, state.lane.knobs)
-    assert pin.since(state) == ()
-    state = _decoded(state, 4)
-    assert len(pin.since(state)) == 4
-
-
-def test_b_begins_anew_with_every_turn_of_the_user() -> None:
-    pin = Pin.of(state := _begun(12), WATCHED)
-    state = _decoded(_turned(_decoded(state, 5)), 3)
-    assert len(pin.since(state)) == 3
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "by_hand", "kept", "samples"),
-    [(12, 11, False, False, 11), (12, LEAST - 1, False, True, 12), (3, 5, False, False, 5), (12, 30, True, True, 12)],
-    ids=["as many", "few after the turn", "as few before it", "pinned by hand"],
-)
-def test_a_turn_pins_what_was_in_force_until_then_if_it_can_be_compared_and_no_hand_has_pinned(
-    before: int, after: int, samples: int, *, by_hand: bool, kept: bool
-) -> None:
-    state = _begun(before)
-    pin = Pin.of(state, WATCHED, by_hand=by_hand)
-    state = _decoded(_turned(state), after)
-    assert (len(pin.samples), len(pin.since(state))) == (before, after)
-    again = pin.after_turn(state)
-    assert (again is pin, len(again.samples)) == (kept, samples)
-
-
-def test_in_another_run_all_rounds_are_bs() -> None:
-    pin = Pin.of(_begun(12), WATCHED)
-    other = structs.replace(run(), started_at="2026-01-02T00:00:00Z")
-    assert len(pin.since(_decoded(apply(RunState(), other), 5))) == 5
-
-
-def test_a_look_back_at_a_round_before_the_pin_has_no_b() -> None:
-    earlier = _begun(12)
-    pin = Pin.of(_decoded(earlier, 12), WATCHED)
-    assert pin.since(earlier) == ()
-
-
-def test_samples_add_up_to_the_figures_of_the_run() -> None:
-    events: list[Event] = [run(), *(tree_round(number) for number in range(12))]
-    samples, figures = samples_of(state_of(events).lane), fold(events).figures()["dynatree"]
-    assert sum(sample.tokens for sample in samples) / 12 == pytest.approx(figures.tokens_per_round)
-    assert sum(sample.depth_acceptance for sample in samples) / 12 == pytest.approx(figures.depth_acceptance)
-    assert sum(sample.drafted for sample in samples) == figures.drafted
-    rate = sum(sample.timed_tokens for sample in samples) / math.fsum(sample.round_s for sample in samples)
-    assert rate == pytest.approx(figures.tokens_per_second)
-
-
-def test_a_round_without_time_and_one_that_goes_back_in_time_pay_for_nothing() -> None:
-    rounds = [plain_round("dynatree", number) for number in range(3)]
-    stalled = [rounds[0], structs.replace(rounds[1], t=rounds[0].t), structs.replace(rounds[2], t=0.0)]
-    found = [(sample.round_s > 0, sample.timed_tokens) for sample in samples_of(state_of([run(), *stalled]).lane)]
-    assert found == [(True, 1), (False, 0), (False, 0)]
-
-
-@pytest.mark.parametrize(
-    ("value", "digits", "written"),
-    [
-        (0.314, 2, "+0.31"),
-        (-1.2, 2, "-1.20"),
-        (0.0001, 2, "0"),
-        (-0.004, 2, "0"),
-        (12.34, 1, "+12.3"),
-        (-0.06, 1, "-0.1"),
-    ],
-)
-def test_differences_are_written_with_their_sign(value: float, digits: int, written: str) -> None:
-    assert signed(value, digits) == written
-
-
-def test_a_difference_is_one_line() -> None:
-    found = Difference("tokens_per_round", 3.0, 3.31, 0.05, 0.57)
-    assert sentence(found) == "L-bar: B - A +0.31 (+0.05 to +0.57)"
-    assert (
-        sentence(Difference("tokens_per_second", 200.0, 180.0, -41.3, 1.0)) == "tokens/s: B - A -20.0 (-41.3 to +1.0)"
-    )
-
-
-def test_comparing_takes_little_time() -> None:
-    lane = _begun(800).lane
-    spent_s = []
-    for _ in range(5):
-        start_s = time.process_time()
-        samples = samples_of(lane)
-        assert compared(samples, samples)
-        spent_s.append(time.process_time() - start_s)
-    assert len(samples) == 500
-    assert min(spent_s) < 0.02  # about 0.001 on the author's machine
-
-
-def test_the_same_rounds_are_no_clear_difference_however_they_are_summed() -> None:
-    lane = _begun(60).lane
-    samples = samples_of(lane)
-    for cut in range(10, 50):
-        found = compared(samples[:cut], samples[cut:])
-        assert found
-        assert not [one.figure for one in found if one.clear]
-
-
-def test_what_a_turn_pinned_follows_a_place_before_it_and_what_a_hand_pinned_does_not() -> None:
-    events: list[Event] = [run(), *(tree_round(number) for number in range(6))]
-    whole, earlier = state_of(events), state_of(events[:4])
-    later: Event = structs.replace(run(), started_at="later")
-    other = state_of([later, *events[1:4]])
-    pin = Pin.of(whole, "dynatree")
-    assert [pin.follows(state) for state in (earlier, whole, other)] == [True, False, False]
-    assert not Pin.of(whole, "dynatree", by_hand=True).follows(earlier)
-
-
-def state(*parts: Event | Iterable[Event]) -> RunState:
-    events: list[Event] = [run()]
-    for part in parts:
-        events += part if isinstance(part, Iterable) else [part]
-    return state_of(events)
-
-
-def found(*parts: Event | Iterable[Event]) -> Consequence:
-    told = consequence(state(*parts).lane)
-    assert told is not None
-    return told
-
-
-def test_a_turn_is_told_of_by_ten_rounds_before_it_and_ten_after() -> None:
-    told = found(rounds(range(14)), turned("d0", 14, 2, 5), rounds(range(14, 40), nodes=10))
-    assert [(mark.name, mark.old, mark.new) for mark in told.marks] == [("d0", 2, 5)]
-    assert (len(told.before), len(told.after), told.complete) == (ROUNDS, ROUNDS, True)
-    assert told.nodes == (7, 10)
-    assert [event.round for event in told.rounds] == list(range(14, 24))
-
-
-@pytest.mark.parametrize("name", ["d0", "tau_h", "tau_l"])
-def test_it_has_intervals_when_both_sides_have_ten_rounds(name: KnobName) -> None:
-    past: list[Event] = [*rounds(range(12)), turned(name, 12, 0.9, 0.3)]
-    assert found(past, rounds(range(12, 21), more=1)).differences == ()
-    assert found(rounds(range(9)), turned(name, 9, 0.9, 0.3), rounds(range(9, 30), more=1)).differences == ()
-    told = {one.figure: one for one in found(past, rounds(range(12, 22), more=1)).differences}
-    longer = told["tokens_per_round"]
-    assert longer.difference == pytest.approx(1.0)
-    assert longer.low < 1 < longer.high
-    assert told["tokens_per_second"].low < told["tokens_per_second"].difference < told["tokens_per_second"].high
-
-
-def test_a_held_key_is_one_turn_from_its_first_value_to_its_last() -> None:
-    events: list[Event] = [*rounds(range(12))]
-    for place in range(5):
-        events += [turned("d0", 12 + 2 * place, 2 + place, 3 + place), *rounds(range(12 + 2 * place, 14 + 2 * place))]
-    told = found(events, rounds(range(22, 35), nodes=9))
-    assert [(mark.old, mark.new) for mark in told.marks] == [(2, 7)]
-    assert [event.round for event in told.rounds] == list(range(20, 30))
-    assert len(told.before) == ROUNDS
-    assert told.nodes == pytest.approx((7, 8.6))
-
-
-def test_knobs_that_are_turned_together_are_told_of_together_and_those_turned_back_are_not() -> None:
-    turns: list[Event] = [turned("d0", 12, 2, 5), turned("tau_h", 12, 0.9, 0.8), turned("tau_l", 12, 0.4, 0.3)]
-    told = found(rounds(range(12)), turns, rounds(range(12, 14)), turned("tau_h", 14, 0.8, 0.9))
-    assert [mark.name for mark in told.marks] == ["d0", "tau_l"]
-
-
-def test_history_itself_is_no_knob_with_a_consequence() -> None:
-    off = turned("history", 12, 1, 0)
-    assert consequence(state(rounds(range(12)), off, rounds(range(12, 22))).lane) is None
-    held = found(rounds(range(12)), off, turned("d0", 12, 3.8, 5), rounds(range(12, 22)))
-    assert [mark.name for mark in held.marks] == ["d0"]
-
-
-def test_a_turn_there_and_back_has_no_consequence() -> None:
-    events: list[Event] = [*rounds(range(12)), turned("d0", 12, 2, 5), *rounds(range(12, 14)), turned("d0", 14, 5, 2)]
-    assert consequence(state(events).lane) is None
-    assert consequence(state(rounds(range(12))).lane) is None
-    assert consequence(state(turned("d0", 0, 2, 5), rounds(range(12))).lane) is None
-
-
-def test_rounds_under_other_values_are_not_among_those_before() -> None:
-    told = found(
-        rounds(range(12), nodes=5),
-        turned("tau_h", 12, 0.9, 0.8),
-        rounds(range(12, 24), nodes=7),
-        turned("d0", 24, 2, 5),
-        rounds(range(24, 36), nodes=9),
-    )
-    assert told.nodes == (7, 9)
-    told = found(turned("tau_h", 2, 0.9, 0.8), rounds(range(13)), turned("d0", 13, 2, 5), rounds(range(13, 30)))
-    assert len(told.before) == ROUNDS
-
-
-@pytest.mark.parametrize(("gap", "names"), [(9, ["tau_h", "d0"]), (10, ["d0"])])
-def test_a_turn_after_fewer_than_ten_rounds_continues_the_one_before(gap: int, names: list[str]) -> None:
-    turns = [turned("tau_h", 12, 0.9, 0.8), turned("d0", 12 + gap, 2, 5)]
-    told = found(rounds(range(12)), turns[0], rounds(range(12, 12 + gap)), turns[1], rounds(range(12 + gap, 40)))
-    assert [mark.name for mark in told.marks] == names
-
-
-def test_a_move_of_history_is_no_turn() -> None:
-    moved = turned("d0", 16, 5, 4, source="history")
-    told = found(rounds(range(12)), turned("d0", 12, 2, 5), rounds(range(12, 16)), moved, rounds(range(16, 24)))
-    assert [(mark.old, mark.new) for mark in told.marks] == [(2, 5)]
-
-
-def test_a_stalled_round_is_no_slowdown() -> None:
-    after = rounds(range(12, 22))
-    late = [structs.replace(event, t=event.t + 0.5) for event in after[5:]]
-    late[0] = structs.replace(late[0], stalled_s=0.5)
-    told = found(rounds(range(12)), turned("d0", 12, 2, 5), after[:5], late)
-    speed = next(one for one in told.differences if one.figure == "tokens_per_second")
-    assert speed.b == pytest.approx(speed.a, rel=0.2)
-
-
-def test_every_place_of_a_run_has_its_own() -> None:
-    events: list[Event] = [
-        *rounds(range(12)),
-        turned("d0", 12, 2, 5),
-        *rounds(range(12, 24), nodes=10),
-        turned("d0", 24, 5, 2),
-        *rounds(range(24, 36)),
+def test_texts_are_compared_only_as_far_as_they_are_equal() -> None:
+    run = [
+        structs.replace(event, committed=[1, 2, 3])
+        if isinstance(event, Round) and event.method == A and event.round >= 50
+        else event
+        for event in compared()
     ]
-    seen = [consequence(state(events[:end]).lane) for end in (12, 25, 26, 38)]
-    assert [told and told.nodes for told in seen] == [None, (7, 10), None, (10, 7)]
+    assert counts(paired(run)) == {(5, 6): 150 // BLOCK - WARM_UP}
+
+
+def test_methods_with_noise_of_their_own_are_compared_by_whole_texts() -> None:
+    own = delayed_run(("delayed",))
+    start = structs.replace(own, methods={"delayed": own.methods["delayed"], "delayed:A": own.methods["delayed"]})
+    rounds = [
+        structs.replace(drawn_round(number), method=name, committed=[side, number, 3])
+        for number in range(40)
+        for side, name in enumerate(("delayed", "delayed:A"))
+    ]
+    ends = [End(method=name, reason="length") for name in ("delayed", "delayed:A")]
+    unfinished, whole = (
+        [measured(pairs, pair).blocks for pair in pairs]
+        for pairs in (paired([start, *rounds]), paired([start, *rounds, *ends]))
+    )
+    assert (unfinished, whole) == ([0], [1])
+
+
+def test_another_baseline_is_another_pair() -> None:
+    assert counts(paired(compared(), compared(at="2", a=DynaTree(d0=4)))) == {(5, 6): BLOCKS, (4, 6): BLOCKS}
+
+
+def test_impossible_times_of_a_recording_are_left_out() -> None:
+    events = [
+        structs.replace(event, t=1.0) if isinstance(event, Round) and event.method == A else event
+        for event in compared()
+    ]
+    assert counts(paired(events)) == {(5, 6): 0}
+
+
+def test_the_state_is_compared_as_far_as_it_is_shown() -> None:
+    events = compared()
+    for end in (1, 61, 121):
+        state = reduce(apply, events[:end], RunState())
+        assert counts(with_run({}, state)) == {(5, 6): max(0, 3 * (end // 2) // BLOCK - WARM_UP)}

@@ -13,11 +13,13 @@ from dynatui.terminal.driver import (
     ESCAPE_DELAY_S,
     LONGEST_PASTE,
     SEQUENCE_TIMEOUT_S,
+    Answered,
     Interpreter,
     Keyboard,
     Pasted,
     Piece,
 )
+from dynatui.terminal.output import ANSWER
 
 
 def pieces(*chunks: bytes) -> list[Piece]:
@@ -210,6 +212,28 @@ def test_what_textual_cannot_read_means_nothing_and_is_over(piece: str) -> None:
     assert keys(interpreter.read(piece)) == []
     assert keys(interpreter.read("x")) == ["x"]
     assert keys(interpreter.read("\x1b[A")) == ["up"]
+
+
+_KEYS = (b"q", b"[0n", "ä".encode(), b"\x1b[A", b"\x1b[1;2R", b"\x1b[<0;5;5M", b"\x1bx", b"\x1bOP")
+_TYPED = (*_KEYS, b"\x1b[200~a\x1b[0nb\x1b[201~")
+
+
+@given(st.lists(st.sampled_from(_TYPED), max_size=6), st.lists(st.integers(0, 6), max_size=4))
+def test_an_answer_of_the_terminal_eats_no_key_and_no_key_is_one(typed: list[bytes], places: list[int]) -> None:
+    mixed = [*typed]
+    for place in places:
+        mixed.insert(place, ANSWER.encode())
+    alone, among = (
+        [message for piece in pieces(*sent) for message in Interpreter().read(piece)] for sent in (typed, mixed)
+    )
+    assert sum(isinstance(message, Answered) for message in alone) == 0
+    assert sum(isinstance(message, Answered) for message in among) == len(places)
+    assert keys(among) == keys(alone)
+
+
+def test_an_answer_right_after_the_escape_key_leaves_it_a_key() -> None:
+    escape, answer = pieces(b"\x1b" + ANSWER.encode())
+    assert (keys(Interpreter().read(str(escape))), answer) == (["escape"], ANSWER)
 
 
 def test_a_paste_is_one_message() -> None:

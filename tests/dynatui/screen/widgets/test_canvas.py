@@ -1,7 +1,6 @@
 """A panel: rows it patches itself or leaves to Textual, what covers it, and the patches that a terminal receives."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 
 import pyte
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.color import ColorSystem
 from rich.style import Style
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, ComposeResult
 from textual.geometry import Offset, Region
 from textual.screen import ModalScreen
@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from dynatui.render.ink import Ink, Row, Rows, fit
 from dynatui.render.scene import Scene
 from dynatui.screen.widgets.canvas import Canvas, uncovered
-from dynatui.screen.widgets.wire import RESET, Frame, cell_style, cells, changes, style_change
+from dynatui.screen.widgets.wire import RESET, Frame, Shown, cell_style, in_looks, parts, style_change
 
 INKS: dict[Ink, Style] = {"plain": Style.parse("#ffffff"), "good": Style.parse("#00ff00")}
 PLACE = Offset(0, 0)
@@ -39,7 +39,11 @@ class Panels(App[None]):
 
 
 def patched(canvas: Canvas, scene: Scene, place: Offset = PLACE, inks: Mapping[Ink, Style] = INKS) -> str:
-    frame = Frame()
+    """The patch for a terminal that shows the canvas as it is, in this place."""
+    shown = Shown((60, 20))
+    for y, row in enumerate(canvas._rows):
+        Frame(shown).put(in_looks(row, canvas._looks_of_inks()), place.x, place.y + y)
+    frame = Frame(shown)
     canvas.patch(scene, inks, place, frame)
     return frame.text()
 
@@ -175,9 +179,15 @@ def terminal(*patches: str) -> list[tuple[object, ...]]:
     return [_seen(screen.buffer[1][x]) for x in range(screen.columns)]
 
 
-def sent(before: Row, after: Row, column: int = 0, line: int = 0) -> str:
-    frame = Frame()
-    frame.patch(LOOKS, cells(before), cells(after), column, line)
+def showing(row: Row, column: int = 0, line: int = 0, *, erases: bool = False) -> Shown:
+    shown = Shown((WIDTH + 4, 3), erases=erases)
+    Frame(shown).put(in_looks(row, LOOKS), column, line)
+    return shown
+
+
+def sent(before: Row, after: Row, column: int = 0, line: int = 0, *, erases: bool = False) -> str:
+    frame = Frame(showing(before, column, line, erases=erases))
+    frame.put(in_looks(after, LOOKS), column, line)
     return frame.text()
 
 
@@ -191,23 +201,28 @@ def _seen(cell: pyte.screens.Char) -> tuple[object, ...]:
 
 
 def test_a_look_stays_in_force_from_row_to_row() -> None:
-    frame, row = Frame(), cells(fit((("word", "strong"),), WIDTH))
+    shown, row = Shown((WIDTH, 2)), in_looks((("word", "strong"),), LOOKS)
+    frame = Frame(shown)
     for line in (0, 1):
-        frame.patch(LOOKS, cells(EMPTY), row, 0, line)
+        frame.put(row, 0, line)
     assert frame.text().endswith("word\x1b[2;1Hword\x1b[m")
 
 
 @given(rows, rows, rows)
 def test_a_row_looks_the_same_whatever_was_written_before_it_in_the_frame(other: Row, before: Row, after: Row) -> None:
-    frame = Frame()
-    frame.patch(LOOKS, cells(EMPTY), cells(other), 2, 0)
-    frame.patch(LOOKS, cells(before), cells(after), 2, 1)
+    frame = Frame(showing(before, 2, 1))
+    frame.put(in_looks(other, LOOKS), 2, 0)
+    frame.put(in_looks(after, LOOKS), 2, 1)
     assert terminal(whole(before), frame.text()) == terminal(whole(before), sent(before, after, 2, 1))
 
 
-@given(st.lists(rows, min_size=1, max_size=6))
-def test_patches_add_up_to_the_row_itself(history: list[Row]) -> None:
-    patches = [sent(before, after, 2, 1) for before, after in pairwise([EMPTY, *history])]
+@given(st.lists(rows, min_size=1, max_size=6), st.booleans())
+def test_patches_add_up_to_the_row_itself(history: list[Row], erases: bool) -> None:  # noqa: FBT001 - Hypothesis'
+    shown, patches = showing(EMPTY, 2, 1, erases=erases), list[str]()
+    for row in history:
+        frame = Frame(shown)
+        frame.put(in_looks(row, LOOKS), 2, 1)
+        patches.append(frame.text())
     assert terminal(whole(EMPTY), *patches) == terminal(whole(EMPTY), whole(history[-1]))
 
 
@@ -223,7 +238,62 @@ def test_a_changed_figure_costs_a_move_and_its_signs() -> None:
 
 def test_places_far_apart_are_written_one_by_one_and_near_ones_together() -> None:
     after = fit((("a b" + " " * 12 + "c", "plain"),), WIDTH)
-    assert list(changes(cells(EMPTY), cells(after))) == [(0, (("a b", "plain"),)), (15, (("c", "plain"),))]
+    assert sent(EMPTY, after).endswith("ma b\x1b[12Cc\x1b[m")
+
+
+@pytest.mark.parametrize(("erases", "blanks"), [(True, "\x1b[20X"), (False, " " * 20)])
+def test_blanks_are_erased_where_an_erased_cell_keeps_the_background(erases: bool, blanks: str) -> None:  # noqa: FBT001
+    before, after = fit((("x" * 20, "plain"),), WIDTH), EMPTY
+    assert sent(before, after, erases=erases).endswith(f"m{blanks}\x1b[m")
+
+
+@pytest.mark.parametrize("erases", [True, False])
+def test_after_a_clear_only_what_differs_from_a_blank_screen_is_sent(erases: bool) -> None:  # noqa: FBT001
+    shown = Shown((WIDTH, 3), erases=erases)
+    frame = Frame(shown)
+    frame.clear(LOOKS["plain"])
+    assert frame.text().startswith("\x1b[48;2;15;19;25m\x1b[2J" if erases else "\x1b[m\x1b[2J")
+    frame = Frame(shown)
+    frame.put(in_looks(EMPTY, LOOKS), 0, 1)
+    assert bool(frame.text()) == (not erases)
+
+
+def test_what_lies_outside_the_screen_is_not_sent() -> None:
+    shown = Shown((WIDTH, 2))
+    frame = Frame(shown)
+    frame.put(in_looks(EMPTY, LOOKS), 0, 2)
+    assert frame.text() == ""
+    frame.put(in_looks((("ab", "plain"),), LOOKS), WIDTH + 3, 1)
+    assert frame.text() == ""
+    frame.put(in_looks((("ab", "plain"),), LOOKS), WIDTH - 1, 1)
+    assert frame.text().endswith("ma\x1b[m")
+
+
+async def test_what_textual_draws_is_sent_as_textual_would_show_it_and_once() -> None:
+    app = Panels()
+    async with app.run_test(size=(WIDTH, 6)) as pilot:
+        app.panel("left").show(Scene(), INKS)
+        shown, ours, theirs = Shown((WIDTH, 6)), pyte.Screen(WIDTH, 6), pyte.Screen(WIDTH, 6)
+        streams = pyte.Stream(ours), pyte.Stream(theirs)
+
+        def taken(update: object) -> str:
+            assert isinstance(update, LayoutUpdate | ChopsUpdate)
+            frame = Frame(shown)
+            for column, line, row in parts(update, ColorSystem.TRUECOLOR):
+                frame.put(row, column, line)
+            streams[0].feed(frame.text())
+            streams[1].feed(update.render_segments(app.console).replace("\n", "\r\n"))
+            return frame.text()
+
+        compositor = app.screen._compositor
+        assert taken(compositor.render_update(full=True))
+        assert taken(compositor.render_update(full=True)) == ""
+        await pilot.pause()
+        app.panel("left").show(Scene(speed=7), INKS)
+        compositor.update_widgets({app.panel("left")})
+        assert 0 < len(taken(compositor.render_update())) < 60
+        assert ours.display == theirs.display
+        assert "speed 7" in ours.display[1]
 
 
 def test_blanks_between_words_of_one_look_need_no_code() -> None:
@@ -238,7 +308,7 @@ def test_underlined_words_leave_their_gaps_alone() -> None:
 
 def test_a_row_with_wide_signs_is_sent_whole() -> None:
     before, after = (fit(((f"漢字 {figure}", "plain"),), WIDTH) for figure in "12")
-    assert list(changes(cells(before), cells(after))) == [(0, after)]
+    assert f"漢字 2{' ' * (WIDTH - 6)}" in sent(before, after)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,137 @@
+"""Compares two settings of a method that decode one text side by side, in turns: A and B, over the same tokens.
+
+A text is cut into blocks of tokens. Both sides commit the same tokens in a block, at nearly the same time, so neither
+the difficulty of the text nor a drift of the machine's speed is in the ratio of their times. A verdict is made only at
+a few numbers of blocks, with intervals so wide that all of them together are false for equal settings at most once in
+20 comparisons, however often the user looks.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from decoder.analysis.interval import COVERAGE, factor_of
+from decoder.analysis.speedup import WARM_UP_TOKENS
+from decoder.analysis.stalls import FEW, MANY
+from decoder.events import Round
+from decoder.system.waiting import MOST_WAITED
+
+BLOCK = 8
+"""Tokens of a block."""
+WARM_UP = -(-WARM_UP_TOKENS // BLOCK)
+"""Blocks at the beginning of each text that do not count."""
+LOOKS = (16, 32, 64, 128, 256)
+"""Numbers of blocks at which a verdict is made."""
+LOOK_COVERAGE = 1 - (1 - COVERAGE) / len(LOOKS)
+"""Of each interval; by Bonferroni's inequality, the verdicts of all looks together are false in at most 5 %."""
+_NOISE = 1e-9
+"""Relative difference of two totals that rounding may cause."""
+
+Verdict: TypeAlias = Literal["faster", "slower", "unclear", "machine busy"]
+
+
+class Side(NamedTuple):
+    """What one side did for the tokens of a block, or of a text up to a place."""
+
+    tokens: float
+    seconds: float
+    rounds: float
+    waited_s: float
+    stalled: float
+    """Stalled rounds."""
+
+
+class Block(NamedTuple):
+    a: Side
+    b: Side
+
+    @property
+    def stalled(self) -> bool:
+        return self.a.stalled > 0 or self.b.stalled > 0
+
+
+Blocks: TypeAlias = tuple[Block, ...]
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """B / A, with the ends of an interval of `LOOK_COVERAGE`."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def clear(self) -> bool:
+        """Excludes 1 by more than rounding errors."""
+        return self.low > 1 + _NOISE or self.high < 1 - _NOISE
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The verdict of the latest look, and the totals up to it."""
+
+    verdict: Verdict
+    blocks: int
+    a: Side
+    b: Side
+    rate: Ratio
+    """Of tokens per second."""
+    tokens_per_round: Ratio
+
+
+def places(rounds: Sequence[Round]) -> list[Side]:
+    """What a text took up to each boundary of its blocks, from the first token on; a round that crosses a boundary
+    counts in proportion to its tokens on either side.
+    """
+    columns = [(0.0, 0.0, 0.0, 0.0)]
+    ends = [0]
+    for number, event in enumerate(rounds, 1):
+        _, _, waited_s, stalled = columns[-1]
+        columns.append((event.t, number, waited_s + (event.waited_s or 0.0), stalled + bool(event.stalled_s)))
+        ends.append(event.position + len(event.committed))
+    bounds = np.arange(0, ends[-1] + 1, BLOCK)
+    known = [np.interp(bounds, ends, column) for column in np.array(columns, dtype=float).T]
+    return [Side(float(bound), *map(float, values)) for bound, *values in zip(bounds, *known, strict=True)]
+
+
+def between(start: Side, end: Side) -> Side:
+    return Side(*(after - before for before, after in zip(start, end, strict=True)))
+
+
+def is_sound(block: Block) -> bool:
+    """False for impossible times, which a recording may contain."""
+    return all(math.isfinite(side.seconds) and side.seconds > 0 and side.rounds > 0 for side in block)
+
+
+@lru_cache(maxsize=64)
+def compared(blocks: Blocks) -> Comparison | None:
+    """The latest look at blocks in the order of decoding; None before the first look. Blocks with stalled rounds are
+    left out; if these are many, or if threads waited for a processor for long, the machine was too busy for a verdict.
+    """
+    usable = [block for block in blocks if not block.stalled]
+    look = max((number for number in LOOKS if number <= len(usable)), default=0)
+    if not look:
+        return None
+    sides = np.array(usable[:look])  # (blocks, 2, fields of a side)
+    a, b = (Side(*total) for total in sides.sum(axis=0).tolist())
+    waited_s, spent_s = a.waited_s + b.waited_s, a.seconds + b.seconds
+    busy = len(blocks) - len(usable) > FEW + MANY * len(blocks) or waited_s > MOST_WAITED * spent_s
+    shares = look * sides[..., :3] / sides[..., :3].sum(axis=0)
+    rate = _ratio(shares[..., (0, 1)], a.tokens / a.seconds, b.tokens / b.seconds)
+    tokens_per_round = _ratio(shares[..., (0, 2)], a.tokens / a.rounds, b.tokens / b.rounds)
+    word: Verdict = "unclear" if not rate.clear else "faster" if rate.value > 1 else "slower"
+    return Comparison("machine busy" if busy else word, look, a, b, rate, tokens_per_round)
+
+
+def _ratio(shares: NDArray[np.float64], a: float, b: float) -> Ratio:
+    """`shares`: tokens, and seconds or rounds, of each block and side as parts of their mean, of shape (blocks, 2, 2).
+    The logarithm of the ratio is linear in the logarithms of the four totals (delta method).
+    """
+    factor = factor_of(shares[:, 1, 0] - shares[:, 1, 1] - shares[:, 0, 0] + shares[:, 0, 1], LOOK_COVERAGE)
+    return Ratio(b / a, b / a / factor, b / a * factor)
