@@ -1,6 +1,7 @@
 """What is pasted: it parses, says what was advised, and names only options that the engine has."""
 
 import ast
+import bisect
 import json
 import os
 import re
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -185,9 +187,12 @@ def source_of(name: str) -> str:
 
 
 def own(file: str, name: str) -> Any:
-    """A function or class of a file of the engine that needs nothing else of it."""
-    found: dict[str, Any] = {}
-    exec(compile(text_of(file), file, "exec"), found)  # noqa: S102 - the engine's own source
+    """A function or method of the engine that needs nothing else of it but the standard library."""
+    found: dict[str, Any] = {"bisect": bisect}
+    nodes = ast.walk(ast.parse(text_of(file)))
+    (function,) = (node for node in nodes if isinstance(node, ast.FunctionDef) and node.name == name)
+    source = f"from __future__ import annotations\n{ast.unparse(function)}"
+    exec(compile(source, file, "exec"), found)  # noqa: S102 - the engine's own source
     return found[name]
 
 
@@ -226,12 +231,13 @@ def test_every_flag_for_sglang_is_in_its_source() -> None:
             assert re.search(rf"\b{after(text, '--speculative-algorithm')}\b", source)
 
 
-def test_sglangs_own_router_takes_the_advised_number_of_steps() -> None:
-    router = own("sglang/srt/speculative/adaptive_step_router.py", "AdaptiveStepRouter")
+def test_sglangs_own_choice_of_steps_is_the_advised_number() -> None:
+    closest = own("sglang/srt/speculative/adaptive_spec_params.py", "_find_closest_bs")
     steps = json.loads(file_in(next(blocks(SGLANG, HEAD))))
-    routed = router({int(load): each["candidate_steps"] for load, each in steps.items()})
+    slots = SimpleNamespace(_bs_list=sorted(map(int, steps)))
     for band in BANDS:
-        assert [routed.candidates_for_batch(load) for load in (band.first, band.last)] == [[band.k], [band.k]]
+        routed = [steps[str(closest(slots, load))]["candidate_steps"] for load in (band.first, band.last)]
+        assert routed == [[band.k], [band.k]]
 
 
 def test_every_flag_for_llama_cpp_is_in_its_source() -> None:

@@ -32,7 +32,9 @@ def test_a_measurement_prints_tables_and_adds_a_line_to_the_file(
 ) -> None:
     kept = tmp_path / "speed.jsonl"
     prompts = ["--prompt", "  The tree grows where the draft is sure", "--prompt-chars", "14"]
-    size = shlex.split("--max-new-tokens 6 --repeats 1 --linear 2,3x.4 --fixed 2x2 --no-baselines --preset paper --d0 2")
+    size = shlex.split(
+        "--max-new-tokens 6 --repeats 1 --linear 2,3x.4 --fixed 2x2 --no-baselines --preset paper --d0 2"
+    )
     arguments = ["bench", "speed", *models, *prompts, *size, "--draft-dtype", "bfloat16", "--json", str(kept)]
     for _ in range(2):
         assert main(arguments) == 0
