@@ -34,7 +34,8 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     sentence = _wrapped(inner, _sentence(scene, estimate), "strong")
     signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
     place = chosen(scene)
-    tables = _tables(estimate, place, inner, room - len(sentence) - len(signs)) or _tables(estimate, place, inner, room)
+    rooms = room - len(sentence) - len(signs), room - 1  # the sentence has a row in any case
+    tables = next(filter(None, (_tables(estimate, place, inner, rows) for rows in rooms)), [])
     return frame(title, [*tables, *sentence, *signs], size)
 
 
