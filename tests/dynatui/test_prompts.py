@@ -110,7 +110,7 @@ NO_TURNS: tuple[list[object], ...] = (
     [{"role": "user", "content": [{"type": "image_url"}]}],
     [{"role": "user", "content": "a"}, "b"],
 )
-GZIP = gzip.compress(b"Once upon a time there was a tree. " * 9)
+GZIP = gzip.compress(b"Once upon a time there was a tree. " * 9, mtime=0)
 
 
 @pytest.mark.parametrize(
