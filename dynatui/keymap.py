@@ -306,6 +306,7 @@ GROUPS = (
         (
             Key(("r",), ("record",), "record", "start or stop recording to a file; the recording includes the run's beginning", _EVERYWHERE, 230, also="save file"),
             Key(("x",), ("export",), "export", "export to a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240, also="save screenshot svg csv files film"),
+            Key(("A",), ("server",), "server", "show what a server would be told: acceptance by position in this run, speed-up by load, and the options of an engine, to copy", _EVERYWHERE, 245, also="advice vllm sglang llama.cpp deploy flags"),
             Key(("y",), ("command",), "command", "show and copy the command line of these settings", _EVERYWHERE, 250, also="reproduce arguments options"),
             Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE, also="clipboard"),
         ),

@@ -43,6 +43,7 @@ SHOTS = (
     Shot("work", keys=("5",)),
     Shot("whatif", keys=("6",)),
     Shot("mask", keys=("t", "8")),
+    Shot("server", trace=TRACES / "demo.jsonl", share=1.0, keys=("A",)),
     Shot("light", view=View(theme="textual-light")),
     Shot("ascii", (80, 24), view=View(symbols="ascii", color=False)),
 )

@@ -16,6 +16,7 @@ from dynatui.render.scene import HEATS
 from dynatui.render.words import WHY_ALONE, is_alone
 from dynatui.screen.pages.help import HelpScreen
 from dynatui.screen.pages.page import SearchScreen
+from dynatui.screen.pages.server_page import ServerPage
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import Playback
 from dynatui.state.tokens import entry_of, hits
@@ -153,6 +154,10 @@ def symbols(screen: Screen) -> None:
 
 def help(screen: Screen) -> None:  # noqa: A001 - the name of the command
     screen.push_screen(HelpScreen(screen.scene.keys, screen.viewpoint.state.run))
+
+
+def server(screen: Screen) -> None:
+    screen.push_screen(ServerPage(screen))
 
 
 def search(screen: Screen) -> None:

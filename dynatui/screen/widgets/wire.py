@@ -35,7 +35,7 @@ _WORTH_SCROLLING = 3
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
 """The SGR code that ends each attribute; bold and dim have the same code."""
 _REVERSE = 7
-_SHOWN_ON_BLANKS = frozenset({4, _REVERSE, 9})
+_SHOWN_ON_BLANKS = frozenset({4, 9})
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,8 +49,9 @@ class CellStyle:
     @cached_property
     def of_blanks(self) -> "CellStyle":
         """The part of the style that is visible on a blank."""
-        front = self.foreground if _REVERSE in self.attributes else "39"
-        return _one_look(self.attributes & _SHOWN_ON_BLANKS, front, self.background)
+        if _REVERSE in self.attributes:
+            return self  # bold may brighten its colour
+        return _one_look(self.attributes & _SHOWN_ON_BLANKS, "39", self.background)
 
 
 _one_look = cache(CellStyle)

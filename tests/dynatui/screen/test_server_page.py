@@ -1,0 +1,47 @@
+"""The page that shows what a server would be told."""
+
+from msgspec import structs
+
+from benchmarks.traces import TRACE
+from decoder.events import Event, Run
+from dynatui.record.reader import read_events
+from tests.dynatui.screen.shown_app import replayed, screen_text
+from tests.dynatui.scripted_runs import runs_of
+
+GREEDY = runs_of(read_events(TRACE))
+TALL = (100, 90)
+
+
+def warmer(event: Event) -> Event:
+    return structs.replace(event, temperature=0.6) if isinstance(event, Run) else event
+
+
+async def test_acceptance_by_position_and_the_options_of_each_engine_are_shown_and_copied() -> None:
+    async with replayed(GREEDY, 1000.0, size=TALL) as (app, _, pilot):
+        await pilot.press("A")
+        await pilot.pause()
+        page = screen_text(app, -1)
+        assert "What vLLM would be told" in page
+        assert "L(5) = " in page
+        assert "vllm serve books-16m" in page
+        await pilot.press("right", "y")
+        await pilot.pause()
+        assert "What SGLang would be told" in screen_text(app, -1)
+        assert "--speculative" in app.clipboard or "sglang" in app.clipboard
+        await pilot.press("A")
+        assert len(app.screen_stack) == 1
+
+
+async def test_before_enough_rounds_the_page_says_how_many_are_missing() -> None:
+    async with replayed(GREEDY, 0.001, size=TALL) as (app, _, pilot):
+        await pilot.press("A")
+        await pilot.pause()
+        assert "of 30 that are needed" in " ".join(screen_text(app, -1).split())
+
+
+async def test_above_temperature_0_the_page_says_that_a_server_would_accept_otherwise() -> None:
+    async with replayed([[warmer(event) for event in run] for run in GREEDY], 1000.0, size=TALL) as (app, _, pilot):
+        await pilot.press("A", "y")
+        await pilot.pause()
+        assert "is not known from this run" in " ".join(screen_text(app, -1).split())
+        assert app.clipboard == ""
