@@ -87,6 +87,7 @@ async def resize(pilot: Pilot[None], driver: PictureDriver, size: tuple[int, int
 
 async def afresh(app: PanelApp, driver: PictureDriver) -> list[list[Seen]]:
     own, driver.picture = driver.picture, Picture(driver._size or (80, 24))
+    app._shown = None
     for canvas in app.screen_stack[0].query(Canvas):
         canvas._forget()
         canvas.show(canvas._scene, canvas._inks)
