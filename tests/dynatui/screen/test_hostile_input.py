@@ -45,7 +45,7 @@ PASTES = (
 
 def replaying(start: Start, recording: str) -> Terminal:
     terminal = start("-m", "dynatui", "replay", recording)
-    terminal.wait_for("L-bar")
+    terminal.wait_for("tokens a round")
     return terminal
 
 

@@ -35,8 +35,8 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     server.write_bytes(b"".join(map(encode, session(30))))
     replay = ("-m", "dynatui", "replay")
     return {
-        "live": Job(("-c", script()), "L-bar"),
-        "replay": Job((*replay, run), "L-bar"),
+        "live": Job(("-c", script()), "tokens a round"),
+        "replay": Job((*replay, run), "tokens a round"),
         "compare": Job((*replay, run, run), "whole run"),
         "attach": Job((*replay, str(server), "--speed", "30"), "replay ended"),
     }[request.param]
@@ -54,7 +54,7 @@ def in_front(start: Start, job: Job) -> Terminal:
 
 def stopped(start: Start, recording: str) -> Terminal:
     terminal = in_shell(start, "-m", "dynatui", "replay", recording)
-    terminal.play("L-bar", b"\x1a")
+    terminal.play("tokens a round", b"\x1a")
     terminal.wait_for(STOPPED)
     return terminal
 
@@ -89,7 +89,7 @@ def test_a_stopped_screen_that_is_continued_in_the_background_waits_for_fg(start
     assert terminal.written.count(ENTER) == terminal.written.count(LEAVE) == 1
     terminal.send("fg\n")
     assert entered(terminal, 2)
-    terminal.wait_for("L-bar")
+    terminal.wait_for("tokens a round")
     leave(terminal, screens=2)
     assert_modes_given_back(terminal)
 
@@ -143,13 +143,13 @@ def test_it_goes_on_after_a_stop_that_it_was_not_told_of_and_ctrl_l_draws_it_ane
 
 def test_signals_to_go_on_may_interrupt_each_other(start: Start) -> None:
     terminal = start("-c", script(after="import signal; signal.raise_signal(signal.SIGCONT)"), size=(120, 40))
-    terminal.wait_for("L-bar")
+    terminal.wait_for("tokens a round")
     for pause_s in (0.0, 0.001, 0.01, 0.05) * 3:
         terminal.child.kill(signal.SIGCONT)
         terminal.read(pause_s)
         terminal.screen.erase_in_display(2)
         terminal.child.kill(signal.SIGCONT)
-        terminal.wait_for("L-bar")
+        terminal.wait_for("tokens a round")
     terminal.send("q")
     assert terminal.end() == 0, "a signal after the app's end does no harm either"
     assert_modes_given_back(terminal)
