@@ -48,10 +48,8 @@ def source(
 
 def _of_profile(profile: Profile) -> CostSource:
     known = profile.costs
-    if known is None or not (known.points or known.target_s or known.bytes_per_s):
+    if known is None or not (known.target_s or known.bytes_per_s):
         raise ConfigError("the profile has no costs of passes; give --roofline DEVICE, or --step-ms and --draft-ms")
-    if known.points:
-        return _of_server(profile, known.points)
     where = known.device or "this machine"
     if known.source == "roofline" and known.bytes_per_s:
         speed = DeviceSpeed(known.bytes_per_s, known.flops_per_s)

@@ -146,7 +146,7 @@ class StepPoint(msgspec.Struct, frozen=True, kw_only=True):
 class Costs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step of B requests with chains of K takes `fixed_s`, K draft passes, and a target pass of B * (K + 1) rows."""
 
-    source: Literal["server", "given", "measured", "roofline"]
+    source: Literal["given", "measured", "roofline"]
     """A roofline gives the least times, so that advice from it is "at most"."""
     device: str = ""
     context: Amount = 0
@@ -159,8 +159,6 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds of a step that do not depend on rows."""
     bytes_per_s: Amount | None = None
     flops_per_s: Amount | None = None
-    points: tuple[StepPoint, ...] = ()
-    """What a server showed."""
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
