@@ -59,7 +59,8 @@ def test_all_methods_race_and_write_the_same_text(devices: Devices) -> None:
     for method in METHODS:
         assert played.tokens(method) == expected
         assert played.figures(method).identical_to_ar
-    assert len(graph_slots(loaded)._free) == 6
+    with_slots = set(METHODS) - {"ar", "streaming", "alg1", "hf"}
+    assert len(graph_slots(loaded)._free) == len(with_slots)
 
 
 def test_the_graphs_of_a_method_are_captured_before_its_first_round(
