@@ -4,7 +4,7 @@ rule affects them.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -114,6 +114,10 @@ class ReplayedRounds:
     drafted_known: Bools
     levels: Ints
     """That took a pass of the draft, also one after which nothing was drafted."""
+    most_drafted: Ints
+    """An upper bound; equal to `drafted` where that is known."""
+    most_levels: Ints
+    """Likewise."""
 
 
 @dataclass(frozen=True)
@@ -129,15 +133,13 @@ class _Growth:
     """Whether the draft was run after each node and all its guesses were too improbable."""
 
 
-_Choice: TypeAlias = tuple[Bools, Bools, Callable[[Ints], Bools]]
-"""(nodes surely within the budget, nodes surely outside, whether the budget surely leaves no room for more children of
-given nodes)
-"""
+_Choice: TypeAlias = tuple[Bools, Bools, Bools]
+"""(nodes surely within the budget, nodes surely outside, nodes for whose further children it surely leaves no room)"""
 
 
 def replay_rounds(record: TreeRecord, rule: TreeRule, recorded: TreeRule | None = None) -> ReplayedRounds:
     """`recorded`: the rule of the record, with any values of the knobs that rounds report; None: `rule`, likewise.
-    Both have the same beam.
+    Both have the same beam. Parameters of `rule.growth` may be arrays with a value for each node.
     """
     recorded = recorded or rule
     growth = _grown(record, rule, recorded)
@@ -158,17 +160,24 @@ def replay_rounds(record: TreeRecord, rule: TreeRule, recorded: TreeRule | None 
     accepted = np.argmin(on_path, axis=1) - 1
     last, following = record.paths[rows, accepted], record.paths[rows, accepted + 1]
     at_end = accepted == record.steps
-    ends = np.where(at_end, ~growth.more[last] | shut(last), ~growth.alive[following] | cut[following])
+    ends = np.where(at_end, ~growth.more[last] | shut[last], ~growth.alive[following] | cut[following])
     # A text that was cut at an end-of-text token or at the length limit ends at the same token under all rules.
     was_cut = record.committed <= record.steps
+    drafted = np.minimum(sure, most).astype(np.int64)
+    levels = np.maximum.reduceat(np.where(kept, record.depth + growth.barren, 0), record.starts)
+    unsettled = growth.alive & ~kept & ~cut
+    growing = growth.alive & growth.more & ~cut & ~shut
+    reach = np.where(growing, _reach(record, rule.growth, growth), np.where(unsettled, record.depth + growth.barren, 0))
     return ReplayedRounds(
         accepted=accepted,
         accepted_known=ends,
         tokens=np.where(was_cut, np.minimum(accepted + 1, record.committed), accepted + 1),
         tokens_known=ends | (was_cut & (accepted + 1 >= record.committed)),
-        drafted=np.minimum(sure, most).astype(np.int64),
+        drafted=drafted,
         drafted_known=drafted_known,
-        levels=np.maximum.reduceat(np.where(kept, record.depth + growth.barren, 0), record.starts),
+        levels=levels,
+        most_drafted=np.where(drafted_known, drafted, rule.budget.n_max),
+        most_levels=np.maximum(levels, np.maximum.reduceat(reach, record.starts)),
     )
 
 
@@ -199,6 +208,14 @@ def _too_improbable(record: TreeRecord, growth: Growth[Any], recorded: Growth[An
     return sure
 
 
+def _reach(record: TreeRecord, rule: Growth[Any], growth: _Growth) -> Ints:
+    """For each node that gets children that were not recorded, the most levels down to these and nodes below them."""
+    improbable = record.p * record.tail * _SLACK < np.maximum(rule.stop, rule.deep)
+    below = np.where(improbable, np.maximum(np.floor(rule.d0 + 0.5), record.depth + 1), rule.deepest)
+    levels: Ints = np.where(growth.open, below, record.depth + 1).astype(np.int64)
+    return levels
+
+
 def _as_costs_allow(record: TreeRecord, recorded: TreeRule, growth: _Growth) -> _Growth:
     """A node with fewer children than its round's rule allowed lacks them because of their costs, and gets no further
     ones.
@@ -225,7 +242,7 @@ def _expandable(growth: Growth[Any], depth: Ints, p: Floats) -> Bools:
 
 def _without_budget(growth: _Growth) -> _Choice:
     nowhere = np.zeros_like(growth.alive)
-    return growth.alive, nowhere, nowhere.__getitem__
+    return growth.alive, nowhere, nowhere
 
 
 def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choice:
@@ -236,7 +253,7 @@ def _breadth_first(record: TreeRecord, rule: TreeRule, growth: _Growth) -> _Choi
     most = np.where(open_before[record.parent] > 0, _most_nodes(rule, record.depth), place)
     place_of_next = drafted[record.below - 1] + further_before + 1
     shut = place_of_next > rule.budget.n_max
-    return growth.alive & (most <= rule.budget.n_max), place > rule.budget.n_max, shut.__getitem__
+    return growth.alive & (most <= rule.budget.n_max), place > rule.budget.n_max, shut
 
 
 def _best(record: TreeRecord, rule: TreeRule, recorded: TreeRule, growth: _Growth) -> _Choice:
@@ -249,14 +266,10 @@ def _best(record: TreeRecord, rule: TreeRule, recorded: TreeRule, growth: _Growt
         # Paths of the same depth are disjoint events, so at most 1/p paths of a depth have probability p or more.
         most = np.where(highest >= record.p, rule.growth.deepest / record.p * _SLACK, place)
     kept = growth.alive & (most <= rule.budget.n_max)
-
-    def shut(nodes: Ints) -> Bools:
-        """Whether N_max nodes of each round are more probable than the unknown children of its node in `nodes`."""
-        better = growth.alive & (record.p > unknown[nodes][record.round])
-        full: Bools = record.total(better) - 1 >= rule.budget.n_max
-        return full
-
-    return kept, place > rule.budget.n_max, shut
+    last = np.full(len(record.starts), -1.0)
+    is_last = growth.alive & (place == rule.budget.n_max)
+    last[record.round[is_last]] = record.p[is_last]
+    return kept, place > rule.budget.n_max, unknown < last[record.round]
 
 
 def _most_probable_child(record: TreeRecord, recorded: TreeRule) -> Floats:

@@ -1,12 +1,13 @@
 """What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of two
 knobs. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the recorded part
 is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had the target's
-token. Also, every round is replayed from where it began, and the history rule is not. Ranges come from resampled
-rounds, and from the costs of passes that these have.
+token, and its time is bounded by the largest tree that the rule allows. Also, every round is replayed from where it
+began, with constant knobs; where the history rule moved them, what they are compared with is the rounds as they were.
+Ranges come from resampled rounds, and from the costs of passes that these have.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from decoder.methods.adaptive import AdaptiveTree
 from decoder.methods.eagle2 import Eagle2
 from decoder.methods.linear import Linear
 from decoder.tree import depths
-from decoder.tree_rules import Rules, used_depth
+from decoder.tree_rules import Rules, TreeRule, used_depth
 
 ROUNDS = 50
 LEAST_SHARE = 0.5
@@ -54,16 +55,23 @@ class GridCell:
     drafted: float
     """Per round, or a lower bound."""
     seconds: float | None = None
-    """Per round; None if `drafted` is a lower bound or costs are unknown."""
+    """Per round, or an upper bound; None if costs are unknown."""
     rates: tuple[float, float] | None = None
-    """95 % interval of tokens per second, if they are known."""
+    """95 % interval of tokens per second, or of their lower bound; None if costs are unknown."""
     gains: tuple[float, float] | None = None
-    """95 % interval of their ratio to those under the present knobs."""
+    """95 % interval of the ratio to those under the present knobs, or of its lower bound; None if one is unknown."""
+
+    levels_exact: bool = True
+    """Whether the number of the draft's passes is known."""
 
     @property
     def rate(self) -> float | None:
-        """None if tokens or seconds are unknown."""
-        return self.tokens / self.seconds if self.exact and self.seconds else None
+        """Tokens per second, or a lower bound; None if costs are unknown."""
+        return self.tokens / self.seconds if self.seconds else None
+
+    @property
+    def rate_exact(self) -> bool:
+        return self.exact and self.drafted_exact and self.levels_exact
 
     @property
     def share(self) -> float:
@@ -95,11 +103,6 @@ class Grid:
     present: tuple[int, int]
     """(row, column) of the current values."""
 
-    @property
-    def here(self) -> GridCell:
-        row, column = self.present
-        return self.cells[row][column]
-
     def places(self) -> "list[Place]":
         return [Place(self, i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
 
@@ -129,24 +132,21 @@ class Place(NamedTuple):
 class WhatIf:
     grids: tuple[Grid, ...]
     rounds: int
+    here: GridCell
+    """Of the current values, or of the rounds as they were where the history rule moves these."""
     by_costs: bool = False
     """Whether costs also limited the trees, as in `auto`."""
-
-    @property
-    def here(self) -> GridCell:
-        """Of the current values."""
-        return self.grids[0].here
+    by_history: bool = False
+    """Whether the history rule moves the values, so that no cell has the present knobs."""
 
     @property
     def cells(self) -> tuple[GridCell, ...]:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def by_rate(self) -> list[Place]:
-        """The cells with known tokens per second, the fastest first; empty if those of the present knobs are unknown.
-        A column that both tables have is that of the first.
+        """The cells by tokens per second or their lower bound, the fastest first; empty without costs. A row that both
+        tables have is that of the first.
         """
-        if self.here.rate is None:
-            return []
         places = [place for grid in self.grids for place in grid.places() if place.cell.rate is not None]
         distinct = [place for place in places if place.grid is self.grids[0] or place.row != place.grid.present[0]]
         return sorted(distinct, key=lambda place: -(place.cell.rate or 0.0))
@@ -156,7 +156,7 @@ class WhatIf:
         fastest, here = next(iter(self.by_rate()), None), self.here.rate
         if fastest is None or here is None or (fastest.cell.rate or 0.0) < (1 + GAIN) * here:
             return None
-        return fastest if fastest.cell.gains is None or fastest.cell.gains[0] > 1 else None
+        return fastest if fastest.cell.gains is not None and fastest.cell.gains[0] > 1 else None
 
     def best(self) -> Place | None:
         """Known cell with the most tokens per round; of equal ones, first those with an exact number of drafted nodes,
@@ -172,9 +172,17 @@ def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = No
     axes, rounds = _axes(rules), _newest(past, adaptive=isinstance(rules, AdaptiveTree))
     if not axes or not rounds:
         return None
-    record, costs = TreeRecord(rounds), fitted(past[-ROUNDS:], plain_pass_s)
-    grids = tuple(_grid(record, rules, down, across, costs) for down, across in axes)
-    return WhatIf(grids, len(rounds), rules.rule().budget.by_cost)
+    record, rule = TreeRecord(rounds), rules.rule()
+    samples = _Samples(len(rounds), fitted(past[-ROUNDS:], plain_pass_s))
+    by_history = bool(rule.history.enabled)
+    present = replay_rounds(record, _as_recorded(record, rule) if by_history else rule, rule)
+    grids = tuple(_grid(record, rules, axis_pair, samples, present) for axis_pair in axes)
+    return WhatIf(grids, len(rounds), _cell(present, samples, present), rule.budget.by_cost, by_history)
+
+
+def _as_recorded(record: TreeRecord, rule: TreeRule) -> TreeRule:
+    """With each round's values of the knobs that the history rule moves."""
+    return replace(rule, growth=replace(rule.growth, tau_h=record.tau_h, d0=record.d0))
 
 
 def _has_tree(event: Round, *, adaptive: bool) -> bool:
@@ -237,17 +245,23 @@ def _axes(rules: Rules) -> Sequence[tuple[_Axis, _Axis]]:
             return ()
 
 
-def _grid(record: TreeRecord, rules: Rules, down: _Axis, across: _Axis, costs: RoundCosts | None) -> Grid:
-    rows, columns, recorded = down.values(), across.values(), rules.rule()
-    found = []
-    for row in rows:
-        turned = [rules.with_knobs({down.knob: row, across.knob: column}) for column in columns]
-        found.append([replay_rounds(record, other.rule(), recorded) for other in turned])
-    present = rows.index(down.value), columns.index(across.value)
-    samples = _Samples(len(record.committed), costs)
-    here = samples.rates(found[present[0]][present[1]])
-    cells = tuple(tuple(_cell(replayed, samples, here) for replayed in row) for row in found)
-    return Grid(down.knob, across.knob, rows, columns, cells, present)
+def _grid(
+    record: TreeRecord, rules: Rules, axes: tuple[_Axis, _Axis], samples: "_Samples", present: ReplayedRounds
+) -> Grid:
+    (down, across), recorded = axes, rules.rule()
+    rows, columns = down.values(), across.values()
+    cells = tuple(
+        tuple(
+            _cell(
+                replay_rounds(record, rules.with_knobs({down.knob: row, across.knob: column}).rule(), recorded),
+                samples,
+                present,
+            )
+            for column in columns
+        )
+        for row in rows
+    )
+    return Grid(down.knob, across.knob, rows, columns, cells, (rows.index(down.value), columns.index(across.value)))
 
 
 class _Samples:
@@ -258,31 +272,39 @@ class _Samples:
         drawn = resampled(count, np.random.default_rng(count))
         self._weights: Floats = np.array([np.bincount(draw, minlength=count) for draw in drawn]) / count
 
-    def rates(self, replayed: ReplayedRounds) -> Floats | None:
-        """Tokens per second in each sample; None if they are unknown."""
-        if self.costs is None or not (replayed.tokens_known.all() and replayed.drafted_known.all()):
-            return None
+    def rates(self, costs: RoundCosts, replayed: ReplayedRounds) -> Floats:
+        """Tokens per second in each sample, or a lower bound."""
         tokens, levels, drafted = (
-            self._weights @ counts for counts in (replayed.tokens, replayed.levels, replayed.drafted)
+            self._weights @ counts for counts in (replayed.tokens, replayed.most_levels, replayed.most_drafted)
         )
-        rates: Floats = tokens / np.maximum(self.costs.drawn_seconds(levels, drafted), _LEAST_S)
+        rates: Floats = tokens / np.maximum(costs.drawn_seconds(levels, drafted), _LEAST_S)
         return rates
 
 
-def _cell(replayed: ReplayedRounds, samples: _Samples, here: Floats | None) -> GridCell:
-    """`here`: samples of the rate under the present knobs."""
-    drafted, costs, rates = float(replayed.drafted.mean()), samples.costs, samples.rates(replayed)
-    sized = bool(replayed.drafted_known.all())
-    return GridCell(
+def _cell(replayed: ReplayedRounds, samples: _Samples, present: ReplayedRounds) -> GridCell:
+    """`present`: the same rounds under the present knobs."""
+    cell = GridCell(
         rounds=len(replayed.tokens),
         judged=int(replayed.tokens_known.sum()),
         tokens=float(replayed.tokens.mean()),
         drafted_judged=int(replayed.drafted_known.sum()),
-        drafted=drafted,
-        seconds=costs.seconds(float(replayed.levels.mean()), drafted) if costs and sized else None,
-        rates=None if rates is None else _interval(rates),
-        gains=None if rates is None or here is None else _interval(rates / here),
+        drafted=float(replayed.drafted.mean()),
     )
+    if (costs := samples.costs) is None:
+        return cell
+    rates = samples.rates(costs, replayed)
+    return replace(
+        cell,
+        levels_exact=bool((replayed.levels == replayed.most_levels).all()),
+        seconds=costs.seconds(float(replayed.most_levels.mean()), float(replayed.most_drafted.mean())),
+        rates=_interval(rates),
+        gains=_interval(rates / samples.rates(costs, present)) if _known(present) else None,
+    )
+
+
+def _known(replayed: ReplayedRounds) -> bool:
+    known = replayed.tokens_known & replayed.drafted_known & (replayed.levels == replayed.most_levels)
+    return bool(known.all())
 
 
 def _interval(values: Floats) -> tuple[float, float]:

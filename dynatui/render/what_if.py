@@ -4,6 +4,7 @@ without colours.
 
 from functools import reduce
 from itertools import zip_longest
+from typing import NamedTuple
 
 from decoder.analysis.what_if import ALIKE, Grid, GridCell, Place, WhatIf
 from dynatui.knobs import info
@@ -18,9 +19,10 @@ _CELL, _CELL_RATED = 8, 14
 _GAP = 3
 _MEANINGS = {"tau_h": "draft sure from", "tau_l": "draft unsure below"}
 _SIGNS = (
-    "[ ] the knobs now · ( ) chosen · + at least: some trees were recorded only in part · ? unknown. Each round is "
-    "estimated alone, with constant knobs; ranges: 95 %, from resampled rounds."
+    "( ) chosen · + at least: some trees were recorded only in part · ? unknown. Each round is estimated alone, with "
+    "constant knobs; ranges: 95 %, from resampled rounds."
 )
+_PRESENT = "[ ] the knobs now · "
 _BY_COSTS = "auto drafts only nodes that save time; nodes left out are assumed to save no time with other knobs either."
 
 
@@ -32,7 +34,8 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
         return frame((("What if", "title"),), _wrapped(inner, _nothing_yet(scene), "dim"), size)
     title: Row = (("What if", "title"), (f" ─ {_share(scene, estimate, inner - 12)}", "dim"))
     sentence = _wrapped(inner, _sentence(scene, estimate), "strong")
-    signs = _wrapped(inner, f"{_SIGNS} {_BY_COSTS}" if estimate.by_costs else _SIGNS, "dim")
+    present = "" if estimate.by_history else _PRESENT
+    signs = _wrapped(inner, f"{present}{_SIGNS}{f' {_BY_COSTS}' if estimate.by_costs else ''}", "dim")
     place = chosen(scene)
     rooms = room - len(sentence) - len(signs), room - 1  # the sentence has a row in any case
     tables = next(filter(None, (_tables(estimate, place, inner, rows) for rows in rooms)), [])
@@ -46,25 +49,38 @@ def _nothing_yet(scene: Scene) -> str:
 
 
 def chosen(scene: Scene) -> Place | None:
-    """The cell of the user's choice, else the fastest one; None without estimates in tokens per second."""
+    """The cell of the user's choice, else the fastest one; None without estimates of tokens per second."""
     places = scene.whatif.by_rate() if scene.whatif else []
     return next((place for place in places if place.knobs == scene.whatif_choice), next(iter(places), None))
+
+
+class _Marks(NamedTuple):
+    chosen: Place | None
+    """None: no cell has tokens per second."""
+    present: bool
+    """Whether cells have the present knobs."""
+
+    def around(self, place: Place) -> str:
+        if self.present and place.present:
+            return "[]"
+        return "()" if place == self.chosen else "  "
 
 
 def _tables(estimate: WhatIf, place: Place | None, width: int, height: int) -> Rows:
     yields = [value for cell in estimate.cells if (value := _figure(cell, timed=place is not None)) is not None]
     scale = min(yields, default=0.0), max(yields, default=0.0)
     rows = max(len(grid.rows) for grid in estimate.grids) + 2
+    marks = _Marks(place, present=not estimate.by_history)
     for cell in (_CELL_RATED, _CELL):
         widths = [len(_corner(grid)) + len(grid.columns) * cell for grid in estimate.grids]
         if width >= sum(widths) + _GAP * (len(widths) - 1) and height >= rows:
             pairs = zip(estimate.grids, widths, strict=True)
-            return reduce(_beside, [_table(grid, place, room, cell, scale) for grid, room in pairs])
+            return reduce(_beside, [_table(grid, marks, room, cell, scale) for grid, room in pairs])
         if width >= max(widths) and height >= len(widths) * rows:
-            return [row for grid in estimate.grids for row in _table(grid, place, width, cell, scale)]
+            return [row for grid in estimate.grids for row in _table(grid, marks, width, cell, scale)]
     shown = place.grid if place else estimate.grids[0]
     cell = _CELL_RATED if width >= len(_corner(shown)) + len(shown.columns) * _CELL_RATED else _CELL
-    table = _table(shown, place, width, cell, scale)
+    table = _table(shown, marks, width, cell, scale)
     return table[max(0, len(table) - height) :] if height >= len(table) - 1 else []
 
 
@@ -79,25 +95,25 @@ def _corner(grid: Grid) -> str:
     return symbols.ljust(_LABEL if len(symbols) <= _LABEL else len(symbols) + 1)
 
 
-def _table(grid: Grid, place: Place | None, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
-    around = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
+def _table(grid: Grid, marks: _Marks, width: int, cell_width: int, scale: tuple[float, float]) -> Rows:
+    nearest = sorted(range(len(grid.columns)), key=lambda column: abs(column - grid.present[1]))
     corner, down, across = _corner(grid), info(grid.down), info(grid.across)
-    columns = sorted(around[: max(1, (width - len(corner)) // cell_width)])
+    columns = sorted(nearest[: max(1, (width - len(corner)) // cell_width)])
     words = f"{down.symbol} {_MEANINGS.get(grid.down, down.brief)} ↓  {across.symbol} {across.brief} →"
-    timed = "tokens/s, tokens a round" if cell_width == _CELL_RATED else "tokens/s"
-    figures = timed if place else "tokens a round"
+    timed = marks.chosen is not None
+    rated = "tokens/s, tokens a round" if cell_width == _CELL_RATED else "tokens/s"
+    figures = rated if timed else "tokens a round"
     head: Row = ((corner, "dim"),)
     for column in columns:
-        here = column == grid.present[1]
+        here = marks.present and column == grid.present[1]
         head = (*head, (_marked(f"{grid.columns[column]:.0f}", here=here).center(cell_width), _ink(here=here)))
     rows: Rows = [((best(width, f"{words}  {figures}", words), "dim"),), head]
     for index, cells in enumerate(grid.cells):
-        here = index == grid.present[0]
+        here = marks.present and index == grid.present[0]
         row: Row = ((_marked(row_value(grid, index), here=here).ljust(len(corner)), _ink(here=here)),)
         for column in columns:
-            at = Place(grid, index, column)
-            marks = "[]" if at.present else "()" if at == place else "  "
-            row = (*row, *_cell(cells[column], cell_width, scale, marks, timed=place is not None))
+            around = marks.around(Place(grid, index, column))
+            row = (*row, *_cell(cells[column], cell_width, scale, around, timed=timed))
         rows.append(row)
     return rows
 
@@ -107,10 +123,10 @@ def _marked(value: str, *, here: bool) -> str:
 
 
 def _figure(cell: GridCell, *, timed: bool) -> float | None:
-    """What a cell's bar shows: tokens per second, or without estimates of these, tokens per round."""
-    if timed:
-        return cell.rate if cell.known else None
-    return cell.tokens if cell.known else None
+    """What a cell's bar shows: tokens per second, or without costs, tokens per round."""
+    if not cell.known:
+        return None
+    return cell.rate if timed else cell.tokens
 
 
 def _ink(*, here: bool) -> Ink:
@@ -122,28 +138,30 @@ def _cell(cell: GridCell, width: int, scale: tuple[float, float], marks: str, *,
     left, right, edge = marks[0], marks[1], _ink(here=marks != "  ")
     figure, tokens = _figure(cell, timed=timed), f"{short(cell.tokens)}{'' if cell.exact else '+'}"
     if figure is None:
-        at_least = f" {tokens}" if cell.known and width == _CELL_RATED else ""
-        return ((left, edge), (f"?{at_least}".center(width - 2), "dim"), (right, edge))
+        return ((left, edge), ("?".center(width - 2), "dim"), (right, edge))
     low, high = scale
     level = round((figure - low) / (high - low) * (len(_YIELDS) - 1)) if high - low > ALIKE else len(_YIELDS) // 2
     sign, ink = _YIELDS[level]
-    spans: Row = ((left, edge), (f"{sign}{f'{short(figure, 0)}/s' if timed else tokens}", ink))
+    rate = f"{short(figure, 0)}{'/s' if cell.rate_exact else '+'}"
+    spans: Row = ((left, edge), (f"{sign}{rate if timed else tokens}", ink))
     if timed and width == _CELL_RATED:
         spans = (*spans, (f" {tokens}", "dim"))
     return (*fit(spans, width - 1), (right, edge))
 
 
 def _sentence(scene: Scene, estimate: WhatIf) -> str:
-    place, present = chosen(scene), estimate.here
+    place = chosen(scene)
     if place is None:
         return _most_tokens(estimate)
-    rated = f"{_rate_words(place.cell)} tokens/s"
-    if place.present:
-        told = f"The knobs as they are: {rated}."
+    if place.present and not estimate.by_history:
+        told = f"The knobs as they are: {_rate_words(place.cell)}."
     else:
         live = not (scene.replaying or scene.following)
-        turns = f" {scene.keys.cap('enter')} turns the knobs to it." if live else ""
-        told = f"{values_of(place)}: {rated}, {_gain_words(place, present)}.{turns}"
+        history_off = " and history off" if estimate.by_history else ""
+        turns = f" {scene.keys.cap('enter')} turns the knobs to it{history_off}." if live else ""
+        told = (
+            f"{values_of(place)}{history_off}: {_rate_words(place.cell)}, {_gain_words(place.cell, estimate)}.{turns}"
+        )
     if faster_knobs(estimate):
         return told
     helps = remedy(scene)
@@ -151,17 +169,26 @@ def _sentence(scene: Scene, estimate: WhatIf) -> str:
 
 
 def _rate_words(cell: GridCell) -> str:
-    """Such as 412 (395 to 430)."""
-    low, high = cell.rates or (None, None)
-    return short(cell.rate, 0) if cell.rates is None else f"{short(cell.rate, 0)} ({short(low, 0)} to {short(high, 0)})"
+    """Such as 412 (395 to 430) tokens/s."""
+    if not cell.rate_exact or cell.rates is None:
+        return f"{_bound_words(exact=cell.rate_exact)}{short(cell.rate, 0)} tokens/s"
+    low, high = cell.rates
+    return f"{short(cell.rate, 0)} ({short(low, 0)} to {short(high, 0)}) tokens/s"
 
 
-def _gain_words(place: Place, present: GridCell) -> str:
-    """Such as 1.06 times (0.98 to 1.12) those of the knobs as they are, 389 (371 to 402)."""
-    ratio = (place.cell.rate or 0.0) / present.rate if present.rate else None
-    low, high = place.cell.gains or (None, None)
-    reach = "" if place.cell.gains is None else f" ({short(low)} to {short(high)})"
-    return f"{short(ratio)} times{reach} those of the knobs as they are, {_rate_words(present)}"
+def _gain_words(cell: GridCell, estimate: WhatIf) -> str:
+    """Such as 1.06 times (0.98 to 1.12) those of the knobs as they are, 389 (371 to 402) tokens/s."""
+    present = estimate.here
+    if cell.gains is None or not cell.rate or not present.rate:
+        return f"{_now(estimate)} have {_rate_words(present)}"
+    low, high = cell.gains
+    reach = f"({short(low)} to {short(high)}) " if cell.rate_exact else ""
+    times = f"{_bound_words(exact=cell.rate_exact)}{short(cell.rate / present.rate)} times {reach}"
+    return f"{times}those of {_now(estimate)}, {_rate_words(present)}"
+
+
+def _now(estimate: WhatIf) -> str:
+    return f"the knobs {'with history' if estimate.by_history else 'as they are'}"
 
 
 def _most_tokens(estimate: WhatIf) -> str:
@@ -169,7 +196,7 @@ def _most_tokens(estimate: WhatIf) -> str:
     if place is None or not here.known:
         return "The recorded trees do not suffice yet for an estimate."
     cell, where = place.cell, values_of(place)
-    now = f"the knobs as they are give {_yield_text(here)}"
+    now = f"{_now(estimate)} give {_yield_text(here)}"
     if cell.tokens > here.tokens + ALIKE:
         doubt = "" if here.exact else "; it is unknown which gives more"
         return f"{where} would have given {_yield_text(cell)}; {now}{doubt}."

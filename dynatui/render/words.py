@@ -146,7 +146,7 @@ def remedy(scene: Scene) -> Remedy | None:
     if estimate is not None and (knobs := faster_knobs(estimate)):
         values, gain = knobs
         return Remedy(f"{values}, {gain} faster by estimate", f"{values} ({gain} faster by estimate)", values)
-    settled = estimate is not None and estimate.here.rate is not None
+    settled = estimate is not None and estimate.here.rate is not None and estimate.here.rate_exact
     return remedy_of(of_method(state.race, state.watched), settled=settled)
 
 
@@ -155,7 +155,8 @@ def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
     place, here = estimate.faster(), estimate.here.rate
     if place is None or here is None:
         return None
-    return values_of(place), percent((place.cell.rate or here) / here - 1)
+    least = "" if place.cell.rate_exact else "at least "
+    return values_of(place), f"{least}{percent((place.cell.rate or here) / here - 1)}"
 
 
 def values_of(place: Place) -> str:

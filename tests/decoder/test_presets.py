@@ -103,7 +103,7 @@ def test_what_if_says_other_things_of_other_knobs(played: Callable[..., Rounds])
     for rounds in played(OURS):
         found = what_if(rounds, TUNED)
         assert found is not None
-        assert all(grid.here.exact for grid in found.grids)
+        assert found.here.exact
         breadth, _ = found.grids
         row, column = breadth.present
         depths_told.append(len(figures(breadth.cells[row][: column + 1])) / (column + 1))

@@ -16,7 +16,7 @@ import pytest
 
 from decoder.analysis import what_if as what_if_module
 from decoder.analysis.rule_replay import TreeRecord, replay_rounds
-from decoder.analysis.what_if import Grid, GridCell, WhatIf, what_if
+from decoder.analysis.what_if import Grid, GridCell, Place, WhatIf, what_if
 from decoder.draft.growth import Children
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.events import Knobs, Round, Run, decode_line
@@ -27,7 +27,7 @@ from decoder.methods.dynatree import DynaTree
 from decoder.methods.eagle2 import Eagle2
 from decoder.methods.linear import Linear
 from decoder.tree import TokenTree, depths
-from decoder.tree_rules import Growth, Rules
+from decoder.tree_rules import MOST_NODES, Growth, Rules
 from decoder.verify.verifier import accept
 from tests.decoder.rounds import a_round
 
@@ -37,7 +37,7 @@ Tree = TypeVar("Tree", bound=AdaptiveTree)
 
 
 Verdict = dict[str, int | None]
-"""Counts of one round under other rules, None where the record does not determine them, and their lower bounds."""
+"""Counts of one round under other rules, None where the record does not determine them, and their bounds."""
 
 
 def replayed(event: Round, rules: Rules, recorded: Rules | None = None) -> Verdict | None:
@@ -55,7 +55,7 @@ def replayed(event: Round, rules: Rules, recorded: Rules | None = None) -> Verdi
     for name in ("accepted", "tokens", "drafted"):
         verdict[f"{name}_at_least"] = count = int(getattr(found, name)[0])
         verdict[name] = count if getattr(found, f"{name}_known")[0] else None
-    return verdict
+    return verdict | {name: int(getattr(found, name)[0]) for name in ("most_drafted", "most_levels")}
 
 
 class World(ModelDrafter):
@@ -143,13 +143,17 @@ def _turned(generator: random.Random, rules: Tree) -> Tree:
     return replace(rules, tau_h=other.tau_h, tau_l=other.tau_l, d0=generator.uniform(1, rules.d_max - 1))
 
 
-def _agrees(verdict: Verdict | None, truth: Round) -> tuple[bool, bool]:
-    """Checks a verdict against the truth; returns whether the accepted and the drafted nodes were known."""
+def _agrees(verdict: Verdict | None, truth: Round, *, costly: bool = False) -> tuple[bool, bool]:
+    """Checks a verdict against the truth; returns whether the accepted and the drafted nodes were known. `costly`: by
+    the rules of `auto`, whose number of nodes this world does not limit.
+    """
     assert verdict is not None
     counts = {"accepted": truth.accepted, "tokens": truth.committed, "drafted": truth.tokens[1:]}
     for name, told in counts.items():
         assert verdict[name] in (None, len(told))
         assert (verdict[f"{name}_at_least"] or 0) <= len(told)
+    assert min(len(truth.tokens) - 1, MOST_NODES if costly else math.inf) <= (verdict["most_drafted"] or 0)
+    assert max(depths(truth.parents)) <= (verdict["most_levels"] or 0)
     return verdict["tokens"] is not None, verdict["drafted"] is not None
 
 
@@ -204,7 +208,9 @@ def test_what_is_judged_is_what_other_rules_would_have_done(asked: Asked) -> Non
         world, rules = World(seed), asked.own(generator)
         left, room = generator.choice(asked.left), generator.choice(asked.room)
         record, other = world.round(rules, left, room), asked.other(generator, rules)
-        known.append(_agrees(replayed(record, other), world.round(other, left, room)))
+        verdict = replayed(record, other)
+        known.append(_agrees(verdict, world.round(other, left, room)))
+        assert other is not rules or (verdict and verdict["most_levels"] == max(depths(record.parents)))
         full += len(record.tokens) - 1 == rules.n_max
     assert all(np.mean(known, axis=0) >= asked.known)
     assert asked.own is not _small or full > 100
@@ -320,7 +326,7 @@ def test_where_costs_cut_the_trees_what_did_not_pay_is_taken_not_to_pay_under_ot
         world, rules, left = World(seed), _auto(_rules(generator)), generator.choice([1, 2, 3, 99])
         least, turned = generator.choice([0.0, 0.02, 0.1, 0.3, 1.1]), _turned(generator, rules)
         record = _paid(world, rules, least, left)
-        known.append(_agrees(replayed(record, turned), _paid(world, turned, least, left)))
+        known.append(_agrees(replayed(record, turned), _paid(world, turned, least, left), costly=True))
         assert _agrees(replayed(record, rules), record) == (True, True)
     assert all(np.mean(known, axis=0) > (0.6, 0.4))
 
@@ -397,7 +403,8 @@ def test_the_values_in_force_are_in_the_tables_wherever_the_knobs_stand(d0: floa
         assert grid.rows[grid.present[0]] == value
         assert grid.columns[grid.present[1]] == math.floor(d0 + 0.5)
         assert list(grid.rows) == sorted(set(grid.rows))
-        assert grid.here.exact
+        assert Place(grid, *grid.present).cell == table.here
+    assert table.here.exact
 
 
 def _table(down: str, *cells: GridCell) -> Grid:
@@ -408,10 +415,10 @@ def _table(down: str, *cells: GridCell) -> Grid:
 def test_the_best_cell_has_the_most_tokens_that_could_be_judged_and_drafts_the_least_nearest_to_the_knobs() -> None:
     few, many, most = GridCell(20, 6, 9.0, 6, 9.0), GridCell(20, 16, 3.0, 16, 9.0), GridCell(20, 16, 3.2, 16, 9.0)
     breadth, doubt = _table("tau_h", few, many, many, many), _table("tau_l", few, many, most, many)
-    assert WhatIf((breadth, doubt), 20).best() == (doubt, 1, 0)
-    assert WhatIf((_table("tau_h", *[few] * 4), _table("tau_l", *[few] * 4)), 20).best() is None
+    assert WhatIf((breadth, doubt), 20, many).best() == (doubt, 1, 0)
+    assert WhatIf((_table("tau_h", *[few] * 4), _table("tau_l", *[few] * 4)), 20, few).best() is None
     here, lean = GridCell(20, 20, 3.0, 20, 9.0), GridCell(20, 20, 3.001, 20, 4.0)
-    assert WhatIf((grid := _table("tau_h", lean, here, lean, lean), grid), 20).best() == (grid, 0, 0)
+    assert WhatIf((grid := _table("tau_h", lean, here, lean, lean), grid), 20, here).best() == (grid, 0, 0)
 
 
 LEVEL_S, ROW_S, FIXED_S = 0.002, 0.0005, 0.011
@@ -446,6 +453,32 @@ def test_without_noise_in_the_times_the_rate_of_a_cell_is_its_tokens_over_its_co
     assert sum(place.present for place in places) == 1
 
 
+def test_trees_known_in_part_have_a_rate_that_the_true_one_is_not_below() -> None:
+    wider = replace(DEEP, d0=5.0, branching=(2, 3, 4))
+    pairs = [(World(seed).round(DEEP), World(seed).round(wider)) for seed in range(50)]
+    table = what_if(_timed([event for event, _ in pairs]), replace(DEEP, branching=(2, 3, 4)), FIXED_S)
+    truth = what_if(_timed([event for _, event in pairs]), wider, FIXED_S)
+    assert table
+    assert truth
+    cell = table.grids[0].cells[table.grids[0].present[0]][table.grids[0].columns.index(5)]
+    assert not cell.rate_exact
+    assert 0 < (cell.rate or 0) <= (truth.here.rate or 0)
+
+
+def test_where_history_moved_the_knobs_other_ones_are_compared_with_the_rounds_as_they_were() -> None:
+    generator, rules = random.Random(3), replace(DEEP, history=True)
+    moved = [rules.moved(generator.uniform(2, 5), generator.uniform(0.5, 0.95)) for _ in range(50)]
+    past = _timed([World(seed).round(own) for seed, own in enumerate(moved)])
+    table = what_if(past, rules, FIXED_S)
+    assert table
+    assert table.by_history
+    assert table.here.rate_exact
+    assert table.here.tokens == np.mean([len(event.committed) for event in past])
+    assert table.here.rate == pytest.approx(sum(len(event.committed) for event in past) / past[-1].t)
+    assert table.by_rate()
+    assert all(place.cell.gains for place in table.by_rate())
+
+
 def test_the_interval_of_a_gain_holds_the_true_gain_about_as_often_as_it_says() -> None:
     """The true gain is that over many rounds, at the costs that made the times."""
     turned = replace(DEEP, d0=2.0)
@@ -472,7 +505,7 @@ def test_a_gain_that_may_be_none_is_not_called_faster() -> None:
     sure = GridCell(20, 20, 3.0, 20, 9.0, 0.02, gains=(1.0, 1.0))
     quick = replace(sure, seconds=0.015, gains=(1.2, 1.4))
     tables = {gains: _table("tau_h", replace(quick, gains=gains), *[sure] * 3) for gains in ((1.2, 1.4), (0.9, 1.8))}
-    found = {gains: WhatIf((table, _table("tau_l", *[sure] * 4)), 20).faster() for gains, table in tables.items()}
+    found = {gains: WhatIf((table, _table("tau_l", *[sure] * 4)), 20, sure).faster() for gains, table in tables.items()}
     assert found[1.2, 1.4] == (tables[1.2, 1.4], 0, 0)
     assert found[0.9, 1.8] is None
 
@@ -581,7 +614,7 @@ def test_each_has_one_table_of_its_knobs_around_their_values(
     (grid,) = table.grids
     row, column = grid.present
     assert ((grid.down, grid.across), (grid.rows[row], grid.columns[column])) == (knobs, present)
-    assert grid.here.exact
+    assert table.here.exact
     for row, value in enumerate(grid.rows):
         for column, across in enumerate(grid.columns):
             other = rules.with_knobs({grid.down: value, grid.across: across})

@@ -34,14 +34,14 @@ def _what_if(usual: GridCell = SURE, **changed: GridCell) -> WhatIf:
         Grid("tau_h", "d0", TAU_H, DEPTHS, cells("h"), (2, 2)),
         Grid("tau_l", "d0", TAU_L, DEPTHS, cells("l"), (2, 2)),
     )
-    return WhatIf((tau_h, tau_l), 20)
+    return WhatIf((tau_h, tau_l), 20, tau_h.cells[2][2])
 
 
 def _one(down: str, across: str, rows: tuple[float, ...]) -> WhatIf:
     cells = tuple(
         tuple(replace(TIMED, tokens=3 + row / 10, seconds=0.02 - 0.001 * row) for _ in range(5)) for row in range(5)
     )
-    return WhatIf((Grid(down, across, rows, DEPTHS, cells, (1, 2)),), 20)
+    return WhatIf((Grid(down, across, rows, DEPTHS, cells, (1, 2)),), 20, cells[1][2])
 
 
 def _panel(found: WhatIf | None, width: int = 80, height: int = 14) -> Rows:
@@ -58,6 +58,7 @@ DOUBTFUL, BOUND, OTHER_BOUND = (
     GridCell(20, 15, 3.1, 15, 9.0),
 )
 QUICK = replace(TIMED, tokens=2.7, seconds=0.015, rates=(171.0, 190.0), gains=(1.13, 1.28))
+PART = replace(QUICK, judged=15, drafted_judged=15, levels_exact=False)
 FASTER = _what_if(TIMED, h31=QUICK)
 HEATED = _what_if(h20=replace(SURE, tokens=1.0), h21=replace(SURE, tokens=2.0), h24=replace(SURE, tokens=4.0))
 
@@ -67,7 +68,14 @@ TOLD = {
         TIMED, l04=replace(TIMED, tokens=3.4, seconds=0.04), h31=QUICK
     ),
     "one that may be no faster is not called so": _what_if(TIMED, h31=replace(QUICK, gains=(0.97, 1.4))),
-    "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01), h31=GridCell(20, 15, 9.0, 20, 9.0, 0.001)),
+    "none is faster": _what_if(TIMED, l04=replace(TIMED, tokens=3.01)),
+    "one that is at least as fast as told": _what_if(TIMED, h31=PART),
+    "without history": replace(_what_if(TIMED, h31=QUICK), by_history=True),
+    "without history, by trees known in part": replace(_what_if(TIMED, h31=PART), by_history=True),
+    "knobs that were turned, so that their own trees are known in part": _what_if(
+        replace(PART, gains=None), h31=replace(QUICK, gains=None)
+    ),
+    "the most tokens without history": replace(_what_if(l04=replace(SURE, tokens=3.4)), by_history=True),
     "the most tokens": _what_if(l04=replace(SURE, tokens=3.4, drafted=12.0)),
     "a gain that is a bound": _what_if(h33=BOUND),
     "two bounds are not compared": _what_if(h22=OTHER_BOUND, l22=OTHER_BOUND, h33=GridCell(20, 15, 3.4, 15, 9.0)),
@@ -152,7 +160,10 @@ test_golden = golden(
     {
         **{name: partial(_said, found) for name, found in TOLD.items()},
         "every cell shows tokens a round and a second and the knobs stand in brackets": lambda: _panel(
-            _what_if(TIMED, h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04), h31=BOUND)
+            _what_if(TIMED, h00=replace(TIMED, tokens=2.0), h24=replace(TIMED, tokens=4.0, seconds=0.04), h31=PART)
+        ),
+        "with history no cell has the knobs of now": lambda: _panel(
+            replace(_what_if(TIMED, h31=PART), by_history=True), 120
         ),
         "a bound has a plus and what is not known a question mark": lambda: _panel(
             _what_if(h20=GridCell(20, 12, 3.2, 11, 9.5), h21=GridCell(20, 4, 9.0, 4, 30.0))

@@ -95,6 +95,7 @@ ESTIMATE = WhatIf(
         Grid("tau_l", "d0", (0.3, 0.4), (4.0, 5.0), ((CELL, CELL), (CELL, CELL)), (1, 1)),
     ),
     20,
+    CELL,
 )
 
 
