@@ -39,6 +39,8 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     place = chosen(scene)
     rooms = room - len(sentence) - len(signs), room - 1  # the sentence has a row in any case
     tables = next(filter(None, (_tables(estimate, place, inner, rows) for rows in rooms)), [])
+    if place and len(tables) + len(sentence) > room:
+        sentence = _wrapped(inner, _brief(place, estimate), "strong")
     return frame(title, [*tables, *sentence, *signs], size)
 
 
@@ -166,6 +168,13 @@ def _sentence(scene: Scene, estimate: WhatIf) -> str:
         return told
     helps = remedy(scene)
     return f"{told} No cell is clearly faster{f'; {helps.helps} would help' if helps else ''}."
+
+
+def _brief(place: Place, estimate: WhatIf) -> str:
+    """The main clause of the sentence, for small panels."""
+    at_least = _bound_words(exact=place.cell.rate_exact)
+    now = f", now {_bound_words(exact=estimate.here.rate_exact)}{short(estimate.here.rate, 0)}"
+    return f"{values_of(place)}: {at_least}{short(place.cell.rate, 0)} tokens/s{now}"
 
 
 def _rate_words(cell: GridCell) -> str:

@@ -174,6 +174,7 @@ test_golden = golden(
         "a chain has a table of its length and its least probability": lambda: [
             _panel(_one("p_min", "k", (0.2, 0.3, 0.4, 0.5, 0.6)), width) for width in (100, 50)
         ],
+        "a low panel keeps the speeds and leaves out their ranges": lambda: _panel(_what_if(TIMED, h31=PART), 68, 9),
         "a beam has a table of its levels and its nodes": lambda: _panel(
             _one("draft_tokens", "eagle_steps", (4.0, 6.0, 8.0, 10.0, 12.0)), 100
         ),
