@@ -20,9 +20,10 @@ Row: TypeAlias = tuple[Span, ...]
 Rows: TypeAlias = list[Row]
 
 _LEVELS = "▁▂▃▄▅▆▇█"
-_ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
-_ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
-_ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
+ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
+ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
+ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
+"""A character for each symbol."""
 _MIN_FRAME = (8, 4)
 DOT: Row = ((" · ", "dim"),)
 
@@ -130,7 +131,7 @@ def trend(values: Sequence[float], width: int, low: float, high: float) -> str:
 
 
 def in_ascii(rows: Rows) -> Rows:
-    return [tuple((text.translate(_ASCII), ink) for text, ink in row) for row in rows]
+    return [tuple((text.translate(ASCII), ink) for text, ink in row) for row in rows]
 
 
 T = TypeVar("T")

@@ -20,6 +20,8 @@ from dynatui.state.run_state import Prompt, Record, RunState
 OPENING = 60
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
+_LEAST_ROUNDS = 5
+"""Of a setting that counts as tried, not as passed on the way from one value of a knob to another."""
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
 Results = Mapping[int, "Result"]
 """By the prompt's number, from 1."""
@@ -149,7 +151,10 @@ class SessionLog:
         latest = [*pairs][-1] if pairs else None
         method = latest.b.method if latest else self.watched
         compared = (each for pair in pairs for each in pair if latest and pair.a == latest.a)
-        settings = [*(each for each in self.tried if each.method == method), *compared]
+        lane = self.state.lanes.get(self.watched)
+        present = KnobSetting.of(self.watched, lane.user_settings) if lane else None
+        alone = (each for each, tried in self.tried.items() if tried.rounds >= _LEAST_ROUNDS or each == present)
+        settings = [*(each for each in alone if each.method == method), *compared]
         if not settings:
             return None
         baseline = latest.a if latest else settings[0]

@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar, cast
 
 from rich.console import RenderableType
+from rich.segment import Segment
 from rich.text import Text
 from textual import events, work
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
@@ -15,11 +16,13 @@ from textual.content import Content
 from textual.errors import NoWidget
 from textual.geometry import Region
 from textual.screen import ModalScreen
+from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, OptionList, Static, TextArea
 
 from dynatui.clean import clean
 from dynatui.keymap import Key, Keymap, Mode
+from dynatui.render.ink import ASCII
 from dynatui.screen.protocol import Screen
 from dynatui.sources.source import BREAKS, EXPLANATIONS, Controls
 from dynatui.terminal.driver import cap_of
@@ -33,12 +36,29 @@ def holds(text: str, words: str) -> bool:
     return all(word in folded for word in words.casefold().split())
 
 
+def _in_ascii(app: App[Any]) -> bool:
+    return cast(Screen, app).scene.symbols == "ascii"
+
+
 class Modal(ModalScreen[T]):
     """A page that can dismiss only itself, however many keys are queued."""
+
+    def on_mount(self) -> None:
+        self.set_class(_in_ascii(self.app), "in-ascii")
 
     def dismiss(self, result: T | None = None) -> AwaitComplete:
         """As in Textual, but without effect while another page is in front or after this page is closed."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class _PageText(Static):
+    def render_line(self, y: int) -> Strip:
+        """In the symbols of the screen, as panels are."""
+        line = super().render_line(y)
+        if not _in_ascii(self.app):
+            return line
+        spans = (Segment(text.translate(ASCII), style, control) for text, style, control in line)
+        return Strip(spans, line.cell_length)
 
 
 class Page(Modal[None]):
@@ -58,7 +78,7 @@ class Page(Modal[None]):
         self._page = page
         self._opened_by = opened_by
         self._mode = mode
-        self._static = Static(markup=False)
+        self._static = _PageText(markup=False)
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="page"):

@@ -53,6 +53,18 @@ async def test_other_symbols_are_in_every_cell_at_once() -> None:
             assert "".join(strip.text for strip in strips).isascii(), canvas.id
 
 
+@pytest.mark.parametrize("key", ["?", "S", "A", "slash"])
+async def test_pages_have_the_symbols_of_the_panels(key: str) -> None:
+    async with shown() as (app, _, pilot):
+        await pilot.press(key)
+        await pilot.pause()
+        assert not screen_text(app, -1).isascii()
+        await pilot.press("escape", "v", "v", key)
+        await pilot.pause()
+        assert app.screen is not app.screen_stack[0]
+        assert screen_text(app, -1).isascii()
+
+
 async def test_a_palette_that_is_closed_while_it_opens_ends_in_nothing() -> None:
     async with shown() as (app, _, pilot):
         palette = Palette()

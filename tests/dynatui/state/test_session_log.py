@@ -44,6 +44,17 @@ def test_the_settings_with_the_most_rounds_are_kept(rounds: list[tuple[int, int]
     assert {round(dict(setting.knobs)["n_max"]): tried.rounds for setting, tried in found.items()} == kept
 
 
+def test_values_passed_on_the_way_to_another_are_no_settings_that_were_tried() -> None:
+    records: list[Record] = [run(), *map(tree_round, range(20))]
+    records += [turned("n_max", 20, 0, 8), tree_round(20), turned("n_max", 21, 0, 9), tree_round(21)]
+    further: list[Record] = [turned("n_max", 22, 0, 10), tree_round(22)]
+    before, after = (log_of(records + more).settings_tried() for more in (list[Record](), further))
+    assert before
+    assert after
+    n_max = [[dict(row.setting.knobs)["n_max"] for row in tried.rows] for tried in (before, after)]
+    assert n_max == [[n_max[0][0], 9], [n_max[0][0], 10]]
+
+
 def test_a_prompt_that_failed_before_its_run_has_no_result_of_another() -> None:
     log = log_of([Prompt(1, 3), run(), tree_round(0), Prompt(2, 3), Prompt(3, 3), run(), tree_round(0)])
     assert list(log.results) == [1]
