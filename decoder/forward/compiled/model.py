@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.forward.compiled.huge_pages import zeros
 from decoder.forward.compiled.library import ModelStruct, PassLibrary, PassStruct
 from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.kv_cache import KvCache
@@ -165,7 +166,7 @@ class CompiledModel(Native):
         return replace(self, notes=notes, spaces=[])
 
     def new_cache(self, capacity: int) -> KvCache:
-        cache = KvCache(torch.zeros(self.layers, 2, self.heads.heads, capacity, self.heads.width))
+        cache = KvCache(zeros((self.layers, 2, self.heads.heads, capacity, self.heads.width)))
         return cache.with_positions() if self.windows.sizes else cache
 
     def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:

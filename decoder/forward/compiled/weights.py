@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from decoder.forward.compiled.huge_pages import Pool
 from decoder.forward.compiled.library import NUMBERS, LayerStruct, MatrixStruct, ModelStruct, NormStruct, PassLibrary
 from decoder.forward.compiled.model import CompiledModel, padded
 from decoder.forward.families.architecture import ModelWeights
@@ -33,6 +34,8 @@ class Packing:
     """Outputs of a vector."""
     held: list[object] = field(default_factory=list)
     """Owners of the memory at all addresses given out."""
+    pool: Pool = field(default_factory=Pool)
+    """Of the matrices."""
     weights: int = 0
     """Number of weights of all matrices so far."""
     weight_bytes: int = 0
@@ -66,7 +69,9 @@ class Packing:
         count = sum(weight.numel() for weight, _ in pairs)
         self.weights, self.weight_bytes = self.weights + count, self.weight_bytes + count * weights.itemsize
         number = NUMBERS[weights.dtype]
-        return MatrixStruct(self.address(weights), self.address(bias), weights.shape[1], len(weights), number)
+        return MatrixStruct(
+            self.address(self.pool.copied(weights)), self.address(bias), weights.shape[1], len(weights), number
+        )
 
 
 def compiled_model(source: ModelWeights, library: PassLibrary) -> CompiledModel:
