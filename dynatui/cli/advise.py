@@ -119,8 +119,7 @@ def advise(
     from dynatui.render.load import load_curve  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
-    from dynatui.servers.cost_source import source  # noqa: PLC0415
-    from dynatui.servers.costs import named_device  # noqa: PLC0415
+    from dynatui.servers.costs import named_device, source  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
     if server not in ENGINES:

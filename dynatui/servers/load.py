@@ -16,11 +16,13 @@ P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in be
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from operator import itemgetter
 from statistics import median
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +31,7 @@ from decoder.analysis.roofline import FLOPS, DeviceSpeed
 from decoder.errors import ConfigError
 from dynatui.servers.profile_file import ModelSize, StepPoint
 
-_SAME_LOAD = 2**0.25
-"""Readings whose numbers of running requests differ by less than about this factor are one load."""
+Reals: TypeAlias = NDArray[np.float64]
 _LEAST_GAIN = 1e-3
 """Least share of the squared error by which a further term of a fit must reduce it."""
 
@@ -100,10 +101,14 @@ class LoadCosts:
         """Tokens a round, the target's own included, from which such rounds beat plain steps."""
         return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
 
+    def speedups(self, length: float, shape: Round, streams: Iterable[float], context: float = 0.0) -> Reals:
+        """Over plain steps, by running requests, if such rounds make `length` tokens."""
+        return length / np.array([self.break_even(each, shape, context) for each in streams])
 
-def roofline(size: ModelSize, on: DeviceSpeed) -> PassCost | None:
+
+def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
     """The least times of a model's passes, by its bytes and its arithmetic; None if its size is unknown."""
-    if size.pass_bytes is None:
+    if size is None or size.pass_bytes is None:
         return None
     weights_s = size.pass_bytes / on.bytes_per_s
     row_s = FLOPS * size.weights / on.flops_per_s if size.weights and on.flops_per_s else 0.0
@@ -117,7 +122,7 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
     two.
     """
     points = sorted(by_rows.items())
-    (fewer, before_s), (most, last_s) = points[max(0, len(points) - 2)], points[-1]
+    (fewer, before_s), (most, last_s) = points[-2:][0], points[-1]
     row_s = max(0.0, last_s - before_s) / max(1, most - fewer)
     return PassCost(fixed_s, tuple((float(rows), s) for rows, s in points), row_s)
 
@@ -150,37 +155,38 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
     equally well, the smallest is taken, and of equally small ones the first in the order of the formula: two points
     give the fixed cost and the cost a token. Raises ConfigError if the points have one number of drafted tokens.
     """
-    cells = list(_cells(point for point in points if point.step_s > 0 and point.running > 0))
+    cells = medians((point for point in points if point.step_s > 0 and point.running > 0), per_octave=4)
     drafted = tuple(sorted({point.k for point in cells}))
     if len(drafted) < 2:
         seen = f"only rounds of {drafted[0]:g} drafted tokens" if drafted else "no step times"
         raise ConfigError(f"the server showed {seen}; watch it also without drafts, or with another number")
-    times = np.array([point.step_s for point in cells])
-    terms = np.array([_terms(point) for point in cells]) / times[:, None]
+    running, k, step_s = np.array([(point.running, point.k, point.step_s) for point in cells]).T
+    terms = (np.stack([np.ones_like(k), running, k, running * k, k > 0]) / step_s).T
     factors = _least_squares(terms)
     fixed_s, stream_s, token_s, row_s, drafting_s = factors.tolist()
     target = PassCost(fixed_s, row_s=row_s, stream_s=stream_s - row_s)
-    loads = [point.running for point in cells]
     error = float(np.abs(terms @ factors - 1).max())
-    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), (min(loads), max(loads)), drafted, error)
+    streams = float(running.min()), float(running.max())
+    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), streams, drafted, error)
 
 
-def _cells(points: Iterable[StepPoint]) -> Iterator[StepPoint]:
-    """Medians of the points at each load and number of drafted tokens."""
-    groups = dict[tuple[int, float], list[StepPoint]]()
+def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
+    """Of the points with one number of drafted tokens at about one load, `per_octave` of which double the requests."""
+    groups = defaultdict[tuple[int, float], list[StepPoint]](list)
     for point in points:
-        load = round(math.log(point.running, _SAME_LOAD))
-        groups.setdefault((load, round(point.k, 1)), []).append(point)
-    for (_, drafted), group in groups.items():
-        running, step_s = median(each.running for each in group), median(each.step_s for each in group)
-        yield StepPoint(running=running, k=drafted, step_s=step_s, steps=sum(each.steps for each in group))
+        groups[round(per_octave * math.log2(max(1.0, point.running))), round(point.k, 1)].append(point)
+    return [
+        StepPoint(
+            running=median(each.running for each in group),
+            k=k,
+            step_s=median(each.step_s for each in group),
+            steps=math.fsum(each.steps for each in group),
+        )
+        for (_, k), group in sorted(groups.items())
+    ]
 
 
-def _terms(point: StepPoint) -> tuple[float, ...]:
-    return 1.0, point.running, point.k, point.running * point.k, float(point.k > 0)
-
-
-def _least_squares(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def _least_squares(terms: Reals) -> Reals:
     """Factors, none negative, with which the sum of the terms is nearest to 1 in each row."""
     best, least = np.zeros(terms.shape[1]), float(len(terms))
     for size in range(1, terms.shape[1] + 1):

@@ -16,7 +16,7 @@ from dynatui.render.advice import advice_lines
 from dynatui.screen.pages.page import Page
 from dynatui.screen.protocol import Screen
 from dynatui.servers.advice import advised
-from dynatui.servers.cost_source import source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.engine import Engine
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import DraftKind, Profile

@@ -17,7 +17,7 @@ from dynatui.servers.attach.course import load_class
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
 from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
-from dynatui.servers.cost_source import source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 

@@ -110,18 +110,18 @@ def commands(
     target: str,
     most: int,
     deployment: Deployment | None,
-    instead: tuple[Deployment | None, Deployment | None],
+    *,
+    tree: Deployment | None = None,
+    stopped: Deployment | None = None,
 ) -> Commands:
-    """`instead` of the advised chain: a tree, and drafts with `p_min`."""
-    tree, stopped = (engine.speculative(each) if each else None for each in instead)
     return Commands(
         engine=engine.title,
         version=engine.version,
         baseline=engine.baseline(target, most),
         advised=engine.speculative(deployment) if deployment else None,
         synthetic=engine.synthetic(deployment) if deployment else None,
-        tree=tree,
-        stopped=stopped,
+        tree=engine.speculative(tree) if tree else None,
+        stopped=engine.speculative(stopped) if stopped else None,
     )
 
 
