@@ -1,6 +1,7 @@
 """Which draft, and how many tokens of it, at which load: from a profile and the costs of passes. Writes no text."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, product
 
 import msgspec
@@ -147,7 +148,13 @@ def advised(
         raise ConfigError(
             f"no draft has rounds of category {quoted(category)}; give one of {', '.join(known) or 'none'}"
         )
-    drafts = [_draft_advice(name, draft, profile, source, engine, loads) for name, draft in judged.items()]
+    drafts = list[DraftAdvice]()
+    for name, draft in judged.items():
+        case = _Case(draft, source.costs[name], loads, profile.mean_context)
+        memory = _memory(draft.size, profile.size, source.memory_bytes)
+        rules: list[Rule] = [rule for rule in engine.rules if rule == "greedy" or draft.probabilistic] or ["greedy"]
+        by_rule = [_draft_advice(name, case, rule, engine, memory) for rule in rules]
+        drafts.append(max(by_rule, key=lambda each: each.gain))
     drafts.sort(key=lambda each: -each.gain)
     chain = tree = stopped = None
     if drafts:
@@ -207,71 +214,66 @@ def _by_rule(draft: DraftProfile, rule: Rule) -> Grouped:
     return draft.probabilistic if rule == "probabilistic" and draft.probabilistic else draft
 
 
-def _draft_advice(
-    name: str, draft: DraftProfile, profile: Profile, source: CostSource, engine: Engine, loads: tuple[int, ...]
-) -> DraftAdvice:
-    """By the engine's better rule."""
-    known: list[Rule] = [rule for rule in engine.rules if rule == "greedy" or draft.probabilistic] or ["greedy"]
-    rules = (_by_one_rule(name, draft, rule, profile, source, engine, loads) for rule in known)
-    return max(rules, key=lambda each: each.gain)
+@dataclass(frozen=True)
+class _Case:
+    """A draft of a profile, what it costs, and where it is judged."""
+
+    draft: DraftProfile
+    costs: LoadCosts
+    loads: tuple[int, ...]
+    context: float
+
+    @property
+    def every(self) -> range:
+        return range(self.loads[0], self.loads[-1] + 1)
+
+    @property
+    def octaves(self) -> list[int]:
+        return [self.loads[0] << power for power in range((self.loads[-1] // self.loads[0]).bit_length())]
+
+    def round(self, chain: Chain) -> Round:
+        verified = sum(chain.drafted) if chain.drafted else None
+        return chain_round(len(chain.survival), self.draft.levels_at_once or 1, verified)
+
+    def speedups(self, acceptance: Acceptance, streams: Sequence[int], context: float) -> Reals:
+        """Without drafts and with chains of 1, 2, ... tokens (rows), by running requests (columns)."""
+        chains = map(acceptance.at, range(1, acceptance.longest + 1))
+        drafting = (self.costs.speedups(each.mean_length, self.round(each), streams, context) for each in chains)
+        return np.array([np.ones(len(streams)), *drafting])
 
 
-def _by_one_rule(
-    name: str,
-    draft: DraftProfile,
-    rule: Rule,
-    profile: Profile,
-    source: CostSource,
-    engine: Engine,
-    loads: tuple[int, ...],
-) -> DraftAdvice:
-    costs, acceptance, context = source.costs[name], _by_rule(draft, rule), profile.mean_context
-    every = range(loads[0], loads[-1] + 1)
-    octaves = [loads[0] << power for power in range((loads[-1] // loads[0]).bit_length())]
-    at_loads, at_octaves = ([load - loads[0] for load in some] for some in (loads, octaves))
-    speedups = _by_k(draft, costs, acceptance, every, context)
+def _draft_advice(name: str, case: _Case, rule: Rule, engine: Engine, memory: Memory | None) -> DraftAdvice:
+    draft, loads, acceptance = case.draft, case.loads, _by_rule(case.draft, rule)
+    speedups = case.speedups(acceptance, case.every, case.context)
+    at_loads, at_octaves = ([each - loads[0] for each in streams] for streams in (loads, case.octaves))
     scheduled, k = _schedule(speedups), _fewest(_mean(speedups[:, at_octaves]))
     by_load = draft.kind in engine.by_load
-    deployed = speedups[scheduled if by_load else k, np.arange(len(every))]
+    deployed = speedups[scheduled if by_load else k, np.arange(len(case.every))]
     gain = float(_mean(deployed[at_octaves]))
-    some = speedups[:, at_loads]
+    shown = speedups[:, at_loads]
     contexts = {
-        each: _by_k(draft, costs, group, loads, _CONTEXTS.get(each, context))
+        each: case.speedups(group, loads, _CONTEXTS.get(each, case.context))
         for each, group in acceptance.by_context.items()
     }
     return DraftAdvice(
         draft=name,
         kind=draft.kind,
         rule=rule,
-        chains=tuple(_chain(acceptance.at(k), reached) for k, reached in enumerate(some[1:], 1)),
-        bands=tuple(_bands(every, scheduled)),
+        chains=tuple(_chain(acceptance.at(k), reached) for k, reached in enumerate(shown[1:], 1)),
+        bands=tuple(_bands(case.every, scheduled)),
         k=k,
         gain=gain,
-        best=_at_loads("all", [scheduled[place] for place in at_loads], some),
+        best=_at_loads("all", [scheduled[place] for place in at_loads], shown),
         contexts=tuple(_at_loads(each, list(map(_fewest, table.T)), table) for each, table in contexts.items()),
         curve=LoadCurve(
-            tuple(every),
+            tuple(case.every),
             {k: tuple(speedups[k].tolist()) for k in _SHOWN_CURVES if k <= acceptance.longest},
             tuple(deployed.tolist()),
         ),
-        stop=_stop(draft, costs, gain, octaves, loads, context) if draft.kind in engine.stops and not by_load else None,
-        tree=_tree(draft, costs, acceptance, some, loads, context) if draft.kind in engine.trees else None,
-        memory=_memory(draft.size, profile.size, source.memory_bytes),
+        stop=_stop(case, gain) if draft.kind in engine.stops and not by_load else None,
+        tree=_tree(case, acceptance, shown) if draft.kind in engine.trees else None,
+        memory=memory,
     )
-
-
-def _round(draft: DraftProfile, chain: Chain) -> Round:
-    verified = sum(chain.drafted) if chain.drafted else None
-    return chain_round(len(chain.survival), draft.levels_at_once or 1, verified)
-
-
-def _by_k(
-    draft: DraftProfile, costs: LoadCosts, acceptance: Acceptance, streams: Sequence[int], context: float
-) -> Reals:
-    """Speed-ups without drafts and with chains of 1, 2, ... tokens (rows), by running requests (columns)."""
-    chains = map(acceptance.at, range(1, acceptance.longest + 1))
-    drafting = (costs.speedups(each.mean_length, _round(draft, each), streams, context) for each in chains)
-    return np.array([np.ones(len(streams)), *drafting])
 
 
 def _mean(speedups: Reals) -> Reals:
@@ -315,17 +317,15 @@ def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvi
     return ContextAdvice(context=context, best=tuple(best), speedups=tuple(reached.tolist()))
 
 
-def _stop(
-    draft: DraftProfile, costs: LoadCosts, gain: float, octaves: Sequence[int], loads: Sequence[int], context: float
-) -> Stop | None:
+def _stop(case: _Case, gain: float) -> Stop | None:
     """The best least probability; None if fixed lengths are about as fast."""
 
     def speedups(each: Stopped, streams: Sequence[int]) -> Reals:
         """A pass also drafts the token before which the draft ends."""
-        passes = min(float(len(each.survival)), each.drafted + 1) / (draft.levels_at_once or 1)
-        return costs.speedups(1 + sum(each.survival), Round(passes, 1 + each.drafted), streams, context)
+        passes = min(float(len(each.survival)), each.drafted + 1) / (case.draft.levels_at_once or 1)
+        return case.costs.speedups(1 + sum(each.survival), Round(passes, 1 + each.drafted), streams, case.context)
 
-    means = {each: float(_mean(speedups(each, octaves))) for each in draft.confidence if each.p_min > 0}
+    means = {each: float(_mean(speedups(each, case.octaves))) for each in case.draft.confidence if each.p_min > 0}
     best = max(means, key=lambda each: means[each], default=None)
     if best is None or means[best] <= gain * (1 + _ALIKE):
         return None
@@ -335,20 +335,13 @@ def _stop(
         drafted=best.drafted,
         length=1 + sum(best.survival),
         survival=best.survival,
-        speedups=tuple(speedups(best, loads).tolist()),
+        speedups=tuple(speedups(best, case.loads).tolist()),
     )
 
 
-def _tree(
-    draft: DraftProfile,
-    costs: LoadCosts,
-    acceptance: Acceptance,
-    chains: Reals,
-    loads: Sequence[int],
-    context: float,
-) -> TreeBound | None:
-    """The bound that is highest at the least load; `chains` are speed-ups by their length at the loads."""
-    seen = draft.trees
+def _tree(case: _Case, acceptance: Acceptance, chains: Reals) -> TreeBound | None:
+    """The bound that is highest at the least load; `chains` are speed-ups at the loads by length."""
+    seen = case.draft.trees
     if seen is None:
         return None
     best = np.array([column[_fewest(column)] for column in chains.T])
@@ -357,8 +350,8 @@ def _tree(
         chain, tree = acceptance.at(steps), Tree(steps, topk, 1 + steps * topk)
         right = (1 - chain.survival[-1]) * sum(seen.siblings[: topk - 1])
         length = chain.mean_length + right * (1 + sum(seen.continuation[: steps - 1]))
-        shape = Round(_round(draft, chain).passes, tree.tokens, topk)
-        reached = costs.speedups(length, shape, loads, context)
+        shape = Round(case.round(chain).passes, tree.tokens, topk)
+        reached = case.costs.speedups(length, shape, case.loads, case.context)
         pays = bool((reached > best * (1 + _ALIKE)).any())
         bounds.append(TreeBound(tree=tree, speedups=tuple(reached.tolist()), pays=pays))
     return max(bounds, key=lambda bound: bound.speedups[0], default=None)

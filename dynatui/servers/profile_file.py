@@ -56,14 +56,14 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return 1 + sum(self.survival)
 
     @property
-    def first_drafted(self) -> float:
+    def drafting(self) -> float:
         """Share of rounds with a draft."""
         return self.drafted[0] if self.drafted and self.drafted[0] else 1.0
 
     @property
     def of_drafts(self) -> Rates:
         """Acceptance by position as servers count it: rounds without a draft are left out."""
-        return tuple(min(1.0, rate / self.first_drafted) for rate in self.survival)
+        return tuple(min(1.0, rate / self.drafting) for rate in self.survival)
 
 
 class Acceptance(Chain, frozen=True, kw_only=True, omit_defaults=True):

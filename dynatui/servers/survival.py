@@ -15,7 +15,8 @@ has K tokens from its place on, so that no end of a text cuts it. This module kn
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
@@ -170,16 +171,16 @@ def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], 
     every = _acceptance(whole, seed)
     if every is None:
         return None
-    by_category = {
-        name: _acceptance([text for text, own in zip(whole, categories, strict=True) if own == name], seed)
-        for name in sorted(set(categories) - {""})
-    }
-    by_context = {name: _acceptance([text[name] for text in texts if name in text], seed) for name in CONTEXTS}
-    return Grouped(
-        **structs.asdict(every),
-        by_category={name: found for name, found in by_category.items() if found},
-        by_context={name: found for name, found in by_context.items() if found},
-    )
+    by_category = sorted(zip(categories, whole, strict=True), key=itemgetter(0))
+    by_context = [(name, text[name]) for name in CONTEXTS for text in texts if name in text]
+    return Grouped(**structs.asdict(every), by_category=_each(by_category, seed), by_context=_each(by_context, seed))
+
+
+def _each(texts: Iterable[tuple[str, ByLength]], seed: int) -> dict[str, Acceptance]:
+    """By name, of texts in the order of their names; those without a name are left out."""
+    groups = groupby(texts, key=itemgetter(0))
+    found = {name: _acceptance([text for _, text in group], seed) for name, group in groups if name}
+    return {name: acceptance for name, acceptance in found.items() if acceptance}
 
 
 def _sum(counts: Iterable[Counts]) -> Counts:
