@@ -141,7 +141,9 @@ def advise(
     blocks = list(advice.commands.blocks())
     if advice.deployment:
         several = len(profile.drafts) > 1
-        blocks.append(("whether the server keeps it", check(str(path), advice.deployment, named=several)))
+        blocks.append(
+            ("to check whether the server keeps the promise", check(str(path), advice.deployment, named=several))
+        )
     for title, text in blocks:
         lines += ["", f"# {title}", text]
     streams.show("\n".join(lines) + "\n", out)

@@ -122,7 +122,7 @@ def _of_server(profile: Profile, points: Sequence[StepPoint]) -> CostSource:
         f"K {depths}; the fit is off by {percent(fit.error)} at most"
     )
     plain = fit.drafted[0] == 0
-    missing = "" if plain else "; no reading without drafts, so a plain step is the fit's at K 0"
+    missing = "" if plain else "; no reading is without drafts, so the time of a plain step is extrapolated"
     return CostSource(words + missing, at_most=not plain, costs=dict.fromkeys(profile.drafts, fit.costs))
 
 
@@ -132,11 +132,11 @@ def _of_times(profile: Profile, step_s: float, draft_s: tuple[float, ...], draft
         wanted = f"one time, or one for each of {', '.join(models)}"
         raise ConfigError(f"--step-ms needs --draft-ms with {wanted}; {len(draft_s)} are given")
     costs = dict.fromkeys(profile.drafts, LoadCosts(PassCost(step_s)))
-    added = f", {ms(drafting_s)} ms a round with drafts" if drafting_s else ""
+    added = f", {ms(drafting_s)} ms more with drafts" if drafting_s else ""
     words = f"given times: {ms(step_s)} ms a step{added}"
     for name, token_s in zip(models, draft_s * len(models), strict=False):
         costs[name] = LoadCosts(PassCost(step_s), token_s=token_s, drafting_s=drafting_s)
-        words += f", {ms(token_s)} ms a token of {name}"
+        words += f", {ms(token_s)} ms more for each token of {name}"
     return CostSource(f"{words}; the same at every load", at_most=True, costs=costs)
 
 
@@ -158,7 +158,7 @@ def _of_profile(profile: Profile) -> CostSource:
     target, times = measured(known.target_s, known.fixed_s), known.draft_s
     costs = _by_draft(profile, target, lambda name, _: scaled(target, times[name]) if times.get(name) else None)
     if known.source == "given":
-        return CostSource("given passes, the same at every load", at_most=True, costs=costs)
+        return CostSource("times given to dynatui profile, the same at every load", at_most=True, costs=costs)
     words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
     return CostSource(words, at_most=False, costs=costs)
 

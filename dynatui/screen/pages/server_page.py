@@ -83,7 +83,7 @@ def known_profile(state: RunState, colder: str) -> Profile | str:
     if len(chains.drafted) < FEWEST_ROUNDS or chains.longest == 0:
         return (
             f"{counted(len(chains.drafted), 'round')} of {clean_line(method)} at temperature 0 so far, of "
-            f"{FEWEST_ROUNDS} that are needed, with drafts of one length."
+            f"{FEWEST_ROUNDS} that are needed; most of them must have drafts of one length."
         )
     plain_s = plain_pass_s(state.race.tallies.get("ar"))
     return profile_of(run, chains, fitted(rounds, plain_s), plain_s, _kind(run))
@@ -103,7 +103,9 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
     try:
         advice = advised(profile, source(profile), engine, _STREAMS)
     except ConfigError:
-        return "\n".join([*lines, "The times of passes are unknown: method ar must race, and some rounds pass."]), ""
+        return "\n".join(
+            [*lines, "The times of passes are not known yet: let method ar race too, for some rounds."]
+        ), ""
     lines += advice_lines(advice, _WIDTH)
     blocks = list(advice.commands.blocks())
     for title, text in blocks:

@@ -100,7 +100,6 @@ class Seen:
         return min([self.chain.drafted, *map(float, filter(None, advised))])
 
     def advised_at(self, running: float) -> int | None:
-        """The number of drafted tokens that is advised at a load."""
         bands = self.promise.advised if self.promise else ()
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
 
@@ -161,11 +160,16 @@ def _off(seen: Seen) -> Evidence:
 
 def _length(seen: Seen) -> Evidence:
     deployed, advised = seen.course.k, seen.advised
-    found = [(f"up to {deployed}", advised)] if None not in (deployed, advised) and deployed != advised else []
+    found = (
+        [(f"up to {deployed} tokens a round", advised)]
+        if None not in (deployed, advised) and deployed != advised
+        else []
+    )
     for span in seen.course.by_load.values():
         drafted, k = span.drafted_per_round, seen.advised_at(span.timed_running)
         if k is not None and span.rounds >= ROUNDS and drafted > k + MORE:
-            found.append((f"at {short(span.timed_running, 1)} running requests {short(drafted, 1)}", k))
+            load = f"{short(span.timed_running, 1)} running requests"
+            found.append((f"{short(drafted, 1)} tokens a round at {load}", k))
     if not found:
         return None
     drafts, k = found[0]
@@ -193,7 +197,8 @@ def _miswired(seen: Seen) -> Evidence:
     certain = seen.below(1) if seen.chain else seen.life.rounds >= UNPROMISED_ROUNDS
     if rates[1] >= MISWIRED * rates[0] * promised[1] / promised[0] or not certain:
         return None
-    first, second = map(_of_promised, rates, promised if seen.chain else (None, None))
+    known = promised if seen.chain else (None, None)
+    first, second = (percent(rate) + _promised(share) for rate, share in zip(rates, known, strict=True))
     return {"first": first, "second": second}
 
 
@@ -271,15 +276,20 @@ def _below(seen: Seen) -> Evidence:
         return None
     first = next(filter(seen.below, range(len(life.rates))), None)
     if first is not None:
-        position = f"position {first + 1} {_of_promised(seen.compared(first)[0], chain.rates[first])}, "
+        position = f"{percent(seen.compared(first)[0])} at position {first + 1}{_promised(chain.rates[first])}, "
     elif not life.rates and seen.surely_below(life.accepted_per_round / k, life.rounds, sum(chain.rates) / k):
         position = ""
     else:
         return None
     other = next(_alike(seen, promise), None)
-    draft = f"the rates are those of {other}: deploy {promise.draft}" if other else "check that it is this draft"
+    named = f"the rates are those of {other} in the profile: deploy {promise.draft}"
     promised = short(1 + sum(chain.rates))
-    return {"position": position, "length": short(life.length), "promised": promised, "draft": draft}
+    return {
+        "position": position,
+        "length": short(life.length),
+        "promised": promised,
+        "draft": named if other else "check that draft and target are the profiled ones",
+    }
 
 
 def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
@@ -295,10 +305,6 @@ def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
 
 def _promised(share: float | None) -> str:
     return "" if share is None else f" (promised {percent(share)})"
-
-
-def _of_promised(rate: float, promised: float | None) -> str:
-    return percent(rate) + _promised(promised)
 
 
 @dataclass(frozen=True)
@@ -325,10 +331,10 @@ BELOW = Diagnosis(
     "below",
     _below,
     "acceptance is below the promise: {position}L-bar {length} (promised {promised})",
-    "{draft}, with the profiled target; else the traffic differs from the profile's prompts",
+    "{draft}; otherwise the traffic differs from the profile's prompts",
 )
 DIAGNOSES = (
-    Diagnosis("length", _length, "the server drafts {drafts} tokens a round, advised are {advised}", "{change}"),
+    Diagnosis("length", _length, "the server drafts {drafts}, {advised} are advised", "{change}"),
     Diagnosis(
         "broken",
         _broken,
@@ -338,39 +344,39 @@ DIAGNOSES = (
     Diagnosis(
         "miswired",
         _miswired,
-        "the draft fails from its second token on: position 1 {first}, position 2 {second}",
+        "the draft fails from its second token on: {first} of first tokens are accepted, {second} of second ones",
         "check what the engine feeds it there (hidden states, positions, attention window); update the engine",
     ),
     Diagnosis(
         "cut short",
         _cut_short,
         "drafts are cut short: {drafted} tokens a round, not {expected}",
-        "look for a least probability of drafted tokens, a number by batch size, or structured output",
+        "look for what shortens drafts: a least probability (p_min), a number by batch size, structured output",
     ),
     Diagnosis(
         "restart",
         _restart,
         "L-bar fell from {before} to {now} when the server restarted",
-        "compare version, options and draft before and after; go back if it is an upgrade",
+        "compare version, options and draft before and after; if it was an upgrade, go back",
     ),
     Diagnosis(
         "context",
         _context,
         "L-bar falls while the load stays: from {before} to {now} at {running} running requests{cache}",
-        "longer texts: draft fewer tokens there, or use a draft for long contexts",
+        "texts grow longer: draft fewer tokens in them, or use a draft that was made for long contexts",
     ),
     Diagnosis(
         "slow",
         _slow,
-        "drafts are accepted and yet cost time: at {running} running requests a round takes {even} times a step "
-        "without drafts, so break-even is L-bar {even}, and it is {length}",
+        "drafts are accepted and yet cost time: at {running} running requests a round takes as long as {even} "
+        "steps without drafts, so break-even is L-bar {even}, but L-bar is {length}",
         "draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
     ),
     Diagnosis(
         "loop",
         _loop,
-        "{whole} of whole drafts are accepted{promised}: the texts repeat themselves",
-        "read an answer (--prompt TEXT): repetition inflates every figure; or the draft is the target itself",
+        "{whole} of drafts are accepted whole{promised}: the texts seem to repeat themselves",
+        "read an answer (--prompt TEXT): repetition makes all figures too good, as does the target as its own draft",
     ),
 )
 _LOW = {"broken", "miswired", "restart", "context"}

@@ -102,7 +102,10 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             yield f"{named}, a tree instead", self.tree.text
         yield f"{named}, without drafts, to measure against", self.baseline
         if self.synthetic:
-            yield f"{named}, drafts accepted at random as often as promised, for any prompts", self.synthetic
+            yield (
+                f"{named}, drafts accepted at random as often as promised, to measure the speed with any prompts",
+                self.synthetic,
+            )
 
 
 def commands(
