@@ -103,9 +103,8 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
     try:
         advice = advised(profile, source(profile), engine, _STREAMS)
     except ConfigError:
-        return "\n".join(
-            [*lines, "The times of passes are not known yet: let method ar race too, for some rounds."]
-        ), ""
+        lines.append("The times of passes are not known yet: let method ar race too, for some rounds.")
+        return "\n".join(lines), ""
     lines += advice_lines(advice, _WIDTH)
     blocks = list(advice.commands.blocks())
     for title, text in blocks:

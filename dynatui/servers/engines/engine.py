@@ -94,18 +94,13 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def blocks(self) -> Iterator[tuple[str, str]]:
         """Title and text of each block to paste."""
         named = f"{self.engine} {self.version}"
-        if self.advised:
-            yield "".join([named, *(f"; {note}" for note in self.advised.notes)]), self.advised.text
-        if self.stopped:
-            yield f"{named}, with p_min instead", self.stopped.text
-        if self.tree:
-            yield f"{named}, a tree instead", self.tree.text
+        drafting = {"": self.advised, ", with p_min instead": self.stopped, ", a tree instead": self.tree}
+        for variant, paste in drafting.items():
+            if paste:
+                yield "; ".join([f"{named}{variant}", *paste.notes]), paste.text
         yield f"{named}, without drafts, to measure against", self.baseline
         if self.synthetic:
-            yield (
-                f"{named}, drafts accepted at random as often as promised, to measure the speed with any prompts",
-                self.synthetic,
-            )
+            yield f"{named}, to measure its speed at the promised acceptance, with any prompts", self.synthetic
 
 
 def commands(
