@@ -60,27 +60,17 @@ class ScoredPlaces:
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """Of rounds with chains of one length K; numbers are expected values."""
+    """Of rounds with chains of one length K, unless said otherwise; numbers are expected values."""
 
     rounds: float
     accepted: tuple[float, ...]
     """Rounds whose first 1, ..., K tokens were accepted."""
-    drafted: tuple[float, ...]
+    drafted: tuple[float, ...] = ()
     """Rounds that drafted at least 1, ..., K tokens."""
 
 
 ByLength: TypeAlias = tuple[Counts, ...]
 """By chain length, from 1."""
-
-
-class TreeCounts(msgspec.Struct, frozen=True, array_like=True):
-    mismatches: float
-    siblings: tuple[float, ...]
-    """Mismatches at which the draft's token of each of `RANKS` was right."""
-    continued: float
-    """Right siblings with `CONTINUED` further levels."""
-    survived: tuple[float, ...]
-    """Of these, those whose next 1, 2, ... tokens were right too."""
 
 
 class TextCounts(msgspec.Struct, frozen=True):
@@ -91,7 +81,10 @@ class TextCounts(msgspec.Struct, frozen=True):
     drawn: dict[str, ByLength] | None
     stopped: ByLength
     """Of the longest chains, stopped at each of `P_MINS`."""
-    trees: TreeCounts | None
+    trees: tuple[Counts, Counts] | None
+    """Mismatches, and those at which the draft's token of each of `RANKS` was right; right siblings with `CONTINUED`
+    further levels, and those whose next 1, 2, ... tokens were right too.
+    """
 
 
 def counted(places: ScoredPlaces) -> TextCounts:
@@ -146,7 +139,7 @@ def _stopped(places: ScoredPlaces, confidence: Reals, p_min: float) -> Counts:
     return _counts(_begun_rounds(survival), survival, lengths)
 
 
-def _trees(places: ScoredPlaces, ranks: Whole) -> TreeCounts:
+def _trees(places: ScoredPlaces, ranks: Whole) -> tuple[Counts, Counts]:
     longest = ranks.shape[1]
     rows = _rows(places, longest)
     accepted = places.accepted[:rows]
@@ -157,12 +150,9 @@ def _trees(places: ScoredPlaces, ranks: Whole) -> TreeCounts:
     goes_on = np.isin(rank, RANKS) & (level + CONTINUED < longest)
     after = np.minimum(level[:, None] + 1 + np.arange(CONTINUED), longest - 1)
     survived = np.take_along_axis(accepted, after, axis=1).cumprod(axis=1)
-    return TreeCounts(
-        float(begun @ missed),
-        tuple(float(begun @ (rank == each)) for each in RANKS),
-        float(begun @ goes_on),
-        tuple(((begun * goes_on) @ survived).tolist()),
-    )
+    siblings = tuple(float(begun @ (rank == each)) for each in RANKS)
+    continued = tuple(((begun * goes_on) @ survived).tolist())
+    return Counts(float(begun @ missed), siblings), Counts(float(begun @ goes_on), continued)
 
 
 def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], seed: int) -> Grouped | None:
@@ -234,14 +224,14 @@ def stopped(texts: Sequence[ByLength]) -> tuple[Stopped, ...]:
     )
 
 
-def trees(texts: Iterable[TreeCounts | None]) -> Trees | None:
+def trees(texts: Iterable[tuple[Counts, Counts] | None]) -> Trees | None:
     """None without a mismatch."""
-    known = [structs.astuple(text) for text in texts if text and text.mismatches]
+    known = [text for text in texts if text and text[0].rounds]
     if not known:
         return None
-    mismatches, siblings, continued, survived = (np.sum(each, axis=0) for each in zip(*known, strict=True))
+    missed, continued = (_sum(same) for same in zip(*known, strict=True))
     return Trees(
-        mismatches=float(mismatches),
-        siblings=tuple(np.minimum(siblings / mismatches, 1).tolist()),
-        continuation=_rates(survived, continued) if continued else (),
+        mismatches=missed.rounds,
+        siblings=tuple(min(1.0, right / missed.rounds) for right in missed.accepted),
+        continuation=_rates(continued.accepted, continued.rounds) if continued.rounds else (),
     )
