@@ -188,16 +188,14 @@ def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
 
 def _least_squares(terms: Reals) -> Reals:
     """Factors, none negative, with which the sum of the terms is nearest to 1 in each row."""
-    best, least = np.zeros(terms.shape[1]), float(len(terms))
-    for size in range(1, terms.shape[1] + 1):
-        found, smallest = best, least
-        for columns in map(list, combinations(range(terms.shape[1]), size)):
-            factors = np.linalg.lstsq(terms[:, columns], np.ones(len(terms)), rcond=None)[0]
-            error = float(((terms[:, columns] @ factors - 1) ** 2).sum())
-            if (factors >= 0).all() and error < smallest * (1 - _LEAST_GAIN) - 1e-12:
-                found, smallest = np.zeros(terms.shape[1]), error
-                found[columns] = factors
-        best, least = found, smallest
+    count = terms.shape[1]
+    best, least = np.zeros(count), float(len(terms))
+    for columns in (list(some) for size in range(1, count + 1) for some in combinations(range(count), size)):
+        factors = np.linalg.lstsq(terms[:, columns], np.ones(len(terms)), rcond=None)[0]
+        error = float(((terms[:, columns] @ factors - 1) ** 2).sum())
+        if (factors >= 0).all() and error < least * (1 - _LEAST_GAIN) - 1e-12:
+            best, least = np.zeros(count), error
+            best[columns] = factors
     return best
 
 
