@@ -34,8 +34,12 @@ UNKNOWN_EFFECT = 10.0
 """Design effect where no profile tells it."""
 NOTHING, LITTLE = 0.05, 0.1
 """Acceptance at a position, and its share of the promise, below which the draft knows nothing of the text there."""
-MISWIRED = 0.2
-"""Share of the promised conditional acceptance at position 2 below which later positions have failed."""
+RIGHT, MISWIRED = 0.7, 0.2
+"""Share of the promised acceptance at position 1 from which it is right, and of the promised conditional acceptance at
+position 2 below which later positions have failed.
+"""
+USUAL = 0.5, 0.25
+"""Acceptance by position where nothing is promised."""
 MORE = 0.5
 """Tokens a round beyond the advised ones at a load that are told."""
 FULL, CUT_SHORT = 0.98, 0.8
@@ -113,14 +117,25 @@ class Seen:
         drafted = self.life.rounds if self.varies else self.life.surely_drafted(position)
         return min(1.0, self.life.accepted_at[position] / drafted) if drafted else 0.0, drafted
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Promised acceptance by position."""
+        return self.chain.rates if self.chain else USUAL
+
+    def promised(self, position: int) -> str:
+        return f" (promised {percent(self.chain.rates[position])})" if self.chain else ""
+
     def surely_below(self, rate: float, rounds: float, promised: float) -> bool:
-        """Whether a rate of acceptance in so many rounds is certainly less than promised."""
-        known = self.chain.rounds if self.chain else 0.0
-        return rate < promised and differing(rate, rounds / self.effect, promised, known) >= self.evidence
+        """Whether a rate in so many rounds is certainly less than promised; without a promise, whether rounds suffice."""
+        if self.chain is None:
+            return self.life.rounds >= UNPROMISED_ROUNDS
+        evidence = differing(rate, rounds / self.effect, promised, self.chain.rounds)
+        return rate < promised and evidence >= self.evidence
 
     def below(self, position: int) -> bool:
-        promised = self.chain.rates if self.chain else ()
-        return position < len(promised) and self.surely_below(*self.compared(position), promised[position])
+        """Whether acceptance at a position, from 0, breaks the promise."""
+        within = self.chain is not None and position < len(self.rates)
+        return within and self.surely_below(*self.compared(position), self.rates[position])
 
     def fell(self, before: Span, after: Span, windows: int = 1) -> bool:
         """Whether L-bar is certainly lower, and by a share that matters; `windows` like these have been compared."""
@@ -182,24 +197,20 @@ def _length(seen: Seen) -> Evidence:
 
 def _broken(seen: Seen) -> Evidence:
     """Without positions by accepted tokens a round, which are no fewer than first tokens."""
-    rate, rounds = next(iter(seen.life.rates), seen.life.accepted_per_round), seen.life.rounds
-    promised = seen.chain.rates[0] if seen.chain else None
-    certain = rounds >= UNPROMISED_ROUNDS if promised is None else seen.surely_below(rate, rounds, promised)
-    if rate >= max(NOTHING, LITTLE * (promised or 0.0)) or not certain:
+    rate, rounds, promised = next(iter(seen.life.rates), seen.life.accepted_per_round), seen.life.rounds, seen.rates[0]
+    if rate >= max(NOTHING, LITTLE * promised) or not seen.surely_below(rate, rounds, promised):
         return None
-    return {"first": percent(rate), "rounds": count(rounds), "promised": _promised(promised)}
+    return {"first": percent(rate), "rounds": count(rounds), "promised": seen.promised(0)}
 
 
 def _miswired(seen: Seen) -> Evidence:
-    rates, promised = seen.life.rates[:2], seen.chain.rates[:2] if seen.chain else (0.5, 0.25)
-    if len(rates) < 2 or len(promised) < 2 or rates[0] < 0.7 * promised[0]:
+    rates, promised = seen.life.rates, seen.rates
+    if min(len(rates), len(promised)) < 2 or rates[0] < RIGHT * promised[0]:
         return None
-    certain = seen.below(1) if seen.chain else seen.life.rounds >= UNPROMISED_ROUNDS
-    if rates[1] >= MISWIRED * rates[0] * promised[1] / promised[0] or not certain:
+    goes_on = rates[1] * promised[0] >= MISWIRED * rates[0] * promised[1]
+    if goes_on or not seen.surely_below(*seen.compared(1), promised[1]):
         return None
-    known = promised if seen.chain else (None, None)
-    first, second = (percent(rate) + _promised(share) for rate, share in zip(rates, known, strict=True))
-    return {"first": first, "second": second}
+    return {"first": percent(rates[0]) + seen.promised(0), "second": percent(rates[1]) + seen.promised(1)}
 
 
 def _cut_short(seen: Seen) -> Evidence:
@@ -261,13 +272,12 @@ def _squared_error(span: Span) -> float:
 
 
 def _loop(seen: Seen) -> Evidence:
-    rates, chain = seen.life.rates, seen.chain
-    rate = rates[-1] if rates else seen.life.accepted_per_round / seen.k if seen.k else 0.0
-    promised = chain.rates[-1] if chain else 0.0
-    enough = seen.life.rounds >= (ROUNDS if chain else UNPROMISED_ROUNDS)
-    if not enough or rate < max(LOOP, promised + FAR_ABOVE):
+    life, chain = seen.life, seen.chain
+    rate = life.rates[-1] if life.rates else life.accepted_per_round / seen.k if seen.k else 0.0
+    enough = life.rounds >= (ROUNDS if chain else UNPROMISED_ROUNDS)
+    if not enough or rate < max(LOOP, (chain.rates[-1] if chain else 0.0) + FAR_ABOVE):
         return None
-    return {"whole": percent(rate), "promised": _promised(promised or None)}
+    return {"whole": percent(rate), "promised": seen.promised(-1)}
 
 
 def _below(seen: Seen) -> Evidence:
@@ -276,7 +286,7 @@ def _below(seen: Seen) -> Evidence:
         return None
     first = next(filter(seen.below, range(len(life.rates))), None)
     if first is not None:
-        position = f"{percent(seen.compared(first)[0])} at position {first + 1}{_promised(chain.rates[first])}, "
+        position = f"{percent(seen.compared(first)[0])} at position {first + 1}{seen.promised(first)}, "
     elif not life.rates and seen.surely_below(life.accepted_per_round / k, life.rounds, sum(chain.rates) / k):
         position = ""
     else:
@@ -303,10 +313,6 @@ def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
             yield name
 
 
-def _promised(share: float | None) -> str:
-    return "" if share is None else f" (promised {percent(share)})"
-
-
 @dataclass(frozen=True)
 class Diagnosis:
     cause: Cause
@@ -321,19 +327,13 @@ class Diagnosis:
         return Finding(cause=self.cause, claim=self.claim.format(**found), remedy=self.remedy.format(**found))
 
 
-OFF = Diagnosis(
-    "off",
-    _off,
-    "speculation is off: {generated} tokens were generated, none was drafted",
-    "start the server with {option}",
-)
-BELOW = Diagnosis(
-    "below",
-    _below,
-    "acceptance is below the promise: {position}L-bar {length} (promised {promised})",
-    "{draft}; otherwise the traffic differs from the profile's prompts",
-)
 DIAGNOSES = (
+    Diagnosis(
+        "off",
+        _off,
+        "speculation is off: {generated} tokens were generated, none was drafted",
+        "start the server with {option}",
+    ),
     Diagnosis("length", _length, "the server drafts {drafts}, {advised} are advised", "{change}"),
     Diagnosis(
         "broken",
@@ -378,20 +378,23 @@ DIAGNOSES = (
         "{whole} of drafts are accepted whole{promised}: the texts seem to repeat themselves",
         "read an answer (--prompt TEXT): repetition makes all figures too good, as does the target as its own draft",
     ),
+    Diagnosis(
+        "below",
+        _below,
+        "acceptance is below the promise: {position}L-bar {length} (promised {promised})",
+        "{draft}; otherwise the traffic differs from the profile's prompts",
+    ),
 )
 _LOW = {"broken", "miswired", "restart", "context"}
-"""Causes of an acceptance below the promise."""
+"""Causes that explain an acceptance below the promise."""
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
-    """Without a promise, what needs none."""
-    if off := OFF.of(seen):
-        return (off,)
-    if seen.life.rounds < ROUNDS:
-        return ()
-    found = [finding for each in DIAGNOSES if (finding := each.of(seen))]
+    """Without a promise, what needs none; with fewer rounds than `ROUNDS`, only that speculation is off."""
+    judged = DIAGNOSES if seen.life.rounds >= ROUNDS else DIAGNOSES[:1]
+    found = [finding for each in judged if (finding := each.of(seen))]
     explained = any(finding.cause in _LOW for finding in found)
-    return (*found, *filter(None, () if explained else (BELOW.of(seen),)))
+    return tuple(finding for finding in found if finding.cause != "below" or not explained)
 
 
 def unchecked(seen: Seen | None, reason: str) -> Finding | None:

@@ -109,6 +109,12 @@ def test_a_head_whose_first_token_is_also_worse_is_not_miswired() -> None:
     assert causes(state_after(server, steady(server), PROMISE)) == ["below"]
 
 
+def test_a_server_that_accepts_what_was_never_accepted_before_is_not_judged() -> None:
+    nothing = Promise(t=0.0, profile="p", draft="mine", drafts={"mine": chains((0.0,) * 5)})
+    server = vllm()
+    assert causes(state_after(server, steady(server), nothing)) == []
+
+
 def test_drafts_that_are_cut_short_are_told_and_the_rates_of_later_positions_are_not_held_against_them() -> None:
     server = vllm((0.75, 0.6, 0.0, 0.0, 0.0), drafted=2)
     state = state_after(server, steady(server), PROMISE)
