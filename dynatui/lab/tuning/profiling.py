@@ -134,7 +134,7 @@ def _request(job: OnServer, pair: Pair, drafts: tuple[str, ...]) -> ProfileReque
     config = job.config
     texts = msgspec.json.encode([[as_prompt(prompt) for prompt in job.prompts], job.answers])
     return ProfileRequest(
-        **pair_names(pair),
+        **pair_names(pair) | {"draft_dtype": job.draft_dtype},
         seed=config.seed,
         drafts=drafts,
         temperature=config.sampling.temperature,

@@ -126,7 +126,7 @@ class Seen:
         return f" (promised {percent(self.chain.rates[position])})" if self.chain else ""
 
     def surely_below(self, rate: float, rounds: float, promised: float) -> bool:
-        """Whether a rate in so many rounds is certainly less than promised; without a promise, whether rounds suffice."""
+        """Whether a rate in so many rounds is surely less than promised; without a promise, whether rounds suffice."""
         if self.chain is None:
             return self.life.rounds >= UNPROMISED_ROUNDS
         evidence = differing(rate, rounds / self.effect, promised, self.chain.rounds)
