@@ -55,12 +55,12 @@ PARAMETERS: Declared = (
     argument("path", "FILE", "A profile, as written by dynatui profile.", Path),
     option(
         f"--server {'|'.join(ENGINES)}",
-        "The engine that is told.",
+        "The engine of the server.",
         default="vllm",
         complete=lambda _: tuple(ENGINES),
     ),
     option("--concurrency N|N-M", "Running requests, least and most.", default="1-64", parse=_range),
-    option("--category NAME", "Use the rounds of the prompts of this category alone."),
+    option("--category NAME", "Advise by the prompts of this category alone."),
     *in_panel(
         _COSTS,
         option(

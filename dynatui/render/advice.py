@@ -49,7 +49,8 @@ def _drafts(advice: Advice, width: int) -> Iterator[str]:
     loads = enumerate(advice.loads)
     sheet = Sheet([Column(str(load), _FIGURE + 4, partial(best, place), place) for place, load in loads], width - _NAME)
     rows = [(_brief(one.draft), one.best) for one in advice.drafts]
-    rows[1:1] = [(f"  {each.context} tokens before", each) for each in advice.drafts[0].contexts]
+    contexts = advice.drafts[0].contexts
+    rows[1:1] = [(f"  {each.context} tokens before", each) for each in contexts if len(contexts) > 1]
     yield f"{column('best speed-up (K) at load', _NAME)}{sheet.heads}"
     for name, one in rows:
         yield f"{column(clean_line(name), _NAME)}{sheet.row(one)}".rstrip()

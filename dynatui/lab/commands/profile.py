@@ -44,7 +44,12 @@ PARAMETERS: Declared = (
             "Drafts to profile, with commas between them. Default: lookup; without --target, the embedded draft.",
             parse=names,
         ),
-        option("--output FILE", "File of the profile; FILE.log keeps what is done until all is.", Path, required=True),
+        option(
+            "--output FILE",
+            "File of the profile; until it is complete, FILE.log keeps what is measured.",
+            Path,
+            required=True,
+        ),
         option(
             "--max-new-tokens N",
             "Tokens of each text: those that the target writes, or the first of a given answer.",
