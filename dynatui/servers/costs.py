@@ -73,8 +73,8 @@ def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSi
         source="roofline",
         device=on.name,
         context=context,
-        target_s={rows: cost.seconds(1, rows, context) for rows in ROWS},
-        draft_s={name: each.seconds(1, 1, context) for name, each in known.items()},
+        target_s={rows: float(cost.seconds(1, rows, context)) for rows in ROWS},
+        draft_s={name: float(each.seconds(1, 1, context)) for name, each in known.items()},
         bytes_per_s=on.speed.bytes_per_s,
         flops_per_s=on.speed.flops_per_s,
     )

@@ -15,14 +15,12 @@ P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in be
 """
 
 import math
-from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from operator import itemgetter
 from statistics import median
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +30,8 @@ from decoder.errors import ConfigError
 from dynatui.servers.profile_file import ModelSize, StepPoint
 
 Reals: TypeAlias = NDArray[np.float64]
+Number = TypeVar("Number", float, Reals)
+"""Of running requests, and what follows from it."""
 _LEAST_GAIN = 1e-3
 """Least share of the squared error by which a further term of a fit must reduce it."""
 
@@ -48,17 +48,13 @@ class PassCost:
     stream_s: float = 0.0
     cached_s: float = 0.0
 
-    def seconds(self, streams: float, rows: float, context: float = 0.0) -> float:
+    def seconds(self, streams: Number, rows: float, context: float = 0.0) -> Number:
         """Of a pass over `rows` rows of each stream."""
-        return self.fixed_s + self._products_s(rows * streams) + streams * (self.stream_s + context * self.cached_s)
-
-    def _products_s(self, rows: float) -> float:
-        points = self.products_s
-        after = bisect_right(points, rows, key=itemgetter(0))
-        if after == len(points):
-            return points[-1][1] + (rows - points[-1][0]) * self.row_s
-        (fewer, before_s), (more, after_s) = points[max(0, after - 1)], points[after]
-        return before_s + (after_s - before_s) * (rows - fewer) / max(1.0, more - fewer)
+        known, known_s = zip(*self.products_s, strict=True)
+        every = rows * streams
+        products_s = np.interp(every, known, known_s) + self.row_s * np.maximum(0.0, every - known[-1])
+        whole: Number = self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -90,20 +86,20 @@ class LoadCosts:
     drafting_s: float = 0.0
     """What a round that drafts costs beyond passes and tokens."""
 
-    def round_s(self, streams: float, shape: Round, context: float = 0.0) -> float:
+    def round_s(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
         verify_s = self.target.seconds(streams, shape.rows, context)
         if shape == PLAIN:
             return verify_s
         passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
         return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
-    def break_even(self, streams: float, shape: Round, context: float = 0.0) -> float:
+    def break_even(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
         """Tokens a round, the target's own included, from which such rounds beat plain steps."""
         return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
 
-    def speedups(self, length: float, shape: Round, streams: Iterable[float], context: float = 0.0) -> Reals:
+    def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
         """Over plain steps, by running requests, if such rounds make `length` tokens."""
-        return length / np.array([self.break_even(each, shape, context) for each in streams])
+        return length / self.break_even(np.array(streams, float), shape, context)
 
 
 def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
