@@ -40,15 +40,15 @@ def seconds(option_name: str, text: str) -> tuple[float, ...]:
     raise ConfigError(f"{option_name} is {quoted(text)}; give milliseconds such as 37.7")
 
 
-def one_time(option_name: str, text: str, *, least_s: float = 0.0) -> float:
+def one_time(option_name: str, text: str, *, positive: bool = False) -> float:
     values = seconds(option_name, text)
-    if len(values) > 1 or values[0] < least_s:
-        above = " above 0" if least_s else ""
+    if len(values) > 1 or (positive and not values[0]):
+        above = " above 0" if positive else ""
         raise ConfigError(f"{option_name} is {quoted(text)}; give one time{above} in milliseconds, such as 37.7")
     return values[0]
 
 
-step_time = partial(one_time, "--step-ms", least_s=1e-9)
+step_time = partial(one_time, "--step-ms", positive=True)
 
 
 PARAMETERS: Declared = (

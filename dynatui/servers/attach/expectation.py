@@ -51,7 +51,7 @@ def promises(
         raise ConfigError(f"{shortened(path)} has no draft; measure one with dynatui profile")
     if draft is None and len(names) > 1:
         raise ConfigError(f"{shortened(path)} has several drafts; name the server's with --deployed NAME: {listed}")
-    name = draft or names[0]
+    name = names[0] if draft is None else draft
     if name not in names:
         raise ConfigError(f"--deployed is {quoted(name)}; give one of the profile's drafts: {listed}")
     known = [each.p_min for each in profile.drafts[name].confidence]
