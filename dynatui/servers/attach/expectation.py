@@ -41,9 +41,9 @@ def promises(
 ) -> Callable[[Kind, float], Promise]:
     """(kind of server, seconds since the start) -> the promise.
 
-    `draft` is the deployed one, by default the profile's only one; `advised` and `p_min` by default what follows from
-    the costs in the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft is
-    unknown, or its acceptance with `p_min`.
+    `draft` is the deployed one, by default the profile's only one; `advised` by default what follows from the costs in
+    the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft is unknown, or its
+    acceptance with `p_min`.
     """
     names = list(profile.drafts)[:MOST_DRAFTS]
     listed = ", ".join(map(shortened, names))
@@ -62,34 +62,32 @@ def promises(
     alone = replace(profile, drafts={name: profile.drafts[name]})
 
     def of(kind: Kind, t: float) -> Promise:
-        bands, least = (advised, None) if advised is not None else _advised(alone, kind)
-        least = least if p_min is None else p_min
         return Promise(
             t=t,
             profile=path.name[:LONGEST_NAME],
             draft=name[:LONGEST_NAME],
-            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], least) for each in names},
-            advised=bands,
+            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], p_min) for each in names},
+            advised=_advised(alone, kind) if advised is None else advised,
             plain=steps,
         )
 
     return of
 
 
-def _advised(profile: Profile, kind: Kind) -> tuple[Advised, float | None]:
-    """Numbers and least probability of drafted tokens that dynatui advise advises without further options; none without
-    costs, for other engines, or if no draft pays.
+def _advised(profile: Profile, kind: Kind) -> Advised:
+    """What dynatui advise advises without further options; nothing without costs, for other engines, or if no draft
+    pays.
     """
     engine = next((each for each in ENGINES.values() if each.title == kind.title), None)
     if engine is None or profile.costs is None:
-        return (), None
+        return ()
     with suppress(ConfigError):
         deployment = advice_for(profile, source(profile), engine, LOADS).deployment
         if deployment is not None:
             bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
             first, _, k = bands.pop()
-            return (*bands, (first, _ANY_LOAD, k)), deployment.p_min
-    return (), None
+            return (*bands, (first, _ANY_LOAD, k))
+    return ()
 
 
 def schedule(text: str) -> Advised:

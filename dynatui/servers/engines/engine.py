@@ -135,7 +135,6 @@ def check(profile: str, deployment: Deployment, *, named: bool) -> str:
         ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
         ["--deployed", deployment.draft] if named else [],
         ["--draft-tokens", drafts],
-        [] if deployment.p_min is None else ["--p-min", f"{deployment.p_min:g}"],
     )
 
 
