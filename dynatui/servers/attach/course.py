@@ -20,7 +20,6 @@ _STEADY = 0.25
 class Span:
     """Sums over intervals."""
 
-    seconds: float = 0.0
     generated: int = 0
     rounds: int = 0
     drafted: int = 0
@@ -191,7 +190,6 @@ def _span(reading: Reading, point: StepPoint | None) -> Span:
         rounds = 0
     running, log_s = load.running or 0.0, math.log(point.step_s) if point else 0.0
     return Span(
-        seconds=interval.seconds,
         generated=interval.generated or 0,
         rounds=rounds,
         drafted=rounds * (_most_drafted(reading) or 0) if drafted is None else drafted,

@@ -308,7 +308,7 @@ def session(random: np.random.Generator, skill: float, polls: int) -> list[list[
         accepted = rounds_of(2, random, skill)
         counts = tuple(int((accepted >= place).sum()) for place in range(1, 5))
         rounds = accepted.size
-        span = Span(1.0, rounds + sum(counts), rounds, 4 * rounds, sum(counts), counts)
+        span = Span(rounds + sum(counts), rounds, 4 * rounds, sum(counts), counts)
         course = replace(course, life=course.life.plus(span))
         told.append([finding.cause for finding in findings(Seen(KINDS["vllm"], course, promised))])
     return told
