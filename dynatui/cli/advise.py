@@ -23,49 +23,44 @@ def _range(text: str) -> tuple[int, int]:
     from dynatui.servers.advice import MOST_STREAMS  # noqa: PLC0415 - not needed for --help
 
     first, _, last = str(text).partition("-")
-    try:
+    with suppress(ValueError):
         loads = int(first), int(last or first)
-    except ValueError:
-        loads = 0, 0
-    if not 1 <= loads[0] <= loads[1] <= MOST_STREAMS:
-        raise ConfigError(
-            f"--concurrency is {quoted(text)}; give numbers of requests, as in 8 or 1-64, up to {MOST_STREAMS}"
-        )
-    return loads
+        if 1 <= loads[0] <= loads[1] <= MOST_STREAMS:
+            return loads
+    known = f"give numbers of requests, as in 8 or 1-64, up to {MOST_STREAMS}"
+    raise ConfigError(f"--concurrency is {quoted(text)}; {known}")
 
 
-def _seconds(name: str, text: str) -> tuple[float, ...]:
+def seconds(option_name: str, text: str) -> tuple[float, ...]:
+    """From milliseconds with commas between them."""
     with suppress(ValueError):
         values = tuple(float(part) / 1000 for part in str(text).split(","))
         if all(0 <= value < _LONGEST_S for value in values):
             return values
-    raise ConfigError(f"{name} is {quoted(text)}; give milliseconds such as 37.7")
+    raise ConfigError(f"{option_name} is {quoted(text)}; give milliseconds such as 37.7")
 
 
-def _time(name: str, text: str) -> float:
-    value, *more = _seconds(name, text)
-    if more:
-        raise ConfigError(f"{name} is {quoted(text)}; give one time in milliseconds")
-    return value
+def one_time(option_name: str, text: str, *, positive: bool = False) -> float:
+    values = seconds(option_name, text)
+    if len(values) > 1 or (positive and not values[0]):
+        above = " above 0" if positive else ""
+        raise ConfigError(f"{option_name} is {quoted(text)}; give one time{above} in milliseconds, such as 37.7")
+    return values[0]
 
 
-def _step(text: str) -> float:
-    step_s = _time("--step-ms", text)
-    if step_s == 0:
-        raise ConfigError("--step-ms is 0; give the time of a step without drafts")
-    return step_s
+step_time = partial(one_time, "--step-ms", positive=True)
 
 
 PARAMETERS: Declared = (
     argument("path", "FILE", "A profile, as written by dynatui profile.", Path),
     option(
         f"--server {'|'.join(ENGINES)}",
-        "The engine that is told.",
+        "The engine of the server.",
         default="vllm",
         complete=lambda _: tuple(ENGINES),
     ),
     option("--concurrency N|N-M", "Running requests, least and most.", default="1-64", parse=_range),
-    option("--category NAME", "Use the rounds of the prompts of this category alone."),
+    option("--category NAME", "Advise by the prompts of this category alone."),
     *in_panel(
         _COSTS,
         option(
@@ -75,17 +70,17 @@ PARAMETERS: Declared = (
             list[Path],
             name="recordings",
         ),
-        option("--step-ms MS", "Time of a step of the server without drafts, in milliseconds.", parse=_step),
+        option("--step-ms MS", "Time of a step of the server without drafts, in milliseconds.", parse=step_time),
         option(
             "--draft-ms MS,..",
             "Beside --step-ms: what a drafted token adds to a step, for each draft but lookup in the profile's order, "
             "or one number for all.",
-            parse=partial(_seconds, "--draft-ms"),
+            parse=partial(seconds, "--draft-ms"),
         ),
         option(
             "--round-ms MS",
             "Beside --step-ms: what drafting adds to a step, whatever the number of tokens.",
-            parse=partial(_time, "--round-ms"),
+            parse=partial(one_time, "--round-ms"),
         ),
         option(
             "--roofline DEVICE|GB/S,TFLOPS",
@@ -119,8 +114,7 @@ def advise(
     from dynatui.render.load import load_curve  # noqa: PLC0415
     from dynatui.servers.advice import advised  # noqa: PLC0415
     from dynatui.servers.attach.course import load_points  # noqa: PLC0415
-    from dynatui.servers.cost_source import source  # noqa: PLC0415
-    from dynatui.servers.costs import named_device  # noqa: PLC0415
+    from dynatui.servers.costs import named_device, source  # noqa: PLC0415
     from dynatui.servers.profile_file import read_profile  # noqa: PLC0415
 
     if server not in ENGINES:
@@ -146,8 +140,9 @@ def advise(
         lines += ["", *("".join(text for text, _ in row) for row in rows)]
     blocks = list(advice.commands.blocks())
     if advice.deployment:
+        several = len(profile.drafts) > 1
         blocks.append(
-            ("whether the server keeps it", check(str(path), advice.deployment, named=len(profile.drafts) > 1))
+            ("to check whether the server keeps the promise", check(str(path), advice.deployment, named=several))
         )
     for title, text in blocks:
         lines += ["", f"# {title}", text]

@@ -1,6 +1,6 @@
 """Advice for a server as lines of text: the drafts, the number of tokens by load, what else is worth knowing."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from textwrap import wrap
 
@@ -8,19 +8,22 @@ from dynatui.clean import clean_line
 from dynatui.number_format import count, percent, short, size
 from dynatui.render.ink import Column, Sheet, column
 from dynatui.servers.advice import Advice, ChainAdvice, ContextAdvice, DraftAdvice, Memory
-from dynatui.servers.engines.engine import Band
+from dynatui.servers.engines.engine import Deployment
 
 _NAME, _FIGURE, _INTERVAL = 26, 6, 14
 _DEEPEST = 8
 """Longest chain with a line of its own; of longer ones, the best and the longest are listed."""
+_COLUMNS = (
+    "L(K): tokens a round; 1, 4, ...: speed-up at so many running requests; L>1, ...: the L from which it exceeds 1"
+)
 
 
 def advice_lines(advice: Advice, width: int) -> Iterator[str]:
     """Names come from files, so they are cleaned here."""
+    bound = "; least times, so speed-ups are at most these" if advice.at_most else ""
     yield from wrap(
         clean_line(f"target {_brief(advice.target)}, {count(advice.context)} tokens of context on average"), width
     )
-    bound = "; least times, so speed-ups are at most these" if advice.at_most else ""
     yield from wrap(f"costs: {clean_line(advice.costs)}{bound}", width)
     if advice.drafts:
         yield ""
@@ -28,12 +31,8 @@ def advice_lines(advice: Advice, width: int) -> Iterator[str]:
         yield ""
         yield from _chains(advice, advice.drafts[0], width)
         yield ""
-        for line in _verdicts(advice, advice.drafts[0]):
-            yield from wrap(clean_line(line), width, subsequent_indent="  ")
-    else:
-        yield "advice: no draft can be judged; serve without drafts"
-    for name, why in advice.left_out.items():
-        yield from wrap(clean_line(f"left out: {name}, {why}"), width, subsequent_indent="  ")
+    for line in (*_verdicts(advice), *(f"left out: {name}, {why}" for name, why in advice.left_out.items())):
+        yield from wrap(clean_line(line), width, subsequent_indent="  ")
 
 
 def _brief(name: str) -> str:
@@ -42,112 +41,93 @@ def _brief(name: str) -> str:
 
 
 def _drafts(advice: Advice, width: int) -> Iterator[str]:
-    loads = [
-        Column[DraftAdvice](str(load), _FIGURE + 4, partial(_best, place), rank=place)
-        for place, load in enumerate(advice.loads)
-    ]
-    sheet = Sheet(loads, width - _NAME)
-    yield f"{column('speed-up (K) at requests', _NAME)}{sheet.heads}"
-    for one in advice.drafts:
-        yield f"{column(clean_line(_brief(one.draft)), _NAME)}{sheet.row(one)}".rstrip()
+    """The best speed-up of each draft, and by length of the text of the best one."""
 
+    def best(place: int, one: ContextAdvice) -> str:
+        return f"{short(one.speedups[place])} ({one.best[place]})"
 
-def _best(place: int, one: DraftAdvice) -> str:
-    return f"{short(one.best.speedups[place])} ({one.best.best[place]})"
+    loads = enumerate(advice.loads)
+    sheet = Sheet([Column(str(load), _FIGURE + 4, partial(best, place), place) for place, load in loads], width - _NAME)
+    rows = [(_brief(one.draft), one.best) for one in advice.drafts]
+    contexts = advice.drafts[0].contexts
+    rows[1:1] = [(f"  {each.context} tokens before", each) for each in contexts if len(contexts) > 1]
+    yield f"{column('best speed-up (K) at load', _NAME)}{sheet.heads}"
+    for name, one in rows:
+        yield f"{column(clean_line(name), _NAME)}{sheet.row(one)}".rstrip()
 
 
 def _chains(advice: Advice, one: DraftAdvice, width: int) -> Iterator[str]:
+    def interval(each: ChainAdvice) -> str:
+        return " to ".join(map(short, each.interval)) if each.interval else "-"
+
+    def speedup(place: int, each: ChainAdvice) -> str:
+        return short(each.speedups[place])
+
+    def even(place: int, each: ChainAdvice) -> str:
+        return short(each.break_even[place])
+
     columns: list[Column[ChainAdvice]] = [
         Column("K", 3, lambda each: str(each.k)),
         Column("L(K)", _FIGURE, lambda each: short(each.length)),
-        Column("95 %", _INTERVAL, lambda each: _interval(each.interval)),
+        Column("95 %", _INTERVAL, interval),
     ]
-    for title, written in (("", _speedup), ("L>", _even)):
-        columns += [
-            Column(f"{title}{load}", _FIGURE + 1, partial(written, place), rank=1 + place)
-            for place, load in enumerate(advice.loads)
-        ]
+    for title, written in (("", speedup), ("L>", even)):
+        for place, load in enumerate(advice.loads):
+            columns.append(Column(f"{title}{load}", _FIGURE + 1, partial(written, place), 1 + place))
     sheet = Sheet(columns, width)
-    title = "tokens a round (L), speed-up by running requests, and the L from which drafts pay there"
-    yield from wrap(f"{clean_line(_brief(one.draft))}: {title}", width, subsequent_indent="  ")
+    yield from wrap(f"{clean_line(_brief(one.draft))}. {_COLUMNS}", width, subsequent_indent="  ")
     yield sheet.heads
-    listed = {each.k for each in one.chains if each.k <= _DEEPEST} | {one.k, len(one.chains)}
+    listed = {*range(1, _DEEPEST + 1), one.k, len(one.chains)}
     yield from (sheet.row(each) for each in one.chains if each.k in listed)
 
 
-def _speedup(place: int, each: ChainAdvice) -> str:
-    return short(each.speedups[place])
-
-
-def _even(place: int, each: ChainAdvice) -> str:
-    return short(each.break_even[place])
-
-
-def _interval(ends: tuple[float, float] | None) -> str:
-    return f"{short(ends[0])} to {short(ends[1])}" if ends else "-"
-
-
-def _verdicts(advice: Advice, one: DraftAdvice) -> Iterator[str]:
-    deployed = advice.deployment
-    first, last = advice.loads[0], advice.loads[-1]
-    if deployed is None:
-        yield f"advice: no draft pays at {_loads(first, last)}; serve without drafts"
-    else:
-        how = f"K {deployed.k}"
-        if deployed.bands:
-            how = _banded(deployed.bands)
+def _verdicts(advice: Advice) -> Iterator[str]:
+    if not advice.drafts:
+        yield "advice: no draft can be judged; serve without drafts"
+        return
+    one, deployed = advice.drafts[0], advice.deployment
+    if deployed:
         rule = ", drawn from the draft's distribution" if deployed.rule == "probabilistic" else ""
-        mean = f"{short(one.gain)} times plain decoding on average over loads"
-        yield f"advice: {_brief(deployed.draft)}{rule}, {how}; {mean}"
-        yield f"promise: L {short(deployed.length)} at K {deployed.k}, accepted by position {_rates(deployed.survival)}"
-    if unsure := _unsure(advice, one):
-        yield f"uncertain at {unsure} running requests: the interval of L includes the break-even; profile more prompts"
+        mean = f"{short(one.gain)} times as fast as plain decoding on average over these loads"
+        yield f"advice: {_brief(deployed.draft)}{rule}, {_schedule(deployed)}; {mean}"
+        rates = " ".join(map(percent, deployed.survival))
+        yield f"promise: L {short(deployed.length)} at K {deployed.k}; accepted by position {rates}"
+    else:
+        several = "s" * (advice.loads[-1] > 1)
+        span = _between(advice.loads[0], advice.loads[-1])
+        yield f"advice: no draft pays at {span} running request{several}; serve without drafts"
+    if unsure := list(_unsure(advice, one)):
+        loads = ", ".join(unsure)
+        yield f"uncertain at {loads} running requests: the interval of L includes the break-even; profile more prompts"
     if stop := one.stop:
         ends = f"drafts of up to {stop.k} tokens that end before one less probable than {stop.p_min:g} (p_min)"
-        yield f"faster: {ends}, {', '.join(map(short, stop.speedups))} at these loads"
-    if one.contexts:
-        yield f"by tokens of context, at these loads: {'; '.join(_contexts(one.contexts))}"
+        yield f"faster: {ends}: {', '.join(map(short, stop.speedups))} times plain decoding at these loads"
     if one.tree:
-        tree, bound = one.tree.tree, ", ".join(short(each) for each in one.tree.speedups)
-        shape = f"{tree.steps} steps, top-k {tree.topk}"
-        answer = (
-            f"may pay, try {shape}: at most {bound}" if one.tree.pays else f"cannot pay (best bound: {shape}, {bound})"
-        )
-        yield f"a tree {answer} at these loads"
+        shape = f"{one.tree.tree.steps} steps and top-k {one.tree.tree.topk}"
+        verdict = f"may pay, try {shape}" if one.tree.pays else f"cannot pay, not even with {shape}"
+        reached = ", ".join(map(short, one.tree.speedups))
+        yield f"a tree {verdict}: at most {reached} times plain decoding at these loads"
     if one.memory:
         yield f"memory of the draft: {_memory(one.memory)}"
 
 
-def _unsure(advice: Advice, one: DraftAdvice) -> str:
-    """The loads at which the best chain may be slower than plain decoding, by the interval of its L."""
-    found = []
-    for place, load in enumerate(advice.loads):
-        best = one.chains[max(1, one.best.best[place]) - 1]
-        if best.interval and best.interval[0] < best.break_even[place] < best.interval[1]:
-            found.append(str(load))
-    return ", ".join(found)
-
-
-def _loads(first: int, last: int) -> str:
-    return f"{_between(first, last)} running request{'s' * (last > 1)}"
+def _schedule(deployed: Deployment) -> str:
+    parts = [
+        f"{f'K {band.k}' if band.k else 'no drafts'} at {_between(band.first, band.last)}" for band in deployed.bands
+    ]
+    return f"{', '.join(parts)} running requests" if parts else f"K {deployed.k}"
 
 
 def _between(first: int, last: int) -> str:
     return f"{first}-{last}" if last > first else f"{first}"
 
 
-def _banded(bands: Sequence[Band]) -> str:
-    parts = [f"{f'K {band.k}' if band.k else 'no drafts'} at {_between(band.first, band.last)}" for band in bands]
-    return f"{', '.join(parts)} running requests"
-
-
-def _rates(survival: Iterable[float]) -> str:
-    return " ".join(percent(rate) for rate in survival)
-
-
-def _contexts(contexts: Sequence[ContextAdvice]) -> Iterator[str]:
-    for each in contexts:
-        yield f"{each.context} {', '.join(map(short, each.speedups))} with K {', '.join(map(str, each.best))}"
+def _unsure(advice: Advice, one: DraftAdvice) -> Iterator[str]:
+    """The loads at which the best chain may be slower than plain decoding, by the interval of its L."""
+    for place, load in enumerate(advice.loads):
+        best = one.chains[max(1, one.best.best[place]) - 1]
+        if best.interval and best.interval[0] < best.break_even[place] < best.interval[1]:
+            yield str(load)
 
 
 def _memory(memory: Memory) -> str:
@@ -156,6 +136,5 @@ def _memory(memory: Memory) -> str:
         return taken
     if memory.tokens == 0:
         return f"{taken}; the target alone does not fit in 0.9 of the device's memory"
-    lost = 1 - memory.tokens_left / memory.tokens
     left = f"{count(memory.tokens_left)} of {count(memory.tokens)} tokens of KV cache are left"
-    return f"{taken}; {left}, {percent(lost)} fewer"
+    return f"{taken}; {left}, {percent(1 - memory.tokens_left / memory.tokens)} fewer"

@@ -118,7 +118,7 @@ class ServerApp(PanelApp):
     @property
     def _needs(self) -> tuple[bool, bool]:
         """Whether there are findings, and figures by load, to make room for."""
-        return bool(self.shown.findings), bool(self.shown.course.cells)
+        return bool(self.shown.findings), bool(self.shown.course.by_load)
 
     def arrange(self) -> None:
         (width, height), (found, loads_known) = self.size, self._needs

@@ -1,20 +1,19 @@
 """Which draft, and how many tokens of it, at which load: from a profile and the costs of passes. Writes no text."""
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
+from itertools import groupby, product
 
 import msgspec
+import numpy as np
 from msgspec import structs
 
 from decoder.errors import ConfigError, quoted
-from dynatui.servers.cost_source import CostSource
+from dynatui.servers.costs import CostSource
 from dynatui.servers.engines.engine import Band, Commands, Deployment, Engine, Rule, Tree, commands
-from dynatui.servers.load import LoadCosts, LoadCurve, Round
+from dynatui.servers.load import LoadCosts, LoadCurve, Reals, Round
 from dynatui.servers.load import chain as chain_round
-from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, Profile
+from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Grouped, ModelSize, Profile, Stopped
 
 MOST_STREAMS = 1024
 LOADS = (1, 4, 16, 64, 256, 1024)
@@ -117,51 +116,6 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     commands: Commands
 
 
-def advised(
-    profile: Profile, source: CostSource, engine: Engine, streams: tuple[int, int], category: str | None = None
-) -> Advice:
-    """For `streams`, the least and the largest number of running requests. Raises ConfigError if no draft has rounds of
-    this category.
-    """
-    first, last = streams if engine.batches else (1, 1)
-    loads = tuple(sorted({first, last, *(load for load in LOADS if first <= load <= last)}))
-    left_out, drafts = dict(profile.draft_errors), list[DraftAdvice]()
-    for name, draft in profile.drafts.items():
-        if draft.kind not in engine.kinds:
-            left_out[name] = f"{engine.title} does not draft with {_KINDS[draft.kind]}"
-        elif name not in source.costs:
-            left_out[name] = "the size of the draft is unknown, and so its time; give --step-ms and --draft-ms"
-        elif category is not None and category not in draft.by_category:
-            left_out[name] = f"no rounds of category {quoted(category)}"
-        else:
-            case = _Case(profile, name, draft, source, engine, loads, category)
-            drafts.append(max((case.advice(rule) for rule in case.rules), key=lambda each: each.gain))
-    if category is not None and not drafts:
-        known = sorted({each for draft in profile.drafts.values() for each in draft.by_category})
-        raise ConfigError(
-            f"no draft has rounds of category {quoted(category)}; give one of {', '.join(known) or 'none'}"
-        )
-    drafts.sort(key=lambda each: -each.gain)
-    best = drafts[0] if drafts and drafts[0].pays else None
-    first_choice = drafts[0] if drafts else None
-    basis = _deployment(profile, first_choice, engine, last, category) if first_choice else None
-    deployment = basis if best else None
-    tree = best.tree.tree if best and best.tree and best.tree.pays else None
-    return Advice(
-        target=profile.target,
-        costs=source.words,
-        at_most=source.at_most,
-        loads=loads,
-        context=profile.mean_context,
-        drafts=tuple(drafts),
-        left_out=left_out,
-        deployment=deployment,
-        commands=commands(
-            engine, profile.target, last, deployment, (_with(basis, tree), _stopped(basis, first_choice))
-        ),
-    )
-
-
 _KINDS = {
     "model": "models",
     "eagle3": "EAGLE-3 heads",
@@ -171,223 +125,245 @@ _KINDS = {
 }
 
 
-def _deployment(profile: Profile, best: DraftAdvice, engine: Engine, most: int, category: str | None) -> Deployment:
-    draft = profile.drafts[best.draft]
+def advised(
+    profile: Profile, source: CostSource, engine: Engine, streams: tuple[int, int], category: str | None = None
+) -> Advice:
+    """For `streams`, the least and the largest number of running requests. Raises ConfigError if no draft has rounds of
+    this category.
+    """
+    first, last = streams if engine.batches else (1, 1)
+    loads = tuple(sorted({first, last, *(load for load in LOADS if first <= load <= last)}))
+    left_out, judged = dict(profile.draft_errors), dict[str, DraftProfile]()
+    for name, draft in profile.drafts.items():
+        if draft.kind not in engine.kinds:
+            left_out[name] = f"{engine.title} does not draft with {_KINDS[draft.kind]}"
+        elif name not in source.costs:
+            left_out[name] = "the size of the draft is unknown, and so its time; give --step-ms and --draft-ms"
+        elif category is not None and category not in draft.by_category:
+            left_out[name] = f"no rounds of category {quoted(category)}"
+        else:
+            judged[name] = draft if category is None else _of_category(draft, category)
+    if category is not None and not judged:
+        known = sorted({each for draft in profile.drafts.values() for each in draft.by_category})
+        raise ConfigError(
+            f"no draft has rounds of category {quoted(category)}; give one of {', '.join(known) or 'none'}"
+        )
+    drafts = list[DraftAdvice]()
+    for name, draft in judged.items():
+        case = _Case(draft, source.costs[name], loads, profile.mean_context)
+        memory = _memory(draft.size, profile.size, source.memory_bytes)
+        rules: list[Rule] = [rule for rule in engine.rules if rule == "greedy" or draft.probabilistic] or ["greedy"]
+        by_rule = [_draft_advice(name, case, rule, engine, memory) for rule in rules]
+        drafts.append(max(by_rule, key=lambda each: each.gain))
+    drafts.sort(key=lambda each: -each.gain)
+    chain = tree = stopped = None
+    if drafts:
+        best = drafts[0]
+        basis = _deployment(profile.target, judged[best.draft], best, engine, last)
+        chain = basis if best.pays else None
+        tree = structs.replace(basis, tree=best.tree.tree) if best.pays and best.tree and best.tree.pays else None
+        if stop := best.stop:
+            stopped = structs.replace(
+                basis, k=stop.k, p_min=stop.p_min, survival=stop.survival, length=stop.length, bands=()
+            )
+    return Advice(
+        target=profile.target,
+        costs=source.words,
+        at_most=source.at_most,
+        loads=loads,
+        context=profile.mean_context,
+        drafts=tuple(drafts),
+        left_out=left_out,
+        deployment=chain,
+        commands=commands(engine, profile.target, last, chain, tree=tree, stopped=stopped),
+    )
+
+
+def _of_category(draft: DraftProfile, category: str) -> DraftProfile:
+    """With the acceptance of one category in place of that of all prompts; confidence is not known by category."""
+    drawn = draft.probabilistic
+    return structs.replace(
+        draft,
+        **structs.asdict(draft.by_category[category]),
+        probabilistic=drawn and structs.replace(drawn, **structs.asdict(drawn.by_category[category])),
+        confidence=(),
+    )
+
+
+def _deployment(target: str, draft: DraftProfile, best: DraftAdvice, engine: Engine, most: int) -> Deployment:
     bands = best.bands if draft.kind in engine.by_load else ()
     if bands:
         bands = (structs.replace(bands[0], first=1), *bands[1:])
     k = max(1, max((band.k for band in bands), default=best.k))
-    chain = _grouped(draft, best.rule, category).at(k)
+    chain = _by_rule(draft, best.rule).at(k)
     return Deployment(
-        target=profile.target,
+        target=target,
         draft=best.draft,
         kind=draft.kind,
         levels_at_once=draft.levels_at_once or 1,
         k=k,
         bands=bands,
         most=most,
-        survival=_of_drafts(chain),
+        survival=chain.of_drafts,
         length=chain.mean_length,
         rule=best.rule,
     )
 
 
-def _with(basis: Deployment | None, tree: Tree | None) -> Deployment | None:
-    return structs.replace(basis, tree=tree) if basis and tree else None
-
-
-def _stopped(basis: Deployment | None, best: DraftAdvice | None) -> Deployment | None:
-    if basis is None or best is None or best.stop is None:
-        return None
-    stop = best.stop
-    return structs.replace(basis, k=stop.k, p_min=stop.p_min, survival=stop.survival, length=stop.length, bands=())
-
-
-def _of_drafts(chain: Chain) -> tuple[float, ...]:
-    """Servers count rounds without a draft apart."""
-    first = chain.drafted[0] if chain.drafted and chain.drafted[0] else 1.0
-    return tuple(min(1.0, rate / first) for rate in chain.survival)
-
-
-def _grouped(draft: DraftProfile, rule: Rule, category: str | None) -> Acceptance:
-    grouped: Grouped = draft.probabilistic if rule == "probabilistic" and draft.probabilistic else draft
-    return grouped if category is None else grouped.by_category[category]
+def _by_rule(draft: DraftProfile, rule: Rule) -> Grouped:
+    return draft.probabilistic if rule == "probabilistic" and draft.probabilistic else draft
 
 
 @dataclass(frozen=True)
 class _Case:
-    """One draft of a profile, for one engine."""
+    """A draft of a profile, what it costs, and where it is judged."""
 
-    profile: Profile
-    name: str
     draft: DraftProfile
-    source: CostSource
-    engine: Engine
+    costs: LoadCosts
     loads: tuple[int, ...]
-    category: str | None
+    context: float
 
     @property
-    def costs(self) -> LoadCosts:
-        return self.source.costs[self.name]
+    def every(self) -> range:
+        return range(self.loads[0], self.loads[-1] + 1)
 
     @property
-    def rules(self) -> tuple[Rule, ...]:
-        drawn = self.draft.probabilistic is not None
-        return tuple(rule for rule in self.engine.rules if (rule == "probabilistic") <= drawn) or ("greedy",)
+    def octaves(self) -> list[int]:
+        return [self.loads[0] << power for power in range((self.loads[-1] // self.loads[0]).bit_length())]
 
-    def shape(self, chain: Chain) -> Round:
+    def round(self, chain: Chain) -> Round:
         verified = sum(chain.drafted) if chain.drafted else None
         return chain_round(len(chain.survival), self.draft.levels_at_once or 1, verified)
 
-    def speedup(self, chain: Chain, streams: float, context: float) -> float:
-        return chain.mean_length / self.costs.break_even(streams, self.shape(chain), context)
-
-    def best(
-        self, acceptance: Acceptance, streams: float, context: float, before: int | None = None
-    ) -> tuple[int, float]:
-        """Number of drafted tokens and speed-up: `before` if it is hardly slower than any, else the fewest tokens that
-        are about as fast as any; 0 and 1 if drafts do not pay.
-        """
-        values = [1.0, *(self.speedup(acceptance.at(k), streams, context) for k in range(1, acceptance.longest + 1))]
-        k = next(k for k, value in enumerate(values) if value >= max(values) * (1 - _ALIKE))
-        if before is not None and values[before] >= max(values) * (1 - _KEPT):
-            k = before
-        return k, values[k]
-
-    def schedule(self, acceptance: Acceptance, context: float) -> list[tuple[int, float]]:
-        """The best at every load, as few changes as possible."""
-        found = list[tuple[int, float]]()
-        for streams in range(self.loads[0], self.loads[-1] + 1):
-            found.append(self.best(acceptance, streams, context, found[-1][0] if found else None))
-        return found
-
-    def octaves(self) -> list[int]:
-        first, last = self.loads[0], self.loads[-1]
-        return [first * 2**power for power in range(int(math.log2(last / first)) + 1)]
-
-    def mean(self, value: Callable[[float], float]) -> float:
-        """Geometric mean over loads that double."""
-        return math.exp(math.fsum(math.log(value(streams)) for streams in self.octaves()) / len(self.octaves()))
-
-    def advice(self, rule: Rule) -> DraftAdvice:
-        acceptance, context = _grouped(self.draft, rule, self.category), self.profile.mean_context
-        every = range(self.loads[0], self.loads[-1] + 1)
-        best = self.schedule(acceptance, context)
-        means = [
-            1.0,
-            *(
-                self.mean(partial(self.speedup, acceptance.at(k), context=context))
-                for k in range(1, acceptance.longest + 1)
-            ),
-        ]
-        k = next(k for k, value in enumerate(means) if value >= max(means) * (1 - _ALIKE))
-        by_load = self.draft.kind in self.engine.by_load
-        gain = self.mean(lambda streams: best[int(streams) - every[0]][1]) if by_load else means[k]
-        stop = None if by_load or self.draft.kind not in self.engine.stops else self.stop(gain, context)
-        return DraftAdvice(
-            draft=self.name,
-            kind=self.draft.kind,
-            rule=rule,
-            chains=tuple(self.chain(acceptance.at(each), context) for each in range(1, acceptance.longest + 1)),
-            bands=tuple(_bands(every, [k for k, _ in best])),
-            k=k,
-            gain=gain,
-            best=_at_loads("all", [best[load - every[0]] for load in self.loads]),
-            contexts=tuple(self.contexts(rule)),
-            curve=self.curve(acceptance, best if by_load else self.constant(acceptance, k, context), context),
-            stop=stop,
-            tree=self.tree(acceptance, context) if self.draft.kind in self.engine.trees else None,
-            memory=self.memory(),
-        )
-
-    def chain(self, chain: Chain, context: float) -> ChainAdvice:
-        shape = self.shape(chain)
-        even = tuple(self.costs.break_even(streams, shape, context) for streams in self.loads)
-        return ChainAdvice(
-            k=len(chain.survival),
-            length=chain.mean_length,
-            interval=chain.length_interval,
-            speedups=tuple(chain.mean_length / each for each in even),
-            break_even=even,
-        )
-
-    def contexts(self, rule: Rule) -> Iterator[ContextAdvice]:
-        draft = self.draft
-        grouped = draft.probabilistic if rule == "probabilistic" and draft.probabilistic else draft
-        for name, acceptance in grouped.by_context.items():
-            context = _CONTEXTS.get(name, self.profile.mean_context)
-            yield _at_loads(name, [self.best(acceptance, streams, context) for streams in self.loads])
-
-    def constant(self, acceptance: Acceptance, k: int, context: float) -> list[tuple[int, float]]:
-        """One number of drafted tokens at every load."""
-        every = range(self.loads[0], self.loads[-1] + 1)
-        return [(k, self.speedup(acceptance.at(k), streams, context) if k else 1.0) for streams in every]
-
-    def curve(self, acceptance: Acceptance, best: Sequence[tuple[int, float]], context: float) -> LoadCurve:
-        every = range(self.loads[0], self.loads[-1] + 1)
-        depths = [k for k in _SHOWN_CURVES if k <= acceptance.longest]
-        lines = {k: tuple(self.speedup(acceptance.at(k), streams, context) for streams in every) for k in depths}
-        return LoadCurve(tuple(every), lines, tuple(value for _, value in best))
-
-    def stopped_speedup(self, stop: Stop, streams: float, context: float) -> float:
-        """A pass also drafts the token before which the draft ends."""
-        passes = min(float(stop.k), stop.drafted + 1) / (self.draft.levels_at_once or 1)
-        return stop.length / self.costs.break_even(streams, Round(passes, 1 + stop.drafted), context)
-
-    def stop(self, gain: float, context: float) -> Stop | None:
-        """The best least probability; None if fixed lengths are about as fast."""
-        found, fastest = None, gain * (1 + _ALIKE)
-        for each in self.draft.confidence if self.category is None else ():
-            stop = Stop(
-                p_min=each.p_min,
-                k=len(each.survival),
-                drafted=each.drafted,
-                length=1 + sum(each.survival),
-                survival=each.survival,
-                speedups=(),
-            )
-            reached = self.mean(partial(self.stopped_speedup, stop, context=context))
-            if each.p_min > 0 and reached > fastest:
-                speedups = tuple(self.stopped_speedup(stop, streams, context) for streams in self.loads)
-                found, fastest = structs.replace(stop, speedups=speedups), reached
-        return found
-
-    def tree(self, acceptance: Acceptance, context: float) -> TreeBound | None:
-        """The bound that is highest at the least load."""
-        seen = self.draft.trees
-        if seen is None:
-            return None
-        bounds, chains = list[TreeBound](), [self.best(acceptance, streams, context)[1] for streams in self.loads]
-        for steps in range(1, acceptance.longest + 1):
-            chain = acceptance.at(steps)
-            for topk in _CHILDREN[: len(seen.siblings)]:
-                right = (1 - chain.survival[-1]) * sum(seen.siblings[: topk - 1])
-                length = chain.mean_length + right * (1 + sum(seen.continuation[: steps - 1]))
-                tree = Tree(steps, topk, 1 + steps * topk)
-                shape = Round(self.shape(chain).passes, tree.tokens, topk)
-                reached = tuple(length / self.costs.break_even(streams, shape, context) for streams in self.loads)
-                pays = any(one > other * (1 + _ALIKE) for one, other in zip(reached, chains, strict=True))
-                bounds.append(TreeBound(tree=tree, speedups=reached, pays=pays))
-        return max(bounds, key=lambda bound: bound.speedups[0], default=None)
-
-    def memory(self) -> Memory | None:
-        """What the draft takes from the KV cache."""
-        own, target = self.draft.size, self.profile.size
-        if own is None or own.weights_bytes is None or own.kv_bytes_per_token is None:
-            return None
-        taken = Memory(weights_bytes=own.weights_bytes, kv_bytes_per_token=own.kv_bytes_per_token)
-        if not (self.source.memory_bytes and target.weights_bytes and target.kv_bytes_per_token):
-            return taken
-        free = max(0.0, _MEMORY_SHARE * self.source.memory_bytes - target.weights_bytes)
-        left = max(0.0, free - own.weights_bytes) / (target.kv_bytes_per_token + own.kv_bytes_per_token)
-        return structs.replace(taken, tokens=free / target.kv_bytes_per_token, tokens_left=left)
+    def speedups(self, acceptance: Acceptance, streams: Sequence[int], context: float) -> Reals:
+        """Without drafts and with chains of 1, 2, ... tokens (rows), by running requests (columns)."""
+        chains = map(acceptance.at, range(1, acceptance.longest + 1))
+        drafting = (self.costs.speedups(each.mean_length, self.round(each), streams, context) for each in chains)
+        return np.array([np.ones(len(streams)), *drafting])
 
 
-def _at_loads(name: str, best: Sequence[tuple[int, float]]) -> ContextAdvice:
-    return ContextAdvice(context=name, best=tuple(k for k, _ in best), speedups=tuple(value for _, value in best))
+def _draft_advice(name: str, case: _Case, rule: Rule, engine: Engine, memory: Memory | None) -> DraftAdvice:
+    draft, loads, acceptance = case.draft, case.loads, _by_rule(case.draft, rule)
+    speedups = case.speedups(acceptance, case.every, case.context)
+    at_loads, at_octaves = ([each - loads[0] for each in streams] for streams in (loads, case.octaves))
+    scheduled, k = _schedule(speedups), _fewest(_mean(speedups[:, at_octaves]))
+    by_load = draft.kind in engine.by_load
+    deployed = speedups[scheduled if by_load else k, np.arange(len(case.every))]
+    gain = float(_mean(deployed[at_octaves]))
+    shown = speedups[:, at_loads]
+    contexts = {
+        each: case.speedups(group, loads, _CONTEXTS.get(each, case.context))
+        for each, group in acceptance.by_context.items()
+    }
+    return DraftAdvice(
+        draft=name,
+        kind=draft.kind,
+        rule=rule,
+        chains=tuple(_chain(acceptance.at(k), reached) for k, reached in enumerate(shown[1:], 1)),
+        bands=tuple(_bands(case.every, scheduled)),
+        k=k,
+        gain=gain,
+        best=_at_loads("all", [scheduled[place] for place in at_loads], shown),
+        contexts=tuple(_at_loads(each, list(map(_fewest, table.T)), table) for each, table in contexts.items()),
+        curve=LoadCurve(
+            tuple(case.every),
+            {k: tuple(speedups[k].tolist()) for k in _SHOWN_CURVES if k <= acceptance.longest},
+            tuple(deployed.tolist()),
+        ),
+        stop=_stop(case, gain) if draft.kind in engine.stops and not by_load else None,
+        tree=_tree(case, acceptance, shown) if draft.kind in engine.trees else None,
+        memory=memory,
+    )
 
 
-def _bands(streams: Sequence[int], best: Sequence[int]) -> Iterator[Band]:
-    for k, group in groupby(zip(streams, best, strict=True), key=lambda pair: pair[1]):
+def _mean(speedups: Reals) -> Reals:
+    """Geometric mean over the last axis."""
+    mean: Reals = np.exp(np.log(speedups).mean(axis=-1))
+    return mean
+
+
+def _fewest(speedups: Reals) -> int:
+    """The fewest tokens that are about as fast as any number, from speed-ups by their number."""
+    return int(np.argmax(speedups >= speedups.max() * (1 - _ALIKE)))
+
+
+def _schedule(speedups: Reals) -> list[int]:
+    """The best number of tokens at every load, with as few changes as possible."""
+    found = [_fewest(speedups[:, 0])]
+    for column in speedups.T[1:]:
+        keeps = column[found[-1]] >= column.max() * (1 - _KEPT)
+        found.append(found[-1] if keeps else _fewest(column))
+    return found
+
+
+def _bands(streams: Sequence[int], scheduled: Sequence[int]) -> Iterator[Band]:
+    for k, group in groupby(zip(streams, scheduled, strict=True), key=lambda pair: pair[1]):
         loads = [load for load, _ in group]
         yield Band(loads[0], loads[-1], k)
+
+
+def _chain(chain: Chain, speedups: Reals) -> ChainAdvice:
+    return ChainAdvice(
+        k=len(chain.survival),
+        length=chain.mean_length,
+        interval=chain.length_interval,
+        speedups=tuple(speedups.tolist()),
+        break_even=tuple((chain.mean_length / speedups).tolist()),
+    )
+
+
+def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvice:
+    reached = speedups[best, np.arange(len(best))]
+    return ContextAdvice(context=context, best=tuple(best), speedups=tuple(reached.tolist()))
+
+
+def _stop(case: _Case, gain: float) -> Stop | None:
+    """The best least probability; None if fixed lengths are about as fast."""
+
+    def speedups(each: Stopped, streams: Sequence[int]) -> Reals:
+        """A pass also drafts the token before which the draft ends."""
+        passes = min(float(len(each.survival)), each.drafted + 1) / (case.draft.levels_at_once or 1)
+        return case.costs.speedups(1 + sum(each.survival), Round(passes, 1 + each.drafted), streams, case.context)
+
+    means = {each: float(_mean(speedups(each, case.octaves))) for each in case.draft.confidence if each.p_min > 0}
+    best = max(means, key=lambda each: means[each], default=None)
+    if best is None or means[best] <= gain * (1 + _ALIKE):
+        return None
+    return Stop(
+        p_min=best.p_min,
+        k=len(best.survival),
+        drafted=best.drafted,
+        length=1 + sum(best.survival),
+        survival=best.survival,
+        speedups=tuple(speedups(best, case.loads).tolist()),
+    )
+
+
+def _tree(case: _Case, acceptance: Acceptance, chains: Reals) -> TreeBound | None:
+    """The bound that is highest at the least load; `chains` are speed-ups at the loads by length."""
+    seen = case.draft.trees
+    if seen is None:
+        return None
+    best = np.array([column[_fewest(column)] for column in chains.T])
+    bounds = list[TreeBound]()
+    for steps, topk in product(range(1, acceptance.longest + 1), _CHILDREN[: len(seen.siblings)]):
+        chain, tree = acceptance.at(steps), Tree(steps, topk, 1 + steps * topk)
+        right = (1 - chain.survival[-1]) * sum(seen.siblings[: topk - 1])
+        length = chain.mean_length + right * (1 + sum(seen.continuation[: steps - 1]))
+        shape = Round(case.round(chain).passes, tree.tokens, topk)
+        reached = case.costs.speedups(length, shape, case.loads, case.context)
+        pays = bool((reached > best * (1 + _ALIKE)).any())
+        bounds.append(TreeBound(tree=tree, speedups=tuple(reached.tolist()), pays=pays))
+    return max(bounds, key=lambda bound: bound.speedups[0], default=None)
+
+
+def _memory(own: ModelSize | None, target: ModelSize, memory_bytes: float | None) -> Memory | None:
+    """What the draft takes from the KV cache."""
+    if own is None or own.weights_bytes is None or own.kv_bytes_per_token is None:
+        return None
+    taken = Memory(weights_bytes=own.weights_bytes, kv_bytes_per_token=own.kv_bytes_per_token)
+    if not (memory_bytes and target.weights_bytes and target.kv_bytes_per_token):
+        return taken
+    free = max(0.0, _MEMORY_SHARE * memory_bytes - target.weights_bytes)
+    left = max(0.0, free - own.weights_bytes) / (target.kv_bytes_per_token + own.kv_bytes_per_token)
+    return structs.replace(taken, tokens=free / target.kv_bytes_per_token, tokens_left=left)

@@ -1,13 +1,17 @@
-"""Times of a server's passes that are not measured: given by the user, or least times from a device's data sheet."""
+"""The costs of a server's passes, the best that are known: steps of a running server, times that the user gives, least
+times of a device by its data sheet, what the profile has.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from decoder.analysis.roofline import DeviceSpeed, PassWork, expected_times, verify_s
+from decoder.analysis.roofline import DeviceSpeed
 from decoder.errors import ConfigError, quoted
-from dynatui.servers.profile_file import Costs, ModelSize
+from dynatui.number_format import counted, ms, percent, short
+from dynatui.servers.load import LoadCosts, PassCost, fitted, measured, roofline, scaled
+from dynatui.servers.profile_file import Costs, DraftProfile, ModelSize, Profile, StepPoint
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
 """Rows of one text whose target pass is in a profile."""
@@ -59,35 +63,112 @@ def named_device(text: str) -> NamedDevice:
     raise ConfigError(f"--roofline is {quoted(text)}; {remedy}")
 
 
-def given(step_s: float, draft_s: Mapping[str, float]) -> Costs:
-    """Costs of a plain step, and of a draft pass by draft, as a user knows them from a server."""
-    return Costs(source="given", target_s={1: step_s}, draft_s=dict(draft_s))
-
-
-def roofline(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
-    """Least times after `context` tokens; a draft of unknown size is left out. Raises ConfigError if the target's size
-    is unknown.
-    """
-    work = _work(target)
-    if work is None:
+def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
+    """For a profile, after `context` tokens of text. Raises ConfigError if the target's size is unknown."""
+    cost = roofline(target, on.speed)
+    if cost is None:
         raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
-    expected = expected_times(work, on.speed, text=context)
-    works = {name: found for name, size in drafts.items() if (found := _work(size))}
+    known = {name: found for name, size in drafts.items() if (found := roofline(size, on.speed))}
     return Costs(
         source="roofline",
         device=on.name,
         context=context,
-        target_s={rows: verify_s(expected, rows) for rows in ROWS},
-        draft_s={
-            name: expected_times(work, on.speed, found, text=context).draft_pass_s for name, found in works.items()
-        },
+        target_s={rows: float(cost.seconds(1, rows, context)) for rows in ROWS},
+        draft_s={name: float(each.seconds(1, 1, context)) for name, each in known.items()},
         bytes_per_s=on.speed.bytes_per_s,
         flops_per_s=on.speed.flops_per_s,
     )
 
 
-def _work(size: ModelSize) -> PassWork | None:
-    if size.pass_bytes is None:
-        return None
-    cached = int(size.kv_bytes_per_token or 0)
-    return PassWork(int(size.pass_bytes), int(size.weights or 0), lambda text: cached * text)
+@dataclass(frozen=True)
+class CostSource:
+    words: str
+    at_most: bool
+    """Whether the times are least times, so that speed-ups are at most the printed ones."""
+    costs: Mapping[str, LoadCosts]
+    """By draft; drafts whose costs are unknown are absent."""
+    memory_bytes: float | None = None
+
+
+def source(
+    profile: Profile,
+    *,
+    points: Sequence[StepPoint] = (),
+    step_s: float | None = None,
+    draft_s: tuple[float, ...] = (),
+    drafting_s: float = 0.0,
+    on: NamedDevice | None = None,
+) -> CostSource:
+    """`draft_s`: of a drafted token, for each draft with a model in the profile's order, or one number for all;
+    `drafting_s`: of a round with drafts, whatever their number. Raises ConfigError if no costs are known, or too few.
+    """
+    if points:
+        found = _of_server(profile, points)
+    elif step_s is not None:
+        found = _of_times(profile, step_s, draft_s, drafting_s)
+    elif on:
+        found = _of_data_sheet(profile, on.name, on.speed)
+    else:
+        found = _of_profile(profile)
+    return replace(found, memory_bytes=on.memory_bytes) if on else found
+
+
+def _of_server(profile: Profile, points: Sequence[StepPoint]) -> CostSource:
+    fit = fitted(points)
+    first, last = (short(load, 0) for load in fit.streams)
+    depths = ", ".join(f"{k:g}" for k in fit.drafted)
+    words = (
+        f"steps of a running server: {counted(len(points), 'reading')}, {first} to {last} running requests, "
+        f"K {depths}; the fit is off by {percent(fit.error)} at most"
+    )
+    plain = fit.drafted[0] == 0
+    missing = "" if plain else "; no reading is without drafts, so the time of a plain step is extrapolated"
+    return CostSource(words + missing, at_most=not plain, costs=dict.fromkeys(profile.drafts, fit.costs))
+
+
+def _of_times(profile: Profile, step_s: float, draft_s: tuple[float, ...], drafting_s: float) -> CostSource:
+    models = [name for name, draft in profile.drafts.items() if draft.kind != "lookup"]
+    if models and len(draft_s) not in (1, len(models)):
+        wanted = f"one time, or one for each of {', '.join(models)}"
+        raise ConfigError(f"--step-ms needs --draft-ms with {wanted}; {len(draft_s)} are given")
+    costs = dict.fromkeys(profile.drafts, LoadCosts(PassCost(step_s)))
+    added = f", {ms(drafting_s)} ms more with drafts" if drafting_s else ""
+    words = f"given times: {ms(step_s)} ms a step{added}"
+    for name, token_s in zip(models, draft_s * len(models), strict=False):
+        costs[name] = LoadCosts(PassCost(step_s), token_s=token_s, drafting_s=drafting_s)
+        words += f", {ms(token_s)} ms more for each token of {name}"
+    return CostSource(f"{words}; the same at every load", at_most=True, costs=costs)
+
+
+def _of_data_sheet(profile: Profile, name: str, speed: DeviceSpeed) -> CostSource:
+    target = roofline(profile.size, speed)
+    if target is None:
+        raise ConfigError("the profile does not have the size of the target, so its least times are unknown")
+    costs = _by_draft(profile, target, lambda _, draft: roofline(draft.size, speed))
+    return CostSource(f"the data sheet of {name} (roofline)", at_most=True, costs=costs)
+
+
+def _of_profile(profile: Profile) -> CostSource:
+    known = profile.costs
+    if known and known.source == "roofline" and known.bytes_per_s:
+        speed = DeviceSpeed(known.bytes_per_s, known.flops_per_s)
+        return _of_data_sheet(profile, known.device or "this machine", speed)
+    if known is None or not known.target_s:
+        raise ConfigError("the profile has no costs of passes; give --roofline DEVICE, or --step-ms and --draft-ms")
+    target, times = measured(known.target_s, known.fixed_s), known.draft_s
+    costs = _by_draft(profile, target, lambda name, _: scaled(target, times[name]) if times.get(name) else None)
+    if known.source == "given":
+        return CostSource("times given to dynatui profile, the same at every load", at_most=True, costs=costs)
+    words = f"passes measured on {known.device or 'this machine'}, without what a server adds"
+    return CostSource(words, at_most=False, costs=costs)
+
+
+def _by_draft(
+    profile: Profile, target: PassCost, draft_cost: Callable[[str, DraftProfile], PassCost | None]
+) -> dict[str, LoadCosts]:
+    """A lookup needs no pass; drafts whose passes are unknown are left out."""
+    drafts = {
+        name: PassCost() if draft.kind == "lookup" else draft_cost(name, draft)
+        for name, draft in profile.drafts.items()
+    }
+    return {name: LoadCosts(target, cost) for name, cost in drafts.items() if cost}

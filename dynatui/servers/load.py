@@ -15,12 +15,12 @@ P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in be
 """
 
 import math
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from operator import itemgetter
 from statistics import median
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,9 @@ from decoder.analysis.roofline import FLOPS, DeviceSpeed
 from decoder.errors import ConfigError
 from dynatui.servers.profile_file import ModelSize, StepPoint
 
-_SAME_LOAD = 2**0.25
-"""Readings whose numbers of running requests differ by less than about this factor are one load."""
+Reals: TypeAlias = NDArray[np.float64]
+Number = TypeVar("Number", float, Reals)
+"""Of running requests, and what follows from it."""
 _LEAST_GAIN = 1e-3
 """Least share of the squared error by which a further term of a fit must reduce it."""
 
@@ -47,17 +48,13 @@ class PassCost:
     stream_s: float = 0.0
     cached_s: float = 0.0
 
-    def seconds(self, streams: float, rows: float, context: float = 0.0) -> float:
+    def seconds(self, streams: Number, rows: float, context: float = 0.0) -> Number:
         """Of a pass over `rows` rows of each stream."""
-        return self.fixed_s + self._products_s(rows * streams) + streams * (self.stream_s + context * self.cached_s)
-
-    def _products_s(self, rows: float) -> float:
-        points = self.products_s
-        after = bisect_right(points, rows, key=itemgetter(0))
-        if after == len(points):
-            return points[-1][1] + (rows - points[-1][0]) * self.row_s
-        (fewer, before_s), (more, after_s) = points[max(0, after - 1)], points[after]
-        return before_s + (after_s - before_s) * (rows - fewer) / max(1.0, more - fewer)
+        known, known_s = zip(*self.products_s, strict=True)
+        every = rows * streams
+        products_s = np.interp(every, known, known_s) + self.row_s * np.maximum(0.0, every - known[-1])
+        whole: Number = self.fixed_s + products_s + streams * (self.stream_s + context * self.cached_s)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -89,21 +86,25 @@ class LoadCosts:
     drafting_s: float = 0.0
     """What a round that drafts costs beyond passes and tokens."""
 
-    def round_s(self, streams: float, shape: Round, context: float = 0.0) -> float:
+    def round_s(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
         verify_s = self.target.seconds(streams, shape.rows, context)
         if shape == PLAIN:
             return verify_s
         passes_s = shape.passes * self.draft.seconds(streams, shape.draft_rows, context)
         return self.drafting_s + (shape.rows - 1) * self.token_s + passes_s + verify_s
 
-    def break_even(self, streams: float, shape: Round, context: float = 0.0) -> float:
+    def break_even(self, streams: Number, shape: Round, context: float = 0.0) -> Number:
         """Tokens a round, the target's own included, from which such rounds beat plain steps."""
         return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
 
+    def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
+        """Over plain steps, by running requests, if such rounds make `length` tokens."""
+        return length / self.break_even(np.array(streams, float), shape, context)
 
-def roofline(size: ModelSize, on: DeviceSpeed) -> PassCost | None:
+
+def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
     """The least times of a model's passes, by its bytes and its arithmetic; None if its size is unknown."""
-    if size.pass_bytes is None:
+    if size is None or size.pass_bytes is None:
         return None
     weights_s = size.pass_bytes / on.bytes_per_s
     row_s = FLOPS * size.weights / on.flops_per_s if size.weights and on.flops_per_s else 0.0
@@ -117,7 +118,7 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
     two.
     """
     points = sorted(by_rows.items())
-    (fewer, before_s), (most, last_s) = points[max(0, len(points) - 2)], points[-1]
+    (fewer, before_s), (most, last_s) = points[-2:][0], points[-1]
     row_s = max(0.0, last_s - before_s) / max(1, most - fewer)
     return PassCost(fixed_s, tuple((float(rows), s) for rows, s in points), row_s)
 
@@ -150,48 +151,47 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
     equally well, the smallest is taken, and of equally small ones the first in the order of the formula: two points
     give the fixed cost and the cost a token. Raises ConfigError if the points have one number of drafted tokens.
     """
-    cells = list(_cells(point for point in points if point.step_s > 0 and point.running > 0))
+    cells = medians((point for point in points if point.step_s > 0 and point.running > 0), per_octave=4)
     drafted = tuple(sorted({point.k for point in cells}))
     if len(drafted) < 2:
         seen = f"only rounds of {drafted[0]:g} drafted tokens" if drafted else "no step times"
         raise ConfigError(f"the server showed {seen}; watch it also without drafts, or with another number")
-    times = np.array([point.step_s for point in cells])
-    terms = np.array([_terms(point) for point in cells]) / times[:, None]
+    running, k, step_s = np.array([(point.running, point.k, point.step_s) for point in cells]).T
+    terms = (np.stack([np.ones_like(k), running, k, running * k, k > 0]) / step_s).T
     factors = _least_squares(terms)
     fixed_s, stream_s, token_s, row_s, drafting_s = factors.tolist()
     target = PassCost(fixed_s, row_s=row_s, stream_s=stream_s - row_s)
-    loads = [point.running for point in cells]
     error = float(np.abs(terms @ factors - 1).max())
-    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), (min(loads), max(loads)), drafted, error)
+    streams = float(running.min()), float(running.max())
+    return Fit(LoadCosts(target, token_s=token_s, drafting_s=drafting_s), streams, drafted, error)
 
 
-def _cells(points: Iterable[StepPoint]) -> Iterator[StepPoint]:
-    """Medians of the points at each load and number of drafted tokens."""
-    groups = dict[tuple[int, float], list[StepPoint]]()
+def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
+    """Of the points with one number of drafted tokens at about one load, `per_octave` of which double the requests."""
+    groups = defaultdict[tuple[int, float], list[StepPoint]](list)
     for point in points:
-        load = round(math.log(point.running, _SAME_LOAD))
-        groups.setdefault((load, round(point.k, 1)), []).append(point)
-    for (_, drafted), group in groups.items():
-        running, step_s = median(each.running for each in group), median(each.step_s for each in group)
-        yield StepPoint(running=running, k=drafted, step_s=step_s, steps=sum(each.steps for each in group))
+        groups[round(per_octave * math.log2(max(1.0, point.running))), round(point.k, 1)].append(point)
+    return [
+        StepPoint(
+            running=median(each.running for each in group),
+            k=k,
+            step_s=median(each.step_s for each in group),
+            steps=math.fsum(each.steps for each in group),
+        )
+        for (_, k), group in sorted(groups.items())
+    ]
 
 
-def _terms(point: StepPoint) -> tuple[float, ...]:
-    return 1.0, point.running, point.k, point.running * point.k, float(point.k > 0)
-
-
-def _least_squares(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def _least_squares(terms: Reals) -> Reals:
     """Factors, none negative, with which the sum of the terms is nearest to 1 in each row."""
-    best, least = np.zeros(terms.shape[1]), float(len(terms))
-    for size in range(1, terms.shape[1] + 1):
-        found, smallest = best, least
-        for columns in map(list, combinations(range(terms.shape[1]), size)):
-            factors = np.linalg.lstsq(terms[:, columns], np.ones(len(terms)), rcond=None)[0]
-            error = float(((terms[:, columns] @ factors - 1) ** 2).sum())
-            if (factors >= 0).all() and error < smallest * (1 - _LEAST_GAIN) - 1e-12:
-                found, smallest = np.zeros(terms.shape[1]), error
-                found[columns] = factors
-        best, least = found, smallest
+    count = terms.shape[1]
+    best, least = np.zeros(count), float(len(terms))
+    for columns in (list(some) for size in range(1, count + 1) for some in combinations(range(count), size)):
+        factors = np.linalg.lstsq(terms[:, columns], np.ones(len(terms)), rcond=None)[0]
+        error = float(((terms[:, columns] @ factors - 1) ** 2).sum())
+        if (factors >= 0).all() and error < least * (1 - _LEAST_GAIN) - 1e-12:
+            best, least = np.zeros(count), error
+            best[columns] = factors
     return best
 
 

@@ -41,14 +41,29 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     length_interval: tuple[Amount, Amount] | None = None
     """Of `mean_length`; None with fewer than two prompts."""
     drafted: Rates = ()
-    """Share of rounds that draft at least 1 to K tokens; empty if every round drafts K. Servers count acceptance by
-    position over drafts, so where this is given their rates are `survival` divided by its first number.
-    """
+    """Share of rounds that draft at least 1 to K tokens; empty if every round drafts K."""
+
+    def __post_init__(self) -> None:
+        k = len(self.survival)
+        if list(self.survival) != sorted(self.survival, reverse=True):
+            raise ValueError("survival increases with the position")
+        if len(self.intervals) not in (0, k) or len(self.drafted) not in (0, k):
+            raise ValueError("intervals or drafted are of another length than survival")
 
     @property
     def mean_length(self) -> float:
         """L(K) = 1 + s_1 + ... + s_K, tokens a round with the target's own token (vLLM: mean acceptance length)."""
         return 1 + sum(self.survival)
+
+    @property
+    def drafting(self) -> float:
+        """Share of rounds with a draft."""
+        return self.drafted[0] if self.drafted and self.drafted[0] else 1.0
+
+    @property
+    def of_drafts(self) -> Rates:
+        """Acceptance by position as servers count it: rounds without a draft are left out."""
+        return tuple(min(1.0, rate / self.drafting) for rate in self.survival)
 
 
 class Acceptance(Chain, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,6 +71,12 @@ class Acceptance(Chain, frozen=True, kw_only=True, omit_defaults=True):
 
     shorter: Annotated[tuple[Chain, ...], Meta(max_length=LONGEST_CHAIN - 1)] = ()
     """Of chains of 1, 2, ... tokens."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        lengths = [len(chain.survival) for chain in (*self.shorter, self)]
+        if lengths != list(range(1, self.longest + 1)):
+            raise ValueError(f"shorter and survival have {', '.join(map(str, lengths))} rates, not 1, 2, ...")
 
     @property
     def longest(self) -> int:
@@ -204,36 +225,11 @@ def read_profile(path: Path) -> Profile:
         version = msgspec.json.decode(text, type=_Version).schema
         if version != SCHEMA:
             raise ConfigError(f"{name} is a profile of schema {version}, this version reads {SCHEMA}; measure it anew")
-        profile = msgspec.json.decode(text, type=Profile)
+        return msgspec.json.decode(text, type=Profile)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"{name} is no profile: {error}; {_REMEDY}") from None
-    for draft, measured in profile.drafts.items():
-        for rule, grouped in (("", measured), (".probabilistic", measured.probabilistic)):
-            _check(f"{name} is no profile: $.drafts[{shortened(draft)}]{rule}", grouped)
-    return profile
 
 
 def write_profile(path: Path, profile: Profile) -> None:
     """Raises ConfigError if the file cannot be written."""
     write_whole(path, msgspec.json.format(msgspec.json.encode(profile), indent=1) + b"\n")
-
-
-def _check(where: str, grouped: Grouped | None) -> None:
-    if grouped is None:
-        return
-    groups = {
-        "": grouped,
-        **{f".by_category[{shortened(name)}]": each for name, each in grouped.by_category.items()},
-        **{f".by_context[{shortened(name)}]": each for name, each in grouped.by_context.items()},
-    }
-    for place, group in groups.items():
-        if not group.survival or len(group.shorter) != group.longest - 1:
-            raise ConfigError(f"{where}{place}.shorter lacks chain lengths below {group.longest}; {_REMEDY}")
-        for k in range(1, group.longest + 1):
-            chain, field = group.at(k), f"{where}{place}" + f".shorter[{k - 1}]" * (k < group.longest)
-            if len(chain.survival) != k:
-                raise ConfigError(f"{field}.survival has {len(chain.survival)} rates, not {k}; {_REMEDY}")
-            if list(chain.survival) != sorted(chain.survival, reverse=True):
-                raise ConfigError(f"{field}.survival increases with the position; {_REMEDY}")
-            if len(chain.intervals) not in (0, k) or len(chain.drafted) not in (0, k):
-                raise ConfigError(f"{field} has intervals or drafted of another length than survival; {_REMEDY}")

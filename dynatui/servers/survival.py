@@ -15,6 +15,8 @@ has K tokens from its place on, so that no end of a text cuts it. This module kn
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, takewhile
+from operator import itemgetter
 from typing import TypeAlias
 
 import msgspec
@@ -23,7 +25,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from decoder.analysis.interval import quotient_ends
-from dynatui.servers.profile_file import Acceptance, Chain, Grouped, Stopped, Trees
+from dynatui.servers.profile_file import Acceptance, Chain, Ends, Grouped, Stopped, Trees
 
 Reals: TypeAlias = NDArray[np.float64]
 Whole: TypeAlias = NDArray[np.int64]
@@ -58,36 +60,17 @@ class ScoredPlaces:
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """Of the rounds of one text with chains of one length K; numbers are expected values."""
+    """Of rounds with chains of one length K, unless said otherwise; numbers are expected values."""
 
     rounds: float
     accepted: tuple[float, ...]
     """Rounds whose first 1, ..., K tokens were accepted."""
-    drafted: tuple[float, ...]
+    drafted: tuple[float, ...] = ()
     """Rounds that drafted at least 1, ..., K tokens."""
 
 
 ByLength: TypeAlias = tuple[Counts, ...]
 """By chain length, from 1."""
-
-
-class StopCounts(msgspec.Struct, frozen=True, array_like=True):
-    """Of the rounds of one text with the longest chains, stopped at one of `P_MINS`."""
-
-    rounds: float
-    accepted: tuple[float, ...]
-    drafted: float
-    """Tokens."""
-
-
-class TreeCounts(msgspec.Struct, frozen=True, array_like=True):
-    mismatches: float
-    siblings: tuple[float, ...]
-    """Mismatches at which the draft's token of each of `RANKS` was right."""
-    continued: float
-    """Right siblings with `CONTINUED` further levels."""
-    survived: tuple[float, ...]
-    """Of these, those whose next 1, 2, ... tokens were right too."""
 
 
 class TextCounts(msgspec.Struct, frozen=True):
@@ -96,8 +79,12 @@ class TextCounts(msgspec.Struct, frozen=True):
     greedy: dict[str, ByLength]
     """By name in `CONTEXTS`."""
     drawn: dict[str, ByLength] | None
-    stopped: tuple[StopCounts, ...]
-    trees: TreeCounts | None
+    stopped: ByLength
+    """Of the longest chains, stopped at each of `P_MINS`."""
+    trees: tuple[Counts, Counts] | None
+    """Mismatches, and those at which the draft's token of each of `RANKS` was right; right siblings with `CONTINUED`
+    further levels, and those whose next 1, 2, ... tokens were right too.
+    """
 
 
 def counted(places: ScoredPlaces) -> TextCounts:
@@ -109,11 +96,10 @@ def counted(places: ScoredPlaces) -> TextCounts:
     )
 
 
-def begun_rounds(survival: Reals) -> Reals:
+def _begun_rounds(survival: Reals) -> Reals:
     """Expected number of rounds that begin at each place, shape (N,): r(t) from S_1 to S_K of shape (N, K)."""
     count, k = survival.shape
-    reached = np.hstack([np.ones((count, 1)), survival, np.zeros((count, 1))])
-    ending = reached[:, :-1] - reached[:, 1:]
+    ending = -np.diff(survival, axis=1, prepend=1, append=0)
     begun = np.zeros(max(count, FIRST) + k + 1)
     begun[FIRST] = 1
     for place in range(FIRST, count):
@@ -121,148 +107,131 @@ def begun_rounds(survival: Reals) -> Reals:
     return begun[:count]
 
 
-def _by_context(places: ScoredPlaces, accepted: Reals) -> dict[str, ByLength]:
-    survival, lengths = accepted.cumprod(axis=1), range(1, accepted.shape[1] + 1)
-    drafts = places.drafted[:, None] >= np.array(lengths)
-    bucket = np.searchsorted(list(CONTEXTS.values()), places.context + np.arange(len(accepted)), side="right")
-    found = dict[str, ByLength]()
-    begun = {k: begun_rounds(survival[: _rows(places, k), :k]) for k in lengths}
-    for number, name in enumerate(CONTEXTS):
-        within = bucket == number
-        weights = {k: begun[k] * within[: len(begun[k])] for k in lengths}
-        if any(each.any() for each in weights.values()):
-            found[name] = tuple(
-                Counts(
-                    float(each.sum()),
-                    tuple((each @ survival[: len(each), :k]).tolist()),
-                    tuple((each @ drafts[: len(each), :k]).tolist()),
-                )
-                for k, each in weights.items()
-            )
-    return found
-
-
 def _rows(places: ScoredPlaces, k: int) -> int:
     """Number of places from which a chain of `k` tokens ends within the text."""
     return max(0, min(len(places.accepted), places.known - k + 1))
 
 
-def _stopped(places: ScoredPlaces, confidence: Reals, p_min: float) -> StopCounts:
+def _counts(begun: Reals, survival: Reals, lengths: Whole) -> Counts:
+    drafts = lengths[:, None] > np.arange(survival.shape[1])
+    return Counts(float(begun.sum()), tuple((begun @ survival).tolist()), tuple((begun @ drafts).tolist()))
+
+
+def _by_context(places: ScoredPlaces, accepted: Reals) -> dict[str, ByLength]:
+    survival = accepted.cumprod(axis=1)
+    context = np.searchsorted(list(CONTEXTS.values()), places.context + np.arange(len(accepted)), side="right")
+    found = dict[str, list[Counts]]()
+    for k in range(1, accepted.shape[1] + 1):
+        rows = _rows(places, k)
+        begun = _begun_rounds(survival[:rows, :k])
+        for number, name in enumerate(CONTEXTS):
+            within = begun * (context[:rows] == number)
+            found.setdefault(name, []).append(_counts(within, survival[:rows, :k], places.drafted[:rows]))
+    return {name: tuple(by_length) for name, by_length in found.items() if any(each.rounds for each in by_length)}
+
+
+def _stopped(places: ScoredPlaces, confidence: Reals, p_min: float) -> Counts:
     longest = confidence.shape[1]
     rows = _rows(places, longest)
-    below = confidence[:rows] < p_min
-    length = np.minimum(np.where(below.any(axis=1), below.argmax(axis=1), longest), places.drafted[:rows])
-    survival = (places.accepted[:rows] * (np.arange(longest) < length[:, None])).cumprod(axis=1)
-    begun = begun_rounds(survival)
-    return StopCounts(float(begun.sum()), tuple((begun @ survival).tolist()), float(begun @ length))
+    sure = (confidence[:rows] >= p_min).cumprod(axis=1)
+    lengths = np.minimum(sure.sum(axis=1), places.drafted[:rows])
+    survival = (places.accepted[:rows] * sure).cumprod(axis=1)
+    return _counts(_begun_rounds(survival), survival, lengths)
 
 
-def _trees(places: ScoredPlaces, ranks: Whole) -> TreeCounts:
-    rows, longest = _rows(places, ranks.shape[1]), ranks.shape[1]
+def _trees(places: ScoredPlaces, ranks: Whole) -> tuple[Counts, Counts]:
+    longest = ranks.shape[1]
+    rows = _rows(places, longest)
     accepted = places.accepted[:rows]
-    begun = begun_rounds(accepted.cumprod(axis=1))
+    begun = _begun_rounds(accepted.cumprod(axis=1))
     missed = (accepted < 1).any(axis=1)
     level = (accepted < 1).argmax(axis=1)
-    rank = np.where(missed, np.take_along_axis(ranks[:rows], level[:, None], axis=1)[:, 0], 0)
+    rank = np.where(missed, ranks[np.arange(rows), level], 0)
     goes_on = np.isin(rank, RANKS) & (level + CONTINUED < longest)
-    survived = np.zeros((rows, CONTINUED))
-    for place in np.flatnonzero(goes_on):
-        survived[place] = accepted[place, level[place] + 1 : level[place] + 1 + CONTINUED].cumprod()
-    return TreeCounts(
-        float(begun @ missed),
-        tuple(float(begun @ (rank == each)) for each in RANKS),
-        float(begun @ goes_on),
-        tuple((begun @ survived).tolist()),
-    )
+    after = np.minimum(level[:, None] + 1 + np.arange(CONTINUED), longest - 1)
+    survived = np.take_along_axis(accepted, after, axis=1).cumprod(axis=1)
+    siblings = tuple(float(begun @ (rank == each)) for each in RANKS)
+    continued = tuple(((begun * goes_on) @ survived).tolist())
+    return Counts(float(begun @ missed), siblings), Counts(float(begun @ goes_on), continued)
 
 
 def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], seed: int) -> Grouped | None:
     """Acceptance over texts, of whose prompts these are the categories ("" for none); None without a round."""
-    whole = _acceptance([_sum(text.values()) for text in texts if text], seed)
-    if whole is None:
+    whole = [tuple(map(_sum, zip(*text.values(), strict=True))) for text in texts]
+    every = _acceptance(whole, seed)
+    if every is None:
         return None
-    by_category = {
-        name: _acceptance(
-            [_sum(text.values()) for text, own in zip(texts, categories, strict=True) if own == name], seed
-        )
-        for name in sorted(set(categories) - {""})
-    }
-    by_context = {name: _acceptance([text[name] for text in texts if name in text], seed) for name in CONTEXTS}
-    return Grouped(
-        **structs.asdict(whole),
-        by_category={name: found for name, found in by_category.items() if found},
-        by_context={name: found for name, found in by_context.items() if found},
-    )
+    by_category = sorted(zip(categories, whole, strict=True), key=itemgetter(0))
+    by_context = [(name, text[name]) for name in CONTEXTS for text in texts if name in text]
+    return Grouped(**structs.asdict(every), by_category=_each(by_category, seed), by_context=_each(by_context, seed))
 
 
-def _sum(parts: Iterable[ByLength]) -> ByLength:
-    return tuple(
-        Counts(
-            sum(each.rounds for each in same),
-            tuple(map(sum, zip(*(each.accepted for each in same), strict=True))),
-            tuple(map(sum, zip(*(each.drafted for each in same), strict=True))),
-        )
-        for same in zip(*parts, strict=True)
-    )
+def _each(texts: Iterable[tuple[str, ByLength]], seed: int) -> dict[str, Acceptance]:
+    """By name, of texts in the order of their names; those without a name are left out."""
+    groups = groupby(texts, key=itemgetter(0))
+    found = {name: _acceptance([text for _, text in group], seed) for name, group in groups if name}
+    return {name: acceptance for name, acceptance in found.items() if acceptance}
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    rounds, accepted, drafted = zip(*map(structs.astuple, counts), strict=True)
+    return Counts(sum(rounds), tuple(np.sum(accepted, axis=0).tolist()), tuple(np.sum(drafted, axis=0).tolist()))
 
 
 def _acceptance(texts: Sequence[ByLength], seed: int) -> Acceptance | None:
-    chains = list[Chain]()
-    for same in zip(*filter(None, texts), strict=True):
-        counts = [each for each in same if each.rounds > 0]
-        if not counts:
-            break
-        chains.append(_chain(counts, seed))
+    """None without a round; of texts without one, the tuples are empty."""
+    by_length = ([each for each in same if each.rounds] for same in zip(*filter(None, texts), strict=True))
+    chains = [_chain(counts, seed) for counts in takewhile(bool, by_length)]
     return Acceptance(**structs.asdict(chains[-1]), shorter=tuple(chains[:-1])) if chains else None
 
 
 def _chain(texts: Sequence[Counts], seed: int) -> Chain:
-    rounds = np.array([[each.rounds] for each in texts])
-    accepted = np.array([each.accepted for each in texts])
-    drafted = np.array([each.drafted for each in texts]).sum(axis=0) / rounds.sum()
-    intervals: tuple[tuple[float, float], ...] = ()
+    total = _sum(texts)
+    drafted = _rates(total.drafted, total.rounds)
+    intervals: tuple[Ends, ...] = ()
     of_length = None
     if len(texts) > 1:
+        rounds, accepted = np.array([[each.rounds] for each in texts]), np.array([each.accepted for each in texts])
         columns = np.hstack([accepted, accepted.sum(axis=1, keepdims=True)])
         *ends, (low, high) = quotient_ends(columns, rounds, seed=seed).T.tolist()
         intervals = tuple((min(1.0, low), min(1.0, high)) for low, high in ends)
         of_length = 1 + low, 1 + high
     return Chain(
-        rounds=float(rounds.sum()),
-        survival=_rates(accepted.sum(axis=0) / rounds.sum()),
+        rounds=total.rounds,
+        survival=_rates(total.accepted, total.rounds),
         intervals=intervals,
         length_interval=of_length,
-        drafted=() if np.allclose(drafted, 1) else _rates(drafted),
+        drafted=() if np.allclose(drafted, 1) else drafted,
     )
 
 
-def _rates(shares: Reals) -> tuple[float, ...]:
+def _rates(part: Sequence[float], whole: float) -> tuple[float, ...]:
     """Rounding errors may not make a rate exceed 1 or the rate before it."""
-    return tuple(np.minimum.accumulate(np.minimum(shares, 1)).tolist())
+    return tuple(np.minimum.accumulate(np.minimum(np.divide(part, whole), 1)).tolist())
 
 
-def stopped(texts: Sequence[Sequence[StopCounts]]) -> tuple[Stopped, ...]:
-    found = list[Stopped]()
-    for p_min, same in zip(P_MINS, zip(*filter(None, texts), strict=True), strict=False):
-        rounds = sum(each.rounds for each in same)
-        if rounds > 0:
-            accepted = np.array([each.accepted for each in same]).sum(axis=0)
-            drafted = sum(each.drafted for each in same) / rounds
-            found.append(Stopped(p_min=p_min, rounds=rounds, survival=_rates(accepted / rounds), drafted=drafted))
-    return tuple(found)
+def stopped(texts: Sequence[ByLength]) -> tuple[Stopped, ...]:
+    totals = zip(P_MINS, map(_sum, zip(*filter(None, texts), strict=True)), strict=False)
+    return tuple(
+        Stopped(
+            p_min=p_min,
+            rounds=total.rounds,
+            survival=_rates(total.accepted, total.rounds),
+            drafted=sum(total.drafted) / total.rounds,
+        )
+        for p_min, total in totals
+        if total.rounds
+    )
 
 
-def trees(texts: Iterable[TreeCounts | None]) -> Trees | None:
+def trees(texts: Iterable[tuple[Counts, Counts] | None]) -> Trees | None:
     """None without a mismatch."""
-    known = [text for text in texts if text]
-    mismatches = sum(text.mismatches for text in known)
-    if not mismatches:
+    known = [text for text in texts if text and text[0].rounds]
+    if not known:
         return None
-    siblings = np.array([text.siblings for text in known]).sum(axis=0) / mismatches
-    continued = sum(text.continued for text in known)
-    survived = np.array([text.survived for text in known]).sum(axis=0)
+    missed, continued = (_sum(same) for same in zip(*known, strict=True))
     return Trees(
-        mismatches=mismatches,
-        siblings=tuple(np.minimum(siblings, 1).tolist()),
-        continuation=_rates(survived / continued) if continued else (),
+        mismatches=missed.rounds,
+        siblings=tuple(min(1.0, right / missed.rounds) for right in missed.accepted),
+        continuation=_rates(continued.accepted, continued.rounds) if continued.rounds else (),
     )

@@ -5,8 +5,10 @@ children of each round's tree. At other temperatures rounds share their noise wi
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from decoder.analysis.interval import students_t, variance_of_mean
@@ -19,7 +21,6 @@ from dynatui.servers.profile_file import (
     Costs,
     DraftKind,
     DraftProfile,
-    Ends,
     ModelSize,
     Profile,
 )
@@ -39,11 +40,10 @@ class Chains:
     @property
     def longest(self) -> int:
         """Largest position that is judged; the few rounds that do not show it count as rejected there."""
-        pairs = list(zip(self.drafted, self.accepted, strict=True))
-        for k in range(min(LONGEST_CHAIN, max(self.drafted, default=0)), 0, -1):
-            if sum(drafted >= k or accepted < drafted for drafted, accepted in pairs) >= _KNOWN * len(pairs):
-                return k
-        return 0
+        drafted, accepted = np.array(self.drafted), np.array(self.accepted)
+        deepest = min(LONGEST_CHAIN, max(self.drafted, default=0))
+        shown = (k for k in range(deepest, 0, -1) if ((drafted >= k) | (accepted < drafted)).mean() >= _KNOWN)
+        return next(shown, 0)
 
 
 def chains_of(rounds: Iterable[Round]) -> Chains:
@@ -53,45 +53,34 @@ def chains_of(rounds: Iterable[Round]) -> Chains:
 
 
 def _chain(event: Round) -> tuple[int, int]:
-    first = {parent: node for node, parent in reversed(list(enumerate(event.parents))) if node}
+    """Drafted and accepted tokens of the chain of first children."""
     node, path = 0, list[int]()
-    while (child := first.get(node)) is not None:
-        path.append(child)
-        node = child
-    right = set(event.accepted)
-    accepted = next((place for place, each in enumerate(path) if each not in right), len(path))
-    return len(path), accepted
+    while node in event.parents:
+        node = event.parents.index(node)
+        path.append(node)
+    right = [node in event.accepted for node in path]
+    return len(path), [*right, False].index(False)
 
 
 def profile_of(
     run: Run, chains: Chains, costs: RoundCosts | None, plain_pass_s: float | None, kind: DraftKind
 ) -> Profile:
     """Needs `FEWEST_ROUNDS` rounds with at least one judged position."""
-    accepted = np.array(chains.accepted)
-    every = [_judged(accepted, k) for k in range(1, chains.longest + 1)]
-    whole = every[-1]
-    draft = DraftProfile(
-        rounds=whole.rounds,
-        survival=whole.survival,
-        intervals=whole.intervals,
-        length_interval=whole.length_interval,
-        shorter=tuple(every[:-1]),
-        kind=kind,
-    )
+    accepted, longest = np.array(chains.accepted), chains.longest
+    *shorter, whole = (_judged(accepted, k) for k in range(1, longest + 1))
     known = None
     if costs and plain_pass_s:
-        k = chains.longest
         known = Costs(
             source="measured",
             device=run.device,
             context=len(run.prompt_tokens),
-            target_s={1: plain_pass_s, 1 + k: plain_pass_s + k * costs.row_s},
+            target_s={1: plain_pass_s, 1 + longest: plain_pass_s + longest * costs.row_s},
             draft_s={} if kind == "lookup" else {run.draft: costs.level_s},
         )
     return Profile(
         schema=SCHEMA,
         target=run.target,
-        drafts={run.draft: draft},
+        drafts={run.draft: DraftProfile(**structs.asdict(whole), shorter=tuple(shorter), kind=kind)},
         costs=known,
         size=ModelSize(name=run.target),
         prompts=1,
@@ -102,25 +91,18 @@ def profile_of(
 
 def _judged(accepted: NDArray[np.int64], k: int) -> Chain:
     """Of the first `k` tokens of the drafts; shorter drafts would begin some rounds elsewhere."""
-    reached = [(accepted >= place).astype(float) for place in range(1, k + 1)]
-    lengths = 1 + np.minimum(accepted, k).astype(float)
-    low, high = _ends(lengths)
+    reached = accepted[:, None] >= np.arange(1, k + 1)
     return Chain(
         rounds=len(accepted),
-        survival=tuple(float(each.mean()) for each in reached),
-        intervals=tuple(_share_ends(each) for each in reached),
-        length_interval=(max(1.0, low), min(1.0 + k, high)),
+        survival=tuple(reached.mean(axis=0).tolist()),
+        intervals=tuple(_ends(column, 0, 1) for column in reached.T),
+        length_interval=_ends(1 + np.minimum(accepted, k), 1, 1 + k),
     )
 
 
-def _share_ends(series: NDArray[np.float64]) -> Ends:
-    low, high = _ends(series)
-    return max(0.0, low), min(1.0, high)
-
-
-def _ends(series: NDArray[np.float64]) -> tuple[float, float]:
+def _ends(series: NDArray[Any], least: float, most: float) -> tuple[float, float]:
     """Of the mean, whose neighbours are correlated; where all are equal, by the rule of three."""
     mean = float(series.mean())
-    variance, freedom = variance_of_mean(series)
+    variance, freedom = variance_of_mean(series.astype(float))
     half = students_t(round(freedom, 1)) * math.sqrt(variance) if variance > 0 else 3 / len(series)
-    return mean - half, mean + half
+    return max(least, mean - half), min(most, mean + half)

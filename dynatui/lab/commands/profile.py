@@ -3,20 +3,21 @@ running server read. Imports torch only when a measurement begins.
 """
 
 from collections.abc import Iterator
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from typer.core import TyperCommand
 
 from decoder.analysis.interval import Interval
-from decoder.errors import ConfigError, quoted, require
+from decoder.errors import require
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean_line
 from dynatui.cli import options, parameters, request, settings
+from dynatui.cli.advise import seconds, step_time
 from dynatui.cli.parameters import Declared, Given, OptionGroup, in_panel, option, switch
 from dynatui.lab.commands.bench_result import Measured, run_and_report, say_line, shown
 from dynatui.lab.commands.number_lists import names
-from dynatui.lab.tables.data import Column, Spec, Table, hundredths, interval, of_rows, text, wrapped
+from dynatui.lab.tables.data import Column, Spec, Table, cut, hundredths, interval, of_rows, text, wrapped
 from dynatui.number_format import counted
 from dynatui.servers.profile_file import Acceptance, DraftProfile, Profile, write_profile
 from dynatui.terminal import streams
@@ -27,18 +28,9 @@ SHOWN = (1, 2, 3, 4, 8)
 LENGTHS = (3, 8)
 """Chain lengths whose mean length is printed."""
 SCORED_TOKENS = 128
-_LONGEST_MS = 1e6
 _OF_PAIR = ("target", "device", "dtype", "draft_dtype")
 PROFILE = "Profile"
 COSTS = "Costs of the server"
-
-
-def _seconds(text: str) -> tuple[float, ...]:
-    with suppress(ValueError):
-        values = tuple(map(float, text.split(",")))
-        if all(0 <= value < _LONGEST_MS for value in values):
-            return tuple(value / 1000 for value in values)
-    raise ConfigError(f"--draft-ms is {quoted(text)}; give milliseconds such as 35,26")
 
 
 PARAMETERS: Declared = (
@@ -52,7 +44,12 @@ PARAMETERS: Declared = (
             "Drafts to profile, with commas between them. Default: lookup; without --target, the embedded draft.",
             parse=names,
         ),
-        option("--output FILE", "File of the profile; FILE.log keeps what is done until all is.", Path, required=True),
+        option(
+            "--output FILE",
+            "File of the profile; until it is complete, FILE.log keeps what is measured.",
+            Path,
+            required=True,
+        ),
         option(
             "--max-new-tokens N",
             "Tokens of each text: those that the target writes, or the first of a given answer.",
@@ -68,8 +65,12 @@ PARAMETERS: Declared = (
     ),
     *in_panel(
         COSTS,
-        option("--step-ms MS", "Time of a step of the server without a draft, in milliseconds.", float),
-        option("--draft-ms MS,..", "Beside --step-ms: time of a pass of each of --drafts but lookup.", parse=_seconds),
+        option("--step-ms MS", "Time of a step of the server without a draft, in milliseconds.", parse=step_time),
+        option(
+            "--draft-ms MS,..",
+            "Beside --step-ms: time of a pass of each of --drafts but lookup.",
+            parse=partial(seconds, "--draft-ms"),
+        ),
         option(
             "--roofline DEVICE|GB/S,TFLOPS",
             "Take the least times of a device, such as H100, from its data sheet.",
@@ -118,10 +119,8 @@ def profile(
 
     chosen = (str(EMBEDDED_DRAFT),) if embedded else (LOOKUP,) if drafts is None else drafts
     timed = [name for name in chosen if name != LOOKUP]
-    require(
-        step_ms is None or 0 < step_ms < _LONGEST_MS, "--step-ms is no time of a step; give milliseconds such as 37.7"
-    )
-    require(step_ms is None or len(draft_ms or ()) == len(timed), _needs_times(timed))
+    wanted = f"{counted(len(timed), 'time')}, one for each of {', '.join(timed) or 'none'}"
+    require(step_ms is None or len(draft_ms or ()) == len(timed), f"--step-ms needs --draft-ms with {wanted}")
     require(step_ms is not None or draft_ms is None, "--draft-ms has no effect without --step-ms; give both")
     require(step_ms is None or roofline is None, "--step-ms and --roofline both give the costs; leave one of them out")
     job = OnServer(
@@ -133,7 +132,7 @@ def profile(
         models["dtype"],
         models["draft_dtype"],
         answers=(*given, *("",) * (len(texts) - len(given))),
-        step_s=None if step_ms is None else step_ms / 1000,
+        step_s=step_ms,
         draft_s=draft_ms or (),
         roofline=named_device(roofline) if roofline else None,
     )
@@ -151,24 +150,19 @@ def profile(
     return run_and_report(measure, None)
 
 
-def _needs_times(timed: list[str]) -> str:
-    return (
-        f"--step-ms needs --draft-ms with {counted(len(timed), 'time')}, one for each of {', '.join(timed) or 'none'}"
-    )
-
-
 def report(results: Profile, output: Path, *, complete: bool) -> str:
-    kept = (
-        f"{output} holds this profile" if complete else f"{output} holds the prompts so far; the same command goes on"
-    )
-    return "\n".join([*_heading(results), "", text(_table(results)), "", *wrapped(f"{_costs(results)} {kept}.")]) + "\n"
-
-
-def _heading(results: Profile) -> Iterator[str]:
-    scored = f", {counted(results.answers, 'answer')} given" if results.answers else ""
+    kept = "this profile" if complete else "the prompts so far; the same command goes on"
     heat = f"T = {results.temperature:g}" if results.temperature else "greedy"
-    yield from wrapped(f"{clean_line(results.size.name)} in {results.dtype}, {heat}")
-    yield f"prompts: {results.prompts}{scored}; tokens: {results.tokens}; 95 % bootstrap intervals over prompts"
+    answers = f", {counted(results.answers, 'answer')} given" if results.answers else ""
+    lines = [
+        *wrapped(f"{clean_line(results.size.name)} in {results.dtype}, {heat}"),
+        f"prompts: {results.prompts}{answers}; tokens: {results.tokens}; 95 % bootstrap intervals over prompts",
+        "",
+        text(_table(results)),
+        "",
+        *wrapped(f"{_costs(results)} {output} holds {kept}."),
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def _table(results: Profile) -> Table:
@@ -179,7 +173,7 @@ def _table(results: Profile) -> Table:
         return Column(f"L({k})", width=16), lambda row: interval(_length(row[1], k), hundredths)
 
     specs: list[Spec[tuple[str, Acceptance]]] = [
-        (Column("draft", width=NAME), lambda row: row[0]),
+        (Column("draft", width=NAME), lambda row: cut(row[0], NAME)),
         *map(rate, SHOWN),
         *map(length, LENGTHS),
     ]
@@ -193,19 +187,14 @@ def _table(results: Profile) -> Table:
 
 
 def _rows(name: str, draft: DraftProfile) -> Iterator[tuple[str, Acceptance]]:
-    yield _fitting(Path(name).name if Path(name).is_dir() else name), draft
+    yield clean_line(Path(name).name if Path(name).is_dir() else name), draft
     for category, own in draft.by_category.items():
-        yield _fitting(f"  {category}"), own
+        yield f"  {clean_line(category)}", own
     if len(draft.by_context) > 1:
         for context, own in draft.by_context.items():
-            yield f"  {context} tokens before", own
+            yield f"  {clean_line(context)} tokens before", own
     if draft.probabilistic:
         yield "  drawn from the draft", draft.probabilistic
-
-
-def _fitting(name: str) -> str:
-    shown = clean_line(name) if not name.startswith("  ") else f"  {clean_line(name[2:])}"
-    return shown if len(shown) < NAME else f"{shown[: NAME - 4]}..."
 
 
 def _length(acceptance: Acceptance, k: int) -> Interval | None:
@@ -221,7 +210,6 @@ def _costs(results: Profile) -> str:
     if costs is None:
         return ""
     sources = {
-        "server": "from a server",
         "given": "as given",
         "measured": f"measured here on {costs.device}",
         "roofline": f"the least of {costs.device}",

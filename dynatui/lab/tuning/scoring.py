@@ -14,13 +14,13 @@ In the target's own texts all of this is exact. In an answer where the target wo
 of the chain is judged after the answer's token, not after the chosen one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.lib.stride_tricks import sliding_window_view
 from torch import Tensor
 
 from decoder.draft.draft_passes import DraftPasses, Passes
@@ -139,14 +139,14 @@ def scored(pair: Pair, text: ScoredText) -> ScoredPlaces:
 
 
 def _by_lookup(text: ScoredText) -> ScoredPlaces:
-    table = _Table(text, LONGEST_CHAIN)
+    accepted, drafted = np.zeros((text.places, LONGEST_CHAIN)), np.zeros(text.places, np.int64)
     drafter, whole, rule = LookupDrafter(), text.whole, Linear(LONGEST_CHAIN).rule()
     for place in range(FIRST, text.places):
         chain = drafter.propose(whole[: len(text.prompt) + place], rule, LONGEST_CHAIN).tree.tokens[1:]
-        table.drafted[place] = len(chain)
+        drafted[place] = len(chain)
         for level, (token, right) in enumerate(zip(chain, text.chosen[place:], strict=False)):
-            table.accepted[place, level] = token == right
-    return table.scored(probable=False)
+            accepted[place, level] = token == right
+    return ScoredPlaces(accepted, drafted, known=len(text.tokens), context=len(text.prompt))
 
 
 def _by_model(pair: Pair, text: ScoredText) -> ScoredPlaces:
@@ -154,7 +154,7 @@ def _by_model(pair: Pair, text: ScoredText) -> ScoredPlaces:
     pass draft together.
     """
     whole, before = text.whole, len(text.prompt)
-    table, judged = _Table(text, LONGEST_CHAIN), list[_Judged]()
+    confidence, judged = np.zeros((text.places, LONGEST_CHAIN)), list[Reals]()
     passes = DraftPasses(pair.draft_model, pair.vocabulary, len(whole))
     _read(passes, text.prompt)
     for start in range(0, len(text.tokens), AT_ONCE):
@@ -164,24 +164,21 @@ def _by_model(pair: Pair, text: ScoredText) -> ScoredPlaces:
         for token in text.tokens[start : end - 1]:
             nodes.append(tree.add(nodes[-1], token, 0.0))
         passes.begin_tree()
-        rows = _judged(passes.after_level(tree, nodes)[0], text, range(start, end))
-        judged.append(rows)
-        count = min(end, text.places) - start
-        tokens, leaves = rows.tokens[:count], nodes[:count]
-        for level in range(LONGEST_CHAIN if count > 0 else 0):
+        logits, _ = passes.after_level(tree, nodes)
+        judged.append(_judged(logits, text, start))
+        leaves, tokens = nodes[: max(0, text.places - start)], list[int]()
+        for level in range(LONGEST_CHAIN if leaves else 0):
             if level:
                 leaves = [tree.add(leaf, token, 0.0) for leaf, token in zip(leaves, tokens, strict=True)]
-                tokens, confidence = _best(passes.after_level(tree, leaves)[0])
-            else:
-                confidence = rows.confidence[:count]
-            table.confidence[start : start + count, level] = confidence
+                logits, _ = passes.after_level(tree, leaves)
+            tokens, confidence[start : start + len(leaves), level] = _best(logits[: len(leaves)])
         passes.commit(nodes)
-    table.slide(judged)
-    return table.scored(probable=True)
+    beyond = np.zeros((3, LONGEST_CHAIN))
+    windows = sliding_window_view(np.hstack([*judged, beyond]), LONGEST_CHAIN, axis=1)[:, : text.places]
+    return _scored(text, np.full(text.places, LONGEST_CHAIN), confidence, *windows)
 
 
 def _by_head(target: LanguageModel, head: StatesReader, text: ScoredText) -> ScoredPlaces:
-    """At each place two chains: one of the text's tokens, and one of the head's own where it leaves the text."""
     whole, before = text.whole, len(text.prompt)
     states = _TextStates(head.target_layers)
     tapped, passes = target.tapped(states), passes_of(head, len(whole) + 2 * LONGEST_CHAIN, states)
@@ -190,30 +187,33 @@ def _by_head(target: LanguageModel, head: StatesReader, text: ScoredText) -> Sco
         tapped.read(cache, text.prompt[:-1])
         passes.read(text.prompt[:-1])
     tapped.read(cache, whole[before - 1 : before + text.places - 1])
-    table = _Table(text, min(LONGEST_CHAIN, passes.deepest))
+    levels = min(LONGEST_CHAIN, passes.deepest)
+    table, drafted = np.zeros((4, text.places, levels)), np.zeros(text.places, np.int64)
     for place in range(text.places):
         known = whole[: before + place]
         if place >= FIRST and passes.behind(known):
-            _chains(passes, table, place, passes.after_text(known))
+            drafted[place] = levels
+            for level, found in enumerate(_levels(passes, text, place, levels, passes.after_text(known))):
+                table[:, place, level] = found
         passes.commit([])
-    return table.scored(probable=True)
+    return _scored(text, drafted, *table)
 
 
-def _chains(passes: Passes, table: "_Table", place: int, logits: Tensor) -> None:
-    text = table.text
+def _levels(passes: Passes, text: ScoredText, place: int, levels: int, logits: Tensor) -> Iterator[Reals]:
+    """Of two chains, one of the text's tokens, and one of the head's own where it leaves the text: confidence of the
+    second, and what is judged of the first.
+    """
     tree = TokenTree([text.tokens[place - 1]])
     of_text = own = 0
     passes.begin_tree()
-    for level in range(table.levels):
+    for level in range(levels):
         if level:
             logits, _ = passes.after_level(tree, list(dict.fromkeys((of_text, own))))
         known = place + level < len(text.tokens)
-        if known:
-            table.put(place, level, _judged(logits[:1], text, range(place + level, place + level + 1)))
-        (token,), (confidence,) = _best(logits[-1:])
-        table.confidence[place, level] = confidence
-        table.drafted[place] = level + 1
-        if level + 1 < table.levels:
+        judged = _judged(logits[:1], text, place + level)[:, 0] if known else np.zeros(3)
+        (token,), confidence = _best(logits[-1:])
+        yield np.append(confidence, judged)
+        if level + 1 < levels:
             together = of_text == own
             following = text.tokens[place + level] if known else token
             of_text = tree.add(of_text, following, 0.0)
@@ -231,74 +231,36 @@ class _TextStates(LayerStates):
         return states[: len(rows)]
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """Of the draft's logits at some places: arrays of their number."""
-
-    tokens: list[int]
-    """The most probable token."""
-    confidence: Reals
-    ranks: Whole
-    drawn: Reals | None
-    right: NDArray[np.bool_]
-
-
 def _best(logits: Tensor) -> tuple[list[int], Reals]:
     """Most probable tokens, and their probability at T = 1."""
     confidence, tokens = logits.float().softmax(-1).max(-1)
     return tokens.tolist(), confidence.cpu().numpy()
 
 
-def _judged(logits: Tensor, text: ScoredText, places: range) -> _Judged:
-    rows = logits.float()
-    chosen = _column(text.chosen[places.start : places.stop], rows)
-    tokens, confidence = _best(rows)
-    ranks = (rows > rows.gather(1, chosen)).sum(-1) + 1
-    drawn = None
+def _judged(logits: Tensor, text: ScoredText, start: int) -> Reals:
+    """From the draft's logits at the places from `start` on, shape (3, places): whether the draft's token is the
+    target's, the rank of the target's among the draft's, and at T > 0 the probability of accepting a drawn token.
+    """
+    rows, places = logits.float(), slice(start, start + len(logits))
+    chosen = _column(text.chosen[places], rows)
+    ranks = (rows > rows.gather(1, chosen)).sum(-1).cpu().numpy() + 1
+    right, drawn = np.equal(_best(rows)[0], text.chosen[places]), np.zeros(len(rows))
     if not text.sampling.greedy:
         # Servers draw from the draft at the target's temperature, without truncation.
         draft_probs = probabilities(rows, [Sampling(text.sampling.temperature)]).gather(1, chosen)[:, 0].cpu().numpy()
-        drawn = np.minimum(1, draft_probs / np.array(text.chosen_probs[places.start : places.stop]).clip(_LEAST))
-    right = np.array(tokens) == np.array(text.chosen[places.start : places.stop])
-    return _Judged(tokens, confidence, ranks.cpu().numpy(), drawn, right)
+        drawn = np.minimum(1, draft_probs / np.array(text.chosen_probs[places]).clip(_LEAST))
+    return np.array([right, ranks, drawn])
 
 
-class _Table:
-    def __init__(self, text: ScoredText, levels: int) -> None:
-        shape = (text.places, levels)
-        self.text, self.levels = text, levels
-        self.accepted, self.confidence, self.drawn = (np.zeros(shape) for _ in range(3))
-        self.ranks = np.zeros(shape, np.int64)
-        self.drafted = np.zeros(text.places, np.int64)
-
-    def put(self, place: int, level: int, row: _Judged) -> None:
-        self.accepted[place, level] = row.right[0]
-        self.ranks[place, level] = row.ranks[0]
-        if row.drawn is not None:
-            self.drawn[place, level] = row.drawn[0]
-
-    def slide(self, judged: Sequence[_Judged]) -> None:
-        """Fills all levels from what was judged at each place of the text."""
-        _slid(self.accepted, [each.right for each in judged])
-        _slid(self.ranks, [each.ranks for each in judged])
-        if not self.text.sampling.greedy:
-            _slid(self.drawn, [each.drawn for each in judged])
-        self.drafted[:] = self.levels
-
-    def scored(self, *, probable: bool) -> ScoredPlaces:
-        return ScoredPlaces(
-            accepted=self.accepted,
-            drafted=self.drafted,
-            known=len(self.text.tokens),
-            context=len(self.text.prompt),
-            drawn=self.drawn if probable and not self.text.sampling.greedy else None,
-            ranks=self.ranks if probable else None,
-            confidence=self.confidence if probable else None,
-        )
-
-
-def _slid(table: NDArray[Any], parts: Sequence[NDArray[Any] | None]) -> None:
-    column = np.concatenate([part for part in parts if part is not None])
-    for level in range(table.shape[1]):
-        own = column[level : level + len(table)]
-        table[: len(own), level] = own
+def _scored(
+    text: ScoredText, drafted: Whole, confidence: Reals, accepted: Reals, ranks: Reals, drawn: Reals
+) -> ScoredPlaces:
+    return ScoredPlaces(
+        accepted,
+        drafted,
+        known=len(text.tokens),
+        context=len(text.prompt),
+        drawn=None if text.sampling.greedy else drawn,
+        ranks=ranks.astype(np.int64),
+        confidence=confidence,
+    )

@@ -33,7 +33,7 @@ def model_size(name: str, device: torch.device) -> ModelSize:
     else:
         memory = memory_of(config, dtype, quantised)
         weights_bytes, row = memory.weights_bytes, memory.token_bytes
-        precision = quantised.precision(dtype) if quantised else _words(dtype)
+        precision = quantised.precision(dtype) if quantised else str(dtype).removeprefix("torch.")
     return ModelSize(
         name=shown,
         revision=_revision(name),
@@ -80,7 +80,3 @@ def _revision(name: str) -> str:
     """The commit of a hub id; empty for a folder."""
     folder = cached_folder(name) if is_hub_id(name) and not Path(name).exists() else None
     return folder.name if folder else ""
-
-
-def _words(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -16,7 +16,7 @@ from dynatui.render.advice import advice_lines
 from dynatui.screen.pages.page import Page
 from dynatui.screen.protocol import Screen
 from dynatui.servers.advice import advised
-from dynatui.servers.cost_source import source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.engine import Engine
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import DraftKind, Profile
@@ -83,7 +83,7 @@ def known_profile(state: RunState, colder: str) -> Profile | str:
     if len(chains.drafted) < FEWEST_ROUNDS or chains.longest == 0:
         return (
             f"{counted(len(chains.drafted), 'round')} of {clean_line(method)} at temperature 0 so far, of "
-            f"{FEWEST_ROUNDS} that are needed, with drafts of one length."
+            f"{FEWEST_ROUNDS} that are needed; most of them must have drafts of one length."
         )
     plain_s = plain_pass_s(state.race.tallies.get("ar"))
     return profile_of(run, chains, fitted(rounds, plain_s), plain_s, _kind(run))
@@ -103,7 +103,8 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
     try:
         advice = advised(profile, source(profile), engine, _STREAMS)
     except ConfigError:
-        return "\n".join([*lines, "The times of passes are unknown: method ar must race, and some rounds pass."]), ""
+        lines.append("The times of passes are not known yet: let method ar race too, for some rounds.")
+        return "\n".join(lines), ""
     lines += advice_lines(advice, _WIDTH)
     blocks = list(advice.commands.blocks())
     for title, text in blocks:

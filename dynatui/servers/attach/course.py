@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise, zip_longest
+from typing import Any
 
 from dynatui.servers.attach.events import Event, Load, Reading
 from dynatui.servers.profile_file import StepPoint
@@ -19,7 +20,6 @@ _STEADY = 0.25
 class Span:
     """Sums over intervals."""
 
-    seconds: float = 0.0
     generated: int = 0
     rounds: int = 0
     drafted: int = 0
@@ -31,23 +31,20 @@ class Span:
     """Running requests, summed over rounds."""
     cached: float = 0.0
     """Share of the KV cache by running request, summed over rounds."""
+    timed: int = 0
+    """Intervals of which a `StepPoint` is known; the next three are sums over these."""
+    streams: float = 0.0
+    """Running requests."""
+    log_s: float = 0.0
+    squared: float = 0.0
+    """Logarithm of the step's time, and its square."""
 
     def plus(self, other: "Span") -> "Span":
-        return Span(
-            self.seconds + other.seconds,
-            self.generated + other.generated,
-            self.rounds + other.rounds,
-            self.drafted + other.drafted,
-            self.accepted + other.accepted,
-            _added(self.accepted_at, other.accepted_at),
-            _added(self.drafted_at, other.drafted_at),
-            self.running + other.running,
-            self.cached + other.cached,
-        )
+        return Span(*(_added(getattr(self, each.name), getattr(other, each.name)) for each in fields(Span)))
 
     @property
     def accepted_per_round(self) -> float:
-        return (sum(self.accepted_at) or self.accepted) / self.rounds if self.rounds else 0.0
+        return _share(sum(self.accepted_at) or self.accepted, self.rounds)
 
     @property
     def length(self) -> float:
@@ -56,13 +53,13 @@ class Span:
 
     @property
     def drafted_per_round(self) -> float:
-        return self.drafted / self.rounds if self.rounds else 0.0
+        return _share(self.drafted, self.rounds)
 
     @property
     def rates(self) -> tuple[float, ...]:
         """Acceptance by position, of the tokens drafted there; of all rounds where their number is unknown."""
         drafted = self.drafted_at or (self.rounds,) * len(self.accepted_at)
-        return tuple(part / whole if whole else 0.0 for part, whole in zip(self.accepted_at, drafted, strict=False))
+        return tuple(map(_share, self.accepted_at, drafted))
 
     def surely_drafted(self, position: int) -> float:
         """Least number of rounds that have drafted a token at a position, from 0, if later ones are no more."""
@@ -76,46 +73,32 @@ class Span:
 
     @property
     def mean_running(self) -> float:
-        return self.running / self.rounds if self.rounds else 0.0
+        return _share(self.running, self.rounds)
+
+    @property
+    def timed_running(self) -> float:
+        """Mean running requests of the intervals whose step time is known; if there are none, of the rounds."""
+        return self.streams / self.timed if self.timed else self.mean_running
 
     @property
     def mean_cached(self) -> float:
-        return self.cached / self.rounds if self.rounds else 0.0
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What was seen at about one number of running requests."""
-
-    span: Span = field(default_factory=Span)
-    steps: int = 0
-    """Intervals whose step time is known."""
-    streams: float = 0.0
-    log_s: float = 0.0
-    squared: float = 0.0
-    """Sums over these intervals: of running requests, of the step time's logarithm, and of its square."""
-
-    @property
-    def running(self) -> float:
-        return self.streams / self.steps if self.steps else self.span.mean_running
+        return _share(self.cached, self.rounds)
 
     @property
     def step_s(self) -> float | None:
         """Geometric mean."""
-        return math.exp(self.log_s / self.steps) if self.steps else None
+        return math.exp(self.log_s / self.timed) if self.timed else None
 
-    def plus(self, span: Span, point: StepPoint | None) -> "Cell":
-        added = replace(self, span=self.span.plus(span))
-        if point is None:
-            return added
-        logarithm = math.log(point.step_s)
-        return replace(
-            added,
-            steps=self.steps + 1,
-            streams=self.streams + point.running,
-            log_s=self.log_s + logarithm,
-            squared=self.squared + logarithm**2,
-        )
+
+def _added(one: Any, other: Any) -> Any:
+    """Positions that one of the spans lacks count as 0."""
+    if isinstance(one, tuple):
+        return tuple(first + second for first, second in zip_longest(one, other, fillvalue=0))
+    return one + other
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
 
 
 @dataclass(frozen=True)
@@ -124,11 +107,10 @@ class Course:
     """Since the server's start, as far as it was watched."""
     before: Span | None = None
     """The life before the last restart, if it had rounds."""
-    restarted_at: float | None = None
     pieces: tuple[Span, ...] = ()
     """Successive parts of `life`, all but the last with about the same number of rounds."""
     piece: int = _PIECE
-    cells: Mapping[int, Cell] = field(default_factory=dict)
+    by_load: Mapping[int, Span] = field(default_factory=dict)
     """By `load_class`, since the start."""
     k: int | None = None
     """Most tokens that a round drafts; None if unknown."""
@@ -137,24 +119,22 @@ class Course:
 
 def followed(course: Course, reading: Reading) -> Course:
     if reading.restarted:
-        lived = course.life if course.life.rounds else course.before
-        course = Course(before=lived, restarted_at=reading.t, k=course.k)
-    load = reading.load
-    span = _span(reading)
-    point = load_point(course.load, reading)
-    cells = course.cells
-    if (running := _steady(course.load, load)) is not None and (span.rounds or span.generated):
+        course = Course(before=course.life if course.life.rounds else course.before, k=course.k)
+    running = _steady(course.load, reading.load)
+    span = _span(reading, load_point(course.load, reading))
+    by_load = course.by_load
+    if running is not None and (span.rounds or span.generated):
         place = load_class(running)
-        cells = {**cells, place: cells.get(place, Cell()).plus(span, point)}
+        by_load = {**by_load, place: by_load.get(place, Span()).plus(span)}
     pieces, piece = _cut(course.pieces, span, course.piece)
     return replace(
         course,
         life=course.life.plus(span),
         pieces=pieces,
         piece=piece,
-        cells=cells,
+        by_load=by_load,
         k=_most_drafted(reading) or course.k,
-        load=load,
+        load=reading.load,
     )
 
 
@@ -170,23 +150,18 @@ def load_point(before: Load | None, reading: Reading) -> StepPoint | None:
     times the tokens of a round, else running requests / rounds a second (without drafts: tokens a second).
     """
     interval, running = reading.interval, _steady(before, reading.load)
-    if running is None or not interval.seconds:
-        return None
-    rounds, tokens = interval.drafts or 0, interval.generated or 0
-    drafted = (interval.drafted or 0) / rounds if rounds else 0.0
-    if rounds and not drafted:
+    rounds, drafted = interval.drafts or 0, interval.drafted or 0
+    if running is None or not interval.seconds or (rounds and not drafted):
         return None
     length = interval.tokens_per_round if rounds else 1.0
-    if interval.step_s is not None:
-        step_s: float | None = interval.step_s
-    elif interval.token_latency_s is not None and length is not None:
+    step_s = interval.step_s
+    if step_s is None and interval.token_latency_s is not None and length is not None:
         step_s = interval.token_latency_s * length
-    else:
-        steps = rounds or tokens
-        step_s = running * interval.seconds / steps if steps else None
+    elif step_s is None:
+        step_s = _share(running * interval.seconds, rounds or interval.generated or 0)
     if not step_s:
         return None
-    return StepPoint(running=running, k=drafted, step_s=step_s, steps=interval.seconds / step_s)
+    return StepPoint(running=running, k=_share(drafted, rounds), step_s=step_s, steps=interval.seconds / step_s)
 
 
 def load_points(events: Iterable[Event]) -> Iterator[StepPoint]:
@@ -205,7 +180,7 @@ def _steady(before: Load | None, after: Load | None) -> float | None:
     return (low + high) / 2 if high - low <= max(1.0, _STEADY * high) else None
 
 
-def _span(reading: Reading) -> Span:
+def _span(reading: Reading, point: StepPoint | None) -> Span:
     """Rounds whose accepted tokens are unknown do not count."""
     interval, load = reading.interval, reading.load or Load()
     rounds, accepted, drafted = interval.drafts or 0, interval.accepted, interval.drafted
@@ -213,19 +188,20 @@ def _span(reading: Reading) -> Span:
         accepted = round(rounds * max(0.0, interval.tokens_per_round - 1))
     if accepted is None and not interval.accepted_by_position:
         rounds = 0
-    if drafted is None:
-        drafted = rounds * (_most_drafted(reading) or 0)
-    running, cached = load.running or 0.0, load.cache_usage or 0.0
+    running, log_s = load.running or 0.0, math.log(point.step_s) if point else 0.0
     return Span(
-        interval.seconds,
-        interval.generated or 0,
-        rounds,
-        drafted,
-        accepted or 0,
-        interval.accepted_by_position,
-        interval.drafted_by_position,
-        rounds * running,
-        rounds * cached / running if running else 0.0,
+        generated=interval.generated or 0,
+        rounds=rounds,
+        drafted=rounds * (_most_drafted(reading) or 0) if drafted is None else drafted,
+        accepted=accepted or 0,
+        accepted_at=interval.accepted_by_position,
+        drafted_at=interval.drafted_by_position,
+        running=rounds * running,
+        cached=_share(rounds * (load.cache_usage or 0.0), running),
+        timed=1 if point else 0,
+        streams=point.running if point else 0.0,
+        log_s=log_s,
+        squared=log_s**2,
     )
 
 
@@ -248,7 +224,3 @@ def _most_drafted(reading: Reading) -> int | None:
     if drafting is None:
         return None
     return drafting.draft_tokens - 1 if drafting.draft_tokens and (drafting.steps or 1) == 1 else drafting.steps
-
-
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(first + second for first, second in zip_longest(one, other, fillvalue=0))

@@ -13,11 +13,13 @@ numbers of independent rounds, rounds / design effect, which the profile's inter
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from statistics import fmean
+from typing import TypeAlias
 
 from dynatui.number_format import count, percent, short
-from dynatui.servers.attach.course import Cell, Course, Span, load_class
-from dynatui.servers.attach.events import Finding, Promise, PromisedChain
+from dynatui.servers.attach.course import Course, Span, load_class
+from dynatui.servers.attach.events import Cause, Finding, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
 
 ERROR = 0.01
@@ -32,8 +34,12 @@ UNKNOWN_EFFECT = 10.0
 """Design effect where no profile tells it."""
 NOTHING, LITTLE = 0.05, 0.1
 """Acceptance at a position, and its share of the promise, below which the draft knows nothing of the text there."""
-MISWIRED = 0.2
-"""Share of the promised conditional acceptance at position 2 below which later positions have failed."""
+RIGHT, MISWIRED = 0.7, 0.2
+"""Share of the promised acceptance at position 1 from which it is right, and of the promised conditional acceptance at
+position 2 below which later positions have failed.
+"""
+USUAL = 0.5, 0.25
+"""Acceptance by position where nothing is promised."""
 MORE = 0.5
 """Tokens a round beyond the advised ones at a load that are told."""
 FULL, CUT_SHORT = 0.98, 0.8
@@ -94,11 +100,10 @@ class Seen:
         """Promised mean tokens of a draft, within what is advised at the loads that were seen; None if they vary."""
         if self.chain is None or self.promise is None or self.varies:
             return None
-        advised = (self.advised_at(cell.running) for cell in self.course.cells.values())
+        advised = (self.advised_at(span.timed_running) for span in self.course.by_load.values())
         return min([self.chain.drafted, *map(float, filter(None, advised))])
 
     def advised_at(self, running: float) -> int | None:
-        """The number of drafted tokens that is advised at a load."""
         bands = self.promise.advised if self.promise else ()
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
 
@@ -112,41 +117,35 @@ class Seen:
         drafted = self.life.rounds if self.varies else self.life.surely_drafted(position)
         return min(1.0, self.life.accepted_at[position] / drafted) if drafted else 0.0, drafted
 
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Promised acceptance by position."""
+        return self.chain.rates if self.chain else USUAL
+
+    def promised(self, position: int) -> str:
+        return f" (promised {percent(self.chain.rates[position])})" if self.chain else ""
+
+    def surely_below(self, rate: float, rounds: float, promised: float) -> bool:
+        """Whether a rate in so many rounds is surely less than promised; without a promise, whether rounds suffice."""
+        if self.chain is None:
+            return self.life.rounds >= UNPROMISED_ROUNDS
+        evidence = differing(rate, rounds / self.effect, promised, self.chain.rounds)
+        return rate < promised and evidence >= self.evidence
+
     def below(self, position: int) -> bool:
-        """Whether acceptance at a position is certainly less than promised."""
-        chain = self.chain
-        rate, rounds = self.compared(position)
-        if chain is None or position >= len(chain.rates):
+        """Whether acceptance at a position, from 0, breaks the promise."""
+        within = self.chain is not None and position < len(self.rates)
+        return within and self.surely_below(*self.compared(position), self.rates[position])
+
+    def fell(self, before: Span, after: Span, windows: int = 1) -> bool:
+        """Whether L-bar is certainly lower, and by a share that matters; `windows` like these have been compared."""
+        if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
             return False
-        promised = chain.rates[position]
-        return rate < promised and differing(rate, rounds / self.effect, promised, chain.rounds) >= self.evidence
-
-
-def findings(seen: Seen) -> tuple[Finding, ...]:
-    """Without a promise, what needs none."""
-    if off := _off(seen):
-        return (off,)
-    if seen.life.rounds < ROUNDS:
-        return ()
-    found = [finding for rule in _RULES if (finding := rule(seen)) is not None]
-    if not {finding.cause for finding in found} & _LOW and (below := _below(seen)):
-        found.append(below)
-    return tuple(found)
-
-
-def unchecked(seen: Seen | None, reason: str) -> Finding | None:
-    """Why nothing tells whether the promise is kept; None if something does. `reason`: why no page was read."""
-    if seen is None:
-        because, remedy = reason or "no page of metrics was read", "check the address and that the server runs"
-    elif seen.life.rounds < ROUNDS:
-        because = f"{count(seen.life.rounds)} rounds were drafted, {ROUNDS} are needed"
-        remedy = "send requests while it is watched, or watch it for longer (--polls)"
-    elif seen.chain is None:
-        because = f"{seen.kind.title} does not report how many tokens it drafts a round"
-        remedy = "give the number (--draft-tokens K)"
-    else:
-        return None
-    return Finding(cause="unchecked", claim=f"the promise was not checked: {because}", remedy=remedy)
+        most = max(1.0, before.drafted_per_round, after.drafted_per_round, self.k or 1)
+        shares = [min(1.0, span.accepted_per_round / most) for span in (before, after)]
+        rounds = [span.rounds / self.effect for span in (before, after)]
+        least = self.evidence + 2 * math.log(windows) + math.log(math.pi**2 / 6)
+        return differing(shares[0], rounds[0], shares[1], rounds[1]) >= least
 
 
 def differing(one: float, rounds: float, other: float, other_rounds: float) -> float:
@@ -164,246 +163,250 @@ def _divergence(share: float, common: float) -> float:
     return sum(part * math.log(part / whole) for part, whole in parts if part > 0 and whole > 0)
 
 
-def _off(seen: Seen) -> Finding | None:
+Evidence: TypeAlias = dict[str, str] | None
+"""What fills the braces of a diagnosis; None if the server does not show it."""
+
+
+def _off(seen: Seen) -> Evidence:
     if seen.promise is None or seen.life.rounds or seen.life.generated < TOKENS:
         return None
-    told = f"speculation is off: {count(seen.life.generated)} tokens were generated, none was drafted"
-    return Finding(cause="off", claim=told, remedy=f"start the server with {seen.kind.speculation}")
+    return {"generated": count(seen.life.generated), "option": seen.kind.speculation}
 
 
-def _length(seen: Seen) -> Finding | None:
-    advised, deployed = seen.advised, seen.course.k
-    if advised is not None and deployed is not None and deployed != advised:
-        where = f"up to {deployed}"
-    else:
-        more = next(_more_than_advised(seen), None)
-        if more is None:
-            return None
-        cell, advised = more
-        where = f"at {short(cell.running, 1)} running requests {short(cell.span.drafted_per_round, 1)}"
-    return Finding(
-        cause="length",
-        claim=f"the server drafts {where} tokens a round, advised are {advised}",
-        remedy=f"set {seen.kind.chain} to {advised}" if advised else "run it without a draft: none pays",
+def _length(seen: Seen) -> Evidence:
+    deployed, advised = seen.course.k, seen.advised
+    found = (
+        [(f"up to {deployed} tokens a round", advised)]
+        if None not in (deployed, advised) and deployed != advised
+        else []
     )
-
-
-def _more_than_advised(seen: Seen) -> Iterator[tuple[Cell, int]]:
-    """Loads at which more tokens are drafted than is advised there."""
-    for cell in seen.course.cells.values():
-        advised = seen.advised_at(cell.running)
-        if advised is not None and cell.span.rounds >= ROUNDS and cell.span.drafted_per_round > advised + MORE:
-            yield cell, advised
-
-
-def _broken(seen: Seen) -> Finding | None:
-    rate = _first_rate(seen)
-    promised = seen.chain.rates[0] if seen.chain else None
-    if rate >= max(NOTHING, LITTLE * (promised or 0.0)):
+    for span in seen.course.by_load.values():
+        drafted, k = span.drafted_per_round, seen.advised_at(span.timed_running)
+        if k is not None and span.rounds >= ROUNDS and drafted > k + MORE:
+            load = f"{short(span.timed_running, 1)} running requests"
+            found.append((f"{short(drafted, 1)} tokens a round at {load}", k))
+    if not found:
         return None
-    if promised is None:
-        certain = seen.life.rounds >= UNPROMISED_ROUNDS
-    else:
-        rounds = seen.life.rounds / seen.effect
-        certain = rate < promised and differing(rate, rounds, promised, _promised_rounds(seen)) >= seen.evidence
-    if not certain:
-        return None
-    told = f"{percent(rate)} of the first tokens of {count(seen.life.rounds)} drafts are accepted{_promised(promised)}"
-    return Finding(
-        cause="broken",
-        claim=f"the draft is broken: {told}",
-        remedy="check its weights (a quantised head?), its tokenizer, and that it was made for this target",
-    )
+    drafts, k = found[0]
+    return {
+        "drafts": drafts,
+        "advised": str(k),
+        "change": f"set {seen.kind.chain} to {k}" if k else "run it without a draft: none pays",
+    }
 
 
-def _miswired(seen: Seen) -> Finding | None:
-    rates, chain = seen.life.rates, seen.chain
-    promised = chain.rates if chain else (0.5, 0.25)
-    if len(rates) < 2 or len(promised) < 2 or rates[0] < 0.7 * promised[0]:
+def _broken(seen: Seen) -> Evidence:
+    """Without positions by accepted tokens a round, which are no fewer than first tokens."""
+    rate, rounds, promised = next(iter(seen.life.rates), seen.life.accepted_per_round), seen.life.rounds, seen.rates[0]
+    if rate >= max(NOTHING, LITTLE * promised) or not seen.surely_below(rate, rounds, promised):
         return None
-    if rates[1] >= MISWIRED * rates[0] * promised[1] / promised[0]:
-        return None
-    if not seen.below(1) if chain else seen.life.rounds < UNPROMISED_ROUNDS:
-        return None
-    first = f"position 1 {percent(rates[0])}{_promised(chain.rates[0] if chain else None)}"
-    second = f"position 2 {percent(rates[1])}{_promised(chain.rates[1] if chain else None)}"
-    return Finding(
-        cause="miswired",
-        claim=f"the draft fails from its second token on: {first}, {second}",
-        remedy="check what the engine feeds it there (hidden states, positions, attention window); update the engine",
-    )
+    return {"first": percent(rate), "rounds": count(rounds), "promised": seen.promised(0)}
 
 
-def _cut_short(seen: Seen) -> Finding | None:
+def _miswired(seen: Seen) -> Evidence:
+    rates, promised = seen.life.rates, seen.rates
+    if min(len(rates), len(promised)) < 2 or rates[0] < RIGHT * promised[0]:
+        return None
+    goes_on = rates[1] * promised[0] >= MISWIRED * rates[0] * promised[1]
+    if goes_on or not seen.surely_below(*seen.compared(1), promised[1]):
+        return None
+    return {"first": percent(rates[0]) + seen.promised(0), "second": percent(rates[1]) + seen.promised(1)}
+
+
+def _cut_short(seen: Seen) -> Evidence:
     expected, drafted = seen.expected_draft, seen.life.drafted_per_round
     if not expected or not drafted or drafted >= CUT_SHORT * expected:
         return None
-    return Finding(
-        cause="cut short",
-        claim=f"drafts are cut short: {short(drafted)} tokens a round, not {short(expected)}",
-        remedy="look for a least probability of drafted tokens, a number by batch size, or structured output",
-    )
+    return {"drafted": short(drafted), "expected": short(expected)}
 
 
-def _slow(seen: Seen) -> Finding | None:
-    """By step times at the loads of which the recording without drafts tells one too."""
-    if seen.promise is None or seen.below(0):
-        return None
-    plain = {load_class(point.running): point.step_s for point in seen.promise.plain if point.step_s}
-    cells = [(cell, plain[place]) for place, cell in seen.course.cells.items() if place in plain and cell.steps]
-    polls = sum(cell.steps for cell, _ in cells)
-    if polls < POLLS:
-        return None
-    break_even = math.exp(sum(cell.log_s - cell.steps * math.log(plain_s) for cell, plain_s in cells) / polls)
-    length = seen.life.length
-    deviation = math.log(break_even / length)
-    error = sum(_squared_error(cell) for cell, _ in cells) / polls**2
-    if length / break_even >= SLOWER or deviation**2 < 2 * error * (seen.evidence + 2 * math.log(polls)):
-        return None
-    running = fmean(cell.running for cell, _ in cells)
-    return Finding(
-        cause="slow",
-        claim=(
-            f"drafts are accepted and yet cost time: at {short(running, 1)} running requests a round takes "
-            f"{short(break_even)} times a step without drafts, so break-even is L-bar {short(break_even)}, and it is "
-            f"{short(length)}"
-        ),
-        remedy="draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
-    )
-
-
-def _squared_error(cell: Cell) -> float:
-    """Variance of the sum of the logarithms, as if readings were independent."""
-    return max(0.0, cell.squared - cell.log_s**2 / cell.steps) * cell.steps / max(1, cell.steps - 1)
-
-
-def _restart(seen: Seen) -> Finding | None:
+def _restart(seen: Seen) -> Evidence:
     before, now = seen.course.before, seen.life
-    if before is None or before.rounds < ROUNDS or not _fell(seen, before, now):
+    if before is None or before.rounds < ROUNDS or not seen.fell(before, now):
         return None
-    return Finding(
-        cause="restart",
-        claim=f"L-bar fell from {short(before.length)} to {short(now.length)} when the server restarted",
-        remedy="compare version, options and draft before and after; go back if it is an upgrade",
-    )
+    return {"before": short(before.length), "now": short(now.length)}
 
 
-def _context(seen: Seen) -> Finding | None:
+def _context(seen: Seen) -> Evidence:
     pieces = seen.course.pieces
     quarter = len(pieces) // 4
     if not quarter:
         return None
-    first, last = (_sum(part) for part in (pieces[:quarter], pieces[-quarter:]))
+    first, last = (reduce(Span.plus, part) for part in (pieces[:quarter], pieces[-quarter:]))
     low, high = sorted((first.mean_running, last.mean_running))
     grown = last.mean_cached / first.mean_cached if first.mean_cached else None
-    windows = 1 + seen.life.rounds // first.rounds
     if not low or high > SAME_LOAD * low or (grown is not None and grown < GROWTH):
         return None
-    if not _fell(seen, first, last, windows):
+    if not seen.fell(first, last, windows=1 + seen.life.rounds // first.rounds):
         return None
-    cache = "" if grown is None else f", each with {short(grown)} times the KV cache"
-    return Finding(
-        cause="context",
-        claim=(
-            f"L-bar falls while the load stays: from {short(first.length)} to {short(last.length)} at "
-            f"{short(last.mean_running, 1)} running requests{cache}"
-        ),
-        remedy="longer texts: draft fewer tokens there, or use a draft for long contexts",
-    )
+    return {
+        "before": short(first.length),
+        "now": short(last.length),
+        "running": short(last.mean_running, 1),
+        "cache": "" if grown is None else f", each with {short(grown)} times the KV cache",
+    }
 
 
-def _loop(seen: Seen) -> Finding | None:
-    rates, chain = seen.life.rates, seen.chain
-    rate = rates[-1] if rates else (seen.life.length - 1) / seen.k if seen.k else 0.0
-    promised = chain.rates[-1] if chain else 0.0
-    enough = seen.life.rounds >= (ROUNDS if chain else UNPROMISED_ROUNDS)
-    if not enough or rate < max(LOOP, promised + FAR_ABOVE):
+def _slow(seen: Seen) -> Evidence:
+    """By step times at the loads of which the recording without drafts tells one too."""
+    if seen.promise is None or seen.below(0):
         return None
-    return Finding(
-        cause="loop",
-        claim=f"{percent(rate)} of whole drafts are accepted{_promised(promised or None)}: the texts repeat themselves",
-        remedy="read an answer (--prompt TEXT): repetition inflates every figure; or the draft is the target itself",
-    )
-
-
-def _below(seen: Seen) -> Finding | None:
-    chain, rates = seen.chain, seen.life.rates
-    if chain is None or seen.promise is None:
+    plain = {load_class(point.running): point.step_s for point in seen.promise.plain if point.step_s}
+    spans = [(span, plain[place]) for place, span in seen.course.by_load.items() if place in plain and span.timed]
+    polls = sum(span.timed for span, _ in spans)
+    if polls < POLLS:
         return None
-    if not rates:
-        if not seen.k:
-            return None
-        rate, promised = seen.life.accepted_per_round / seen.k, sum(chain.rates) / seen.k
-        ratio = differing(rate, seen.life.rounds / seen.effect, promised, chain.rounds)
-        if rate >= promised or ratio < seen.evidence:
-            return None
-        told = ""
+    break_even = math.exp(sum(span.log_s - span.timed * math.log(plain_s) for span, plain_s in spans) / polls)
+    length = seen.life.length
+    error = sum(_squared_error(span) for span, _ in spans) / polls**2
+    least = 2 * error * (seen.evidence + 2 * math.log(polls))
+    if length / break_even >= SLOWER or math.log(break_even / length) ** 2 < least:
+        return None
+    running = fmean(span.timed_running for span, _ in spans)
+    return {"running": short(running, 1), "even": short(break_even), "length": short(length)}
+
+
+def _squared_error(span: Span) -> float:
+    """Variance of the sum of the logarithms, as if readings were independent."""
+    return max(0.0, span.squared - span.log_s**2 / span.timed) * span.timed / max(1, span.timed - 1)
+
+
+def _loop(seen: Seen) -> Evidence:
+    life, chain = seen.life, seen.chain
+    rate = life.rates[-1] if life.rates else life.accepted_per_round / seen.k if seen.k else 0.0
+    enough = life.rounds >= (ROUNDS if chain else UNPROMISED_ROUNDS)
+    if not enough or rate < max(LOOP, (chain.rates[-1] if chain else 0.0) + FAR_ABOVE):
+        return None
+    return {"whole": percent(rate), "promised": seen.promised(-1)}
+
+
+def _below(seen: Seen) -> Evidence:
+    promise, chain, life, k = seen.promise, seen.chain, seen.life, seen.k
+    if promise is None or chain is None or not k:
+        return None
+    first = next(filter(seen.below, range(len(life.rates))), None)
+    if first is not None:
+        position = f"{percent(seen.compared(first)[0])} at position {first + 1}{seen.promised(first)}, "
+    elif not life.rates and seen.surely_below(life.accepted_per_round / k, life.rounds, sum(chain.rates) / k):
+        position = ""
     else:
-        places = [place for place in range(len(rates)) if seen.below(place)]
-        if not places:
-            return None
-        told = f"position {places[0] + 1} {percent(seen.compared(places[0])[0])}{_promised(chain.rates[places[0]])}, "
-    length = f"L-bar {short(seen.life.length)} (promised {short(1 + sum(chain.rates))})"
-    other = next(_alike(seen, seen.promise), None)
-    fits = f"the rates are those of {other}: deploy {seen.promise.draft}" if other else "check that it is this draft"
-    return Finding(
-        cause="below",
-        claim=f"acceptance is below the promise: {told}{length}",
-        remedy=f"{fits}, with the profiled target; else the traffic differs from the profile's prompts",
-    )
+        return None
+    other = next(_alike(seen, promise), None)
+    named = f"the rates are those of {other} in the profile: deploy {promise.draft}"
+    promised = short(1 + sum(chain.rates))
+    return {
+        "position": position,
+        "length": short(life.length),
+        "promised": promised,
+        "draft": named if other else "check that draft and target are the profiled ones",
+    }
 
 
 def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
     """Other drafts of the profile that promise what the server shows."""
     rates, rounds = seen.life.rates, seen.life.rounds
     for name, chains in promise.drafts.items():
-        chain = chains[min(max(1, len(rates)), len(chains)) - 1]
-        pairs = list(zip(rates, chain.rates, strict=False))
+        chain = chains[min(len(rates), len(chains)) - 1]
+        pairs = zip(rates, chain.rates, strict=False)
         ratios = [differing(rate, rounds / chain.design_effect, promised, chain.rounds) for rate, promised in pairs]
         if name != promise.draft and ratios and max(ratios) < seen.evidence:
             yield name
 
 
-def _fell(seen: Seen, before: Span, after: Span, windows: int = 1) -> bool:
-    """Whether L-bar is certainly lower, and by a share that matters; `windows` like these have been compared."""
-    if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
-        return False
-    most = max(1.0, before.drafted_per_round, after.drafted_per_round, seen.k or 1)
-    shares = [min(1.0, span.accepted_per_round / most) for span in (before, after)]
-    rounds = [span.rounds / seen.effect for span in (before, after)]
-    evidence = differing(shares[0], rounds[0], shares[1], rounds[1])
-    return evidence >= seen.evidence + 2 * math.log(windows) + math.log(math.pi**2 / 6)
+@dataclass(frozen=True)
+class Diagnosis:
+    cause: Cause
+    evidence: Callable[[Seen], Evidence]
+    claim: str
+    remedy: str
+
+    def of(self, seen: Seen) -> Finding | None:
+        found = self.evidence(seen)
+        if found is None:
+            return None
+        return Finding(cause=self.cause, claim=self.claim.format(**found), remedy=self.remedy.format(**found))
 
 
-def _first_rate(seen: Seen) -> float:
-    """Of position 1; if unknown, accepted tokens a round, which are no fewer."""
-    return next(iter(seen.life.rates), seen.life.accepted_per_round)
-
-
-def _promised_rounds(seen: Seen) -> float:
-    return seen.chain.rounds if seen.chain else 0.0
-
-
-def _promised(share: float | None) -> str:
-    return "" if share is None else f" (promised {percent(share)})"
-
-
-def _sum(spans: tuple[Span, ...]) -> Span:
-    whole = Span()
-    for span in spans:
-        whole = whole.plus(span)
-    return whole
-
-
-_RULES: tuple[Callable[[Seen], Finding | None], ...] = (
-    _length,
-    _broken,
-    _miswired,
-    _cut_short,
-    _restart,
-    _context,
-    _slow,
-    _loop,
+DIAGNOSES = (
+    Diagnosis(
+        "off",
+        _off,
+        "speculation is off: {generated} tokens were generated, none was drafted",
+        "start the server with {option}",
+    ),
+    Diagnosis("length", _length, "the server drafts {drafts}, {advised} are advised", "{change}"),
+    Diagnosis(
+        "broken",
+        _broken,
+        "the draft is broken: {first} of the first tokens of {rounds} drafts are accepted{promised}",
+        "check its weights (a quantised head?), its tokenizer, and that it was made for this target",
+    ),
+    Diagnosis(
+        "miswired",
+        _miswired,
+        "the draft fails from its second token on: {first} of first tokens are accepted, {second} of second ones",
+        "check what the engine feeds it there (hidden states, positions, attention window); update the engine",
+    ),
+    Diagnosis(
+        "cut short",
+        _cut_short,
+        "drafts are cut short: {drafted} tokens a round, not {expected}",
+        "look for what shortens drafts: a least probability (p_min), a number by batch size, structured output",
+    ),
+    Diagnosis(
+        "restart",
+        _restart,
+        "L-bar fell from {before} to {now} when the server restarted",
+        "compare version, options and draft before and after; if it was an upgrade, go back",
+    ),
+    Diagnosis(
+        "context",
+        _context,
+        "L-bar falls while the load stays: from {before} to {now} at {running} running requests{cache}",
+        "texts grow longer: draft fewer tokens in them, or use a draft that was made for long contexts",
+    ),
+    Diagnosis(
+        "slow",
+        _slow,
+        "drafts are accepted and yet cost time: at {running} running requests a round takes as long as {even} "
+        "steps without drafts, so break-even is L-bar {even}, but L-bar is {length}",
+        "draft fewer tokens at this load, or none; dynatui advise with both recordings tells how many",
+    ),
+    Diagnosis(
+        "loop",
+        _loop,
+        "{whole} of drafts are accepted whole{promised}: the texts seem to repeat themselves",
+        "read an answer (--prompt TEXT): repetition makes all figures too good, as does the target as its own draft",
+    ),
+    Diagnosis(
+        "below",
+        _below,
+        "acceptance is below the promise: {position}L-bar {length} (promised {promised})",
+        "{draft}; otherwise the traffic differs from the profile's prompts",
+    ),
 )
 _LOW = {"broken", "miswired", "restart", "context"}
-"""Causes of an acceptance below the promise."""
+"""Causes that explain an acceptance below the promise."""
+
+
+def findings(seen: Seen) -> tuple[Finding, ...]:
+    """Without a promise, what needs none; with fewer rounds than `ROUNDS`, only that speculation is off."""
+    judged = DIAGNOSES if seen.life.rounds >= ROUNDS else DIAGNOSES[:1]
+    found = [finding for each in judged if (finding := each.of(seen))]
+    explained = any(finding.cause in _LOW for finding in found)
+    return tuple(finding for finding in found if finding.cause != "below" or not explained)
+
+
+def unchecked(seen: Seen | None, reason: str) -> Finding | None:
+    """Why nothing tells whether the promise is kept; None if something does. `reason`: why no page was read."""
+    if seen is None:
+        because, remedy = reason or "no page of metrics was read", "check the address and that the server runs"
+    elif seen.life.rounds < ROUNDS:
+        because = f"{count(seen.life.rounds)} rounds were drafted, {ROUNDS} are needed"
+        remedy = "send requests while it is watched, or watch it for longer (--polls)"
+    elif seen.chain is None:
+        because = f"{seen.kind.title} does not report how many tokens it drafts a round"
+        remedy = "give the number (--draft-tokens K)"
+    else:
+        return None
+    return Finding(cause="unchecked", claim=f"the promise was not checked: {because}", remedy=remedy)

@@ -1,11 +1,10 @@
 """What a profile of prompts promises of a server, as servers count."""
 
-import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from statistics import NormalDist, median
+from statistics import NormalDist
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -13,12 +12,12 @@ from msgspec.structs import replace
 from decoder.analysis.interval import COVERAGE
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.servers.advice import advised as advice_for
-from dynatui.servers.attach.course import load_class
 from dynatui.servers.attach.diagnosis import UNKNOWN_EFFECT
 from dynatui.servers.attach.events import LARGEST, LONGEST_NAME, MOST_DRAFTS, MOST_POINTS, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
-from dynatui.servers.cost_source import source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.table import ENGINES
+from dynatui.servers.load import medians
 from dynatui.servers.profile_file import Chain, DraftProfile, Profile, StepPoint
 
 _HALF = NormalDist().inv_cdf((1 + COVERAGE) / 2)
@@ -42,55 +41,53 @@ def promises(
 ) -> Callable[[Kind, float], Promise]:
     """(kind of server, seconds since the start) -> the promise.
 
-    `draft` is the deployed one, by default the profile's only one; `advised` and `p_min` by default what follows from
-    the costs in the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft is
-    unknown, or its acceptance with `p_min`.
+    `draft` is the deployed one, by default the profile's only one; `advised` by default what follows from the costs in
+    the profile; `plain` are step times of the server without drafts. Raises ConfigError if the draft is unknown, or its
+    acceptance with `p_min`.
     """
     names = list(profile.drafts)[:MOST_DRAFTS]
     listed = ", ".join(map(shortened, names))
     if not names:
         raise ConfigError(f"{shortened(path)} has no draft; measure one with dynatui profile")
-    if draft is not None and draft not in names:
-        raise ConfigError(f"--deployed is {quoted(draft)}; give one of the profile's drafts: {listed}")
     if draft is None and len(names) > 1:
         raise ConfigError(f"{shortened(path)} has several drafts; name the server's with --deployed NAME: {listed}")
-    name = draft or names[0]
+    name = names[0] if draft is None else draft
+    if name not in names:
+        raise ConfigError(f"--deployed is {quoted(name)}; give one of the profile's drafts: {listed}")
     known = [each.p_min for each in profile.drafts[name].confidence]
     if p_min is not None and p_min not in known:
         given = ", ".join(f"{each:g}" for each in known) or "none"
         raise ConfigError(f"--p-min is {p_min:g}; the profile has {given}")
-    steps = tuple(_medians(plain))
+    steps = tuple(medians(plain, per_octave=2))
     alone = replace(profile, drafts={name: profile.drafts[name]})
 
     def of(kind: Kind, t: float) -> Promise:
-        bands, least = (advised, p_min) if advised is not None else _advised(alone, kind)
-        least = least if p_min is None else p_min
         return Promise(
             t=t,
             profile=path.name[:LONGEST_NAME],
             draft=name[:LONGEST_NAME],
-            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], least) for each in names},
-            advised=bands,
+            drafts={each[:LONGEST_NAME]: _chains(profile.drafts[each], p_min) for each in names},
+            advised=_advised(alone, kind) if advised is None else advised,
             plain=steps,
         )
 
     return of
 
 
-def _advised(profile: Profile, kind: Kind) -> tuple[Advised, float | None]:
-    """Numbers and least probability of drafted tokens that dynatui advise advises without further options; none without
-    costs, for other engines, or if no draft pays.
+def _advised(profile: Profile, kind: Kind) -> Advised:
+    """What dynatui advise advises without further options; nothing without costs, for other engines, or if no draft
+    pays.
     """
     engine = next((each for each in ENGINES.values() if each.title == kind.title), None)
     if engine is None or profile.costs is None:
-        return (), None
+        return ()
     with suppress(ConfigError):
         deployment = advice_for(profile, source(profile), engine, LOADS).deployment
         if deployment is not None:
             bands = [(band.first, band.last, band.k) for band in deployment.bands] or [(1, _ANY_LOAD, deployment.k)]
             first, _, k = bands.pop()
-            return (*bands, (first, _ANY_LOAD, k)), deployment.p_min
-    return (), None
+            return (*bands, (first, _ANY_LOAD, k))
+    return ()
 
 
 def schedule(text: str) -> Advised:
@@ -111,20 +108,18 @@ def promised_chain(chain: Chain) -> PromisedChain:
     """Rounds without a draft do not count on servers. The design effect is the variance of L-bar over prompts, relative
     to that of as many independent rounds.
     """
-    first = chain.drafted[0] if chain.drafted and chain.drafted[0] else 1.0
-    rates = tuple(min(1.0, share / first) for share in chain.survival)
-    rounds = chain.rounds * first
+    rates, rounds = chain.of_drafts, chain.rounds * chain.drafting
     spread = sum((2 * place - 1) * rate for place, rate in enumerate(rates, 1)) - sum(rates) ** 2
     effect = UNKNOWN_EFFECT
     if chain.length_interval is not None:
         low, high = chain.length_interval
-        error = (high - low) / first / (2 * _HALF)
+        error = (high - low) / chain.drafting / (2 * _HALF)
         effect = max(1.0, rounds * error**2 / spread) if spread > 0 else 1.0
     return PromisedChain(
         rates=rates,
         rounds=min(LARGEST, rounds / effect),
         design_effect=min(LARGEST, effect),
-        drafted=sum(chain.drafted) / first if chain.drafted else float(len(rates)),
+        drafted=sum(chain.drafted) / chain.drafting if chain.drafted else float(len(rates)),
     )
 
 
@@ -135,21 +130,3 @@ def _chains(draft: DraftProfile, p_min: float | None) -> tuple[PromisedChain, ..
     if stopped is not None and len(stopped.survival) == draft.longest:
         chains[-1] = replace(chains[-1], rates=stopped.survival, drafted=stopped.drafted)
     return tuple(chains)
-
-
-def _medians(points: Iterable[StepPoint]) -> Iterable[StepPoint]:
-    """Of the points at each load."""
-    groups = dict[int, list[StepPoint]]()
-    for point in points:
-        groups.setdefault(load_class(point.running), []).append(point)
-    for _, group in sorted(groups.items()):
-        yield StepPoint(
-            running=_median([each.running for each in group]),
-            k=0,
-            step_s=_median([each.step_s for each in group]),
-            steps=math.fsum(each.steps for each in group),
-        )
-
-
-def _median(values: Sequence[float]) -> float:
-    return float(median(values))

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
+import numpy as np
+
 from decoder.errors import ConfigError
-from dynatui.servers.attach.course import Cell
+from dynatui.servers.attach.course import Span
 from dynatui.servers.attach.events import Promise, PromisedChain
 from dynatui.servers.load import LoadCurve, chain, fitted
 from dynatui.servers.profile_file import StepPoint
@@ -12,14 +14,14 @@ from dynatui.servers.profile_file import StepPoint
 _LEAST_STREAMS, _MOST_STREAMS = 8, 1024
 
 
-def live_curve(promise: Promise, cells: Mapping[int, Cell], k: int | None) -> LoadCurve | None:
+def live_curve(promise: Promise, by_load: Mapping[int, Span], k: int | None) -> LoadCurve | None:
     """With the advised numbers of drafted tokens, or if unknown the fastest; None before step times with and without
     drafts are known.
     """
     points = tuple(
-        StepPoint(running=cell.running, k=cell.span.drafted_per_round, step_s=cell.step_s, steps=cell.steps)
-        for cell in cells.values()
-        if cell.step_s
+        StepPoint(running=span.timed_running, k=span.drafted_per_round, step_s=span.step_s, steps=span.timed)
+        for span in by_load.values()
+        if span.step_s
     )
     return _curve(promise.drafts[promise.draft], promise.advised, (*promise.plain, *points), k)
 
@@ -35,17 +37,13 @@ def _curve(
         fit = fitted(points)
     except ConfigError:
         return None
-    streams = tuple(range(1, 1 + int(min(_MOST_STREAMS, max(_LEAST_STREAMS, 2 * fit.streams[1])))))
-
-    def speedups(drafted: int) -> tuple[float, ...]:
-        length = 1 + sum(chains[drafted - 1].rates)
-        return tuple(length / fit.costs.break_even(each, chain(drafted)) for each in streams)
-
-    lines = {drafted: speedups(drafted) for drafted in range(1, len(chains) + 1)}
-    plain = (1.0,) * len(streams)
-    best = tuple(max(each) for each in zip(plain, *lines.values(), strict=True))
+    streams = range(1, 1 + int(min(_MOST_STREAMS, max(_LEAST_STREAMS, 2 * fit.streams[1]))))
+    lines = np.ones((1 + len(chains), len(streams)))
+    for drafted, promised in enumerate(chains, 1):
+        lines[drafted] = fit.costs.speedups(1 + sum(promised.rates), chain(drafted), streams)
+    best = lines.max(axis=0)
     if advised:
-        numbers = [next((n for least, most, n in advised if least <= each <= most), 0) for each in streams]
-        best = tuple(lines.get(number, plain)[place] for place, number in enumerate(numbers))
-    shown = {1, k or 1, *(number for _, _, number in advised)} & lines.keys()
-    return LoadCurve(streams, {drafted: lines[drafted] for drafted in sorted(shown)[:4]}, best)
+        numbers = [next((k for least, most, k in advised if least <= each <= most), 0) for each in streams]
+        best = lines[[number if number < len(lines) else 0 for number in numbers], np.arange(len(streams))]
+    shown = sorted({1, k or 1, *(number for _, _, number in advised)} & set(range(1, len(lines))))
+    return LoadCurve(tuple(streams), {each: tuple(lines[each].tolist()) for each in shown[:4]}, tuple(best.tolist()))

@@ -94,15 +94,13 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def blocks(self) -> Iterator[tuple[str, str]]:
         """Title and text of each block to paste."""
         named = f"{self.engine} {self.version}"
-        if self.advised:
-            yield "".join([named, *(f"; {note}" for note in self.advised.notes)]), self.advised.text
-        if self.stopped:
-            yield f"{named}, with p_min instead", self.stopped.text
-        if self.tree:
-            yield f"{named}, a tree instead", self.tree.text
+        drafting = {"": self.advised, ", with p_min instead": self.stopped, ", a tree instead": self.tree}
+        for variant, paste in drafting.items():
+            if paste:
+                yield "; ".join([f"{named}{variant}", *paste.notes]), paste.text
         yield f"{named}, without drafts, to measure against", self.baseline
         if self.synthetic:
-            yield f"{named}, drafts accepted at random as often as promised, for any prompts", self.synthetic
+            yield f"{named}, to measure its speed at the promised acceptance, with any prompts", self.synthetic
 
 
 def commands(
@@ -110,18 +108,18 @@ def commands(
     target: str,
     most: int,
     deployment: Deployment | None,
-    instead: tuple[Deployment | None, Deployment | None],
+    *,
+    tree: Deployment | None = None,
+    stopped: Deployment | None = None,
 ) -> Commands:
-    """`instead` of the advised chain: a tree, and drafts with `p_min`."""
-    tree, stopped = (engine.speculative(each) if each else None for each in instead)
     return Commands(
         engine=engine.title,
         version=engine.version,
         baseline=engine.baseline(target, most),
         advised=engine.speculative(deployment) if deployment else None,
         synthetic=engine.synthetic(deployment) if deployment else None,
-        tree=tree,
-        stopped=stopped,
+        tree=engine.speculative(tree) if tree else None,
+        stopped=engine.speculative(stopped) if stopped else None,
     )
 
 
@@ -137,7 +135,6 @@ def check(profile: str, deployment: Deployment, *, named: bool) -> str:
         ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
         ["--deployed", deployment.draft] if named else [],
         ["--draft-tokens", drafts],
-        [] if deployment.p_min is None else ["--p-min", f"{deployment.p_min:g}"],
     )
 
 

@@ -71,7 +71,7 @@ def test_given_times_are_used(mine: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--concurrency", "1-9999"], "up to 1024"),
         (["--roofline", "Voodoo 2"], "--roofline is 'Voodoo 2'; give B200"),
         (["--step-ms", "soon", "--draft-ms", "1"], "--step-ms is 'soon'; give milliseconds such as 37.7"),
-        (["--step-ms", "0", "--draft-ms", "1"], "--step-ms is 0"),
+        (["--step-ms", "0", "--draft-ms", "1"], "--step-ms is '0'; give one time above 0"),
         (["--step-ms", "10,20", "--draft-ms", "1"], "--step-ms is '10,20'; give one time"),
         (["--step-ms", "10", "--draft-ms", "1,2,3"], "one time, or one for each of org/Head, org/Small; 3 are given"),
         (["--step-ms", "10", "--draft-ms", "-1"], "--draft-ms is '-1'; give milliseconds"),

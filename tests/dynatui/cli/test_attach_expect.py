@@ -75,7 +75,7 @@ def test_a_broken_promise_is_exit_code_5_with_its_cause_also_in_the_recording(
     assert code == 5
     assert (lines[-1]["kept"], [each["cause"] for each in lines[-1]["findings"]]) == (False, ["below"])
     assert said[-1].startswith(
-        "the promise is not kept: acceptance is below the promise: position 1 50% (promised 75%)"
+        "the promise is not kept: acceptance is below the promise: 50% at position 1 (promised 75%)"
     )
     assert "the rates are those of tiny" in said[-1]
     assert sum("acceptance is below" in line for line in said) == 2, "when it is found, and at the end"

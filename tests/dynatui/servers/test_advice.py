@@ -5,8 +5,7 @@ from msgspec import structs
 
 from decoder.errors import ConfigError
 from dynatui.servers.advice import Advice, advised
-from dynatui.servers.cost_source import source
-from dynatui.servers.costs import named_device
+from dynatui.servers.costs import named_device, source
 from dynatui.servers.engines.engine import Band, Engine
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.profile_file import Costs, Grouped, Profile, StepPoint, Stopped, Trees
@@ -204,7 +203,6 @@ def test_without_a_reading_of_plain_steps_speed_ups_are_at_most() -> None:
     [
         (profile({"head": draft(CODE)}), "the profile has no costs of passes; give --roofline DEVICE"),
         (profile({"head": draft(CODE)}, costs=Costs(source="measured")), "the profile has no costs of passes"),
-        (profile({"head": draft(CODE)}, costs=Costs(source="measured", bytes_per_s=1e9)), "no times of the target"),
     ],
 )
 def test_a_profile_without_costs_says_what_to_give(given: Profile, told: str) -> None:

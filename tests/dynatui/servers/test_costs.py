@@ -1,16 +1,16 @@
-"""Costs that are not measured: least times of a named device, and times that a user gives."""
+"""Costs that are not measured: least times of a named device."""
 
 import pytest
 
 from decoder.errors import ConfigError
-from dynatui.servers.costs import DEVICES, given, named_device, roofline
+from dynatui.servers.costs import DEVICES, least_costs, named_device
 from dynatui.servers.profile_file import ModelSize
 
 TARGET = ModelSize(name="target", pass_bytes=16e9, weights=8e9, kv_bytes_per_token=131072)
 
 
 def test_a_roofline_is_the_longer_of_reading_and_arithmetic() -> None:
-    costs = roofline(named_device("1000,100"), TARGET, {"small": ModelSize(name="small", pass_bytes=1e9)}, 1000)
+    costs = least_costs(named_device("1000,100"), TARGET, {"small": ModelSize(name="small", pass_bytes=1e9)}, 1000)
     read_s = (16e9 + 131072 * 1000) / 1e12
     assert costs.source == "roofline"
     assert costs.target_s[1] == pytest.approx(read_s)
@@ -40,9 +40,4 @@ def test_an_unknown_device_is_refused_with_the_known_ones(text: str) -> None:
 
 def test_a_target_of_unknown_size_has_no_roofline() -> None:
     with pytest.raises(ConfigError, match="leave --roofline out"):
-        roofline(named_device("H100"), ModelSize(name="target"), {}, 0)
-
-
-def test_given_costs_say_so() -> None:
-    costs = given(0.0377, {"small": 0.026})
-    assert (costs.source, costs.target_s, costs.draft_s) == ("given", {1: 0.0377}, {"small": 0.026})
+        least_costs(named_device("H100"), ModelSize(name="target"), {}, 0)

@@ -10,7 +10,7 @@ from decoder.analysis.round_costs import RoundCosts
 from decoder.events import LENGTH, Round, Run
 from dynatui.record.reader import read_events
 from dynatui.servers.advice import advised
-from dynatui.servers.cost_source import source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.table import ENGINES
 from dynatui.servers.this_run import Chains, chains_of, profile_of
 from tests.dynatui.scripted_runs import tree_round

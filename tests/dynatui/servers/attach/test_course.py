@@ -57,8 +57,8 @@ def test_figures_by_load_are_those_of_intervals_in_which_the_load_was_steady() -
             server.serve(rounds)
             yield server.page()
 
-    cells = course_of(server, pages()).cells
-    assert {cell.running: cell.span.rounds for cell in cells.values()} == {4.0: 200, 32.0: 800}
+    cells = course_of(server, pages()).by_load
+    assert {cell.timed_running: cell.rounds for cell in cells.values()} == {4.0: 200, 32.0: 800}
     assert [cell.step_s for cell in cells.values()] == pytest.approx([0.02, 0.05])
 
 

@@ -10,7 +10,7 @@ from dynatui.servers.advice import advised
 from dynatui.servers.attach.events import Promise
 from dynatui.servers.attach.expectation import Advised, promises, schedule
 from dynatui.servers.attach.servers import KINDS
-from dynatui.servers.cost_source import source
+from dynatui.servers.costs import source
 from dynatui.servers.engines.vllm import VLLM
 from dynatui.servers.profile_file import Costs, Profile, StepPoint, Stopped
 from tests.dynatui.servers.attach.stand_in import RATES, StandIn, causes, profile, promised_draft, state_after, steady
