@@ -58,7 +58,7 @@ PRESETS: Mapping[str, DynaTree] = {
     ),
     "paper": DynaTree(),
     "sampled": DynaTree(
-        d0=4, tau_h=0.4, tau_l=0.25, rho_stop=0.4, rho_deep=0.6, tau=0, sharpness=2.5, history=False, n_max=6,
+        d0=4, tau_h=0.4, tau_l=0.25, rho_stop=0.45, rho_deep=0.7, tau=0, sharpness=2.5, history=False, n_max=5,
         selection="best",
     ),
 }  # fmt: skip
@@ -66,7 +66,7 @@ PRESETS: Mapping[str, DynaTree] = {
 
 Both were chosen on the embedded pair on a CPU, where a drafted node costs about a fifth of a plain pass: only probable
 paths are extended, and nodes have siblings only where the draft is unsure. A turn of D0, tau_h or tau_l changes the
-trees. `tuned` was chosen for greedy decoding, `sampled` for temperature .6. The history rule is off, since its target,
+trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule is off, since its target,
 a depth acceptance of .7, makes trees too shallow.
 """
 

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from decoder.errors import ConfigError, quoted, shortened
 from dynatui.cli.parameters import Declared, argument, in_panel, option, switch
@@ -139,11 +140,13 @@ def advise(
         rows = load_curve(advice.drafts[0].curve, (width, _CURVE_ROWS))
         lines += ["", *("".join(text for text, _ in row) for row in rows)]
     blocks = list(advice.commands.blocks())
-    if advice.deployment:
-        several = len(profile.drafts) > 1
-        blocks.append(
-            ("to check whether the server keeps the promise", check(str(path), advice.deployment, named=several))
-        )
+    if deployment := advice.deployment:
+        several, stop = len(profile.drafts) > 1, advice.drafts[0].stop
+        promise = "to check whether the server keeps the promise"
+        blocks.append((promise, check(str(path), deployment, named=several)))
+        if stop:
+            stopped = structs.replace(deployment, k=stop.k, p_min=stop.p_min, bands=())
+            blocks.append((f"{promise}, with p_min", check(str(path), stopped, named=several)))
     for title, text in blocks:
         lines += ["", f"# {title}", text]
     streams.show("\n".join(lines) + "\n", out)

@@ -22,7 +22,9 @@ _MEMORY_SHARE = 0.9
 _ALIKE = 0.01
 """A speed-up that is smaller by less than this share counts as equal, if it drafts fewer tokens."""
 _KEPT = 0.02
-"""A number of tokens is kept at further loads while it is slower than the best by less than this share."""
+"""A number of tokens is kept at further loads while it is slower than the best by less than this share, and not slower
+than plain decoding.
+"""
 _CONTEXTS = {"<1k": 512, "<4k": 2048, "<16k": 8192, ">=16k": 32768}
 """A length of text, in tokens, for each group of the profile."""
 _CHILDREN = (2, 3, 4)
@@ -291,7 +293,7 @@ def _schedule(speedups: Reals) -> list[int]:
     """The best number of tokens at every load, with as few changes as possible."""
     found = [_fewest(speedups[:, 0])]
     for column in speedups.T[1:]:
-        keeps = column[found[-1]] >= column.max() * (1 - _KEPT)
+        keeps = column[found[-1]] >= max(column[0], column.max() * (1 - _KEPT))
         found.append(found[-1] if keeps else _fewest(column))
     return found
 

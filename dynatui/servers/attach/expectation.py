@@ -124,9 +124,15 @@ def promised_chain(chain: Chain) -> PromisedChain:
 
 
 def _chains(draft: DraftProfile, p_min: float | None) -> tuple[PromisedChain, ...]:
-    """Of the longest ones, those that end before a token less probable than `p_min`."""
+    """With `p_min`, those that end before a token less probable than this. Of shorter ones than the profile measured,
+    the number of drafted tokens is a lower bound.
+    """
     chains = [promised_chain(draft.at(k)) for k in range(1, draft.longest + 1)]
     stopped = next((each for each in draft.confidence if each.p_min == p_min), None)
-    if stopped is not None and len(stopped.survival) == draft.longest:
-        chains[-1] = replace(chains[-1], rates=stopped.survival, drafted=stopped.drafted)
-    return tuple(chains)
+    if stopped is None:
+        return tuple(chains)
+    longest = len(stopped.survival)
+    return tuple(
+        replace(chain, rates=stopped.survival[:k], drafted=stopped.drafted * k / longest)
+        for k, chain in enumerate(chains[:longest], 1)
+    )

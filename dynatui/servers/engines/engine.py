@@ -135,6 +135,7 @@ def check(profile: str, deployment: Deployment, *, named: bool) -> str:
         ["dynatui", "attach", "http://HOST:PORT", "--expect", profile],
         ["--deployed", deployment.draft] if named else [],
         ["--draft-tokens", drafts],
+        ["--p-min", f"{deployment.p_min:g}"] if deployment.p_min else [],
     )
 
 

@@ -35,6 +35,12 @@ def test_fewer_tokens_are_drafted_the_more_requests_run() -> None:
     assert bands[-1].last == 1024
 
 
+def test_at_no_load_are_drafts_advised_that_slow_it_down() -> None:
+    for rate in (0.3, 0.4, 0.5, 0.6):
+        found = advice(profile({"head": draft(constant(rate))}), streams=(1, 1024)).drafts[0]
+        assert min(found.best.speedups) >= 1
+
+
 def test_a_better_draft_drafts_more_tokens_and_comes_first() -> None:
     found = advice(profile({"prose": draft(WRITING), "code": draft(CODE)}))
     code, prose = found.drafts

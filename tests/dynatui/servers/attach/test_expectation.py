@@ -85,12 +85,12 @@ def test_the_advised_numbers_are_by_default_those_that_follow_from_the_costs_in_
     assert promised(dear).advised == promised(profile(small=promised_draft())).advised == ()
 
 
-def test_with_a_least_probability_the_longest_chains_are_those_that_it_ends() -> None:
+def test_with_a_least_probability_the_chains_are_those_that_it_ends() -> None:
     stopped = Stopped(p_min=0.3, rounds=1000, survival=(0.7, 0.5, 0.3, 0.2, 0.1), drafted=2.5)
     found = profile(small=replace(promised_draft(), confidence=(stopped,)))
     chains = promises(PATH, found, None, ((1, 64, 5),), [], 0.3)(KINDS["llamacpp"], 0.0).drafts["small"]
     assert (chains[-1].rates, chains[-1].drafted) == (stopped.survival, 2.5)
-    assert chains[-2].rates == RATES[:4]
+    assert (chains[2].rates, chains[2].drafted) == (stopped.survival[:3], 1.5)
     with pytest.raises(ConfigError, match=r"--p-min is 0\.5; the profile has 0\.3"):
         promises(PATH, found, None, None, [], 0.5)
     server = StandIn(KINDS["llamacpp"], stopped.survival, 2)
