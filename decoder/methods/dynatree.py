@@ -66,8 +66,8 @@ PRESETS: Mapping[str, DynaTree] = {
 
 Both were chosen on the embedded pair on a CPU, where a drafted node costs about a fifth of a plain pass: only probable
 paths are extended, and nodes have siblings only where the draft is unsure. A turn of D0, tau_h or tau_l changes the
-trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule is off, since its target,
-a depth acceptance of .7, makes trees too shallow.
+trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule is off, since its
+target, a depth acceptance of .7, makes trees too shallow.
 """
 
 METHOD = Method(
