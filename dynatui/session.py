@@ -14,7 +14,7 @@ SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
 """So small a model repeats itself in greedy decoding."""
 EMBEDDED_SEED = 7
-"""The best of 48 seeds for readable text in few rounds on the first built-in prompt."""
+"""Among the best of 48 seeds for readable text in few rounds on the first built-in prompt."""
 DEMO = DynaTree(d0=6, tau_h=0.7, tau_l=0.35, rho_stop=0.03, rho_deep=0.15, tau=0, n_max=16, selection="best")
 """DynaTree's parameters on the screen if nothing is chosen: trees of 12 to 20 nodes, with the history rule, which are
 large enough to see how they grow. The shipped presets draw smaller trees, which are faster on a CPU.

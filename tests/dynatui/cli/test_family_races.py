@@ -108,5 +108,5 @@ def test_the_first_prompt_takes_few_passes_at_the_seed_that_was_chosen_for_it() 
     figures = summary.methods["dynatree"]
     assert figures.committed == config.max_new_tokens
     assert figures.target_forwards is not None
-    assert figures.target_forwards <= 80
+    assert figures.target_forwards <= 85
     assert figures.identical_to_ar
