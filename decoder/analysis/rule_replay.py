@@ -119,6 +119,11 @@ class ReplayedRounds:
     most_levels: Ints
     """Likewise."""
 
+    @property
+    def levels_known(self) -> Bools:
+        known: Bools = self.levels == self.most_levels
+        return known
+
 
 @dataclass(frozen=True)
 class _Growth:

@@ -60,7 +60,6 @@ class GridCell:
     """95 % interval of tokens per second, or of their lower bound; None if costs are unknown."""
     gains: tuple[float, float] | None = None
     """95 % interval of the ratio to those under the present knobs, or of its lower bound; None if one is unknown."""
-
     levels_exact: bool = True
     """Whether the number of the draft's passes is known."""
 
@@ -295,7 +294,7 @@ def _cell(replayed: ReplayedRounds, samples: _Samples, present: ReplayedRounds) 
     rates = samples.rates(costs, replayed)
     return replace(
         cell,
-        levels_exact=bool((replayed.levels == replayed.most_levels).all()),
+        levels_exact=bool(replayed.levels_known.all()),
         seconds=costs.seconds(float(replayed.most_levels.mean()), float(replayed.most_drafted.mean())),
         rates=_interval(rates),
         gains=_interval(rates / samples.rates(costs, present)) if _known(present) else None,
@@ -303,8 +302,7 @@ def _cell(replayed: ReplayedRounds, samples: _Samples, present: ReplayedRounds) 
 
 
 def _known(replayed: ReplayedRounds) -> bool:
-    known = replayed.tokens_known & replayed.drafted_known & (replayed.levels == replayed.most_levels)
-    return bool(known.all())
+    return bool((replayed.tokens_known & replayed.drafted_known & replayed.levels_known).all())
 
 
 def _interval(values: Floats) -> tuple[float, float]:

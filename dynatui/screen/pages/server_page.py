@@ -43,7 +43,6 @@ class ServerPage(Page):
         self._paste = ""
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.set_interval(_REFRESH_S, self.show)
 
     def action_engine(self, step: int) -> None:
@@ -93,7 +92,7 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
     """Acceptance, advice and options as text, and the options to copy."""
     (draft,) = profile.drafts.values()
     lines = [
-        f"{counted(round(draft.rounds), 'round')} of this text at temperature 0; of a tree, its first children count",
+        f"{counted(round(draft.rounds), 'round')} of this text at temperature 0; of a tree, only first children count",
         "position  accepted  95 %",
     ]
     for place, (share, (low, high)) in enumerate(zip(draft.survival, draft.intervals, strict=True), 1):

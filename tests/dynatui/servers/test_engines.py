@@ -116,9 +116,9 @@ def test_llama_cpp_is_told_the_type_of_draft_without_which_it_would_only_load_it
         *("--spec-draft-n-max", "5", "--spec-draft-p-min", "0.4"),
     ]
     assert after(synthetic, "--spec-synth-rates") == "0.837,0.685,0.562,0.46,0.368"
-    assert commands(LLAMA_CPP, small.target, 64, small).advised.notes == (  # type: ignore[union-attr]
-        "it reads GGUF files: convert Small-1B first",
-    )
+    block = commands(LLAMA_CPP, small.target, 64, small).advised
+    assert block
+    assert block.notes == ("it reads GGUF files: convert Small-1B first",)
     within = next(blocks(LLAMA_CPP, structs.replace(small, kind="mtp")))
     assert "--spec-draft-model" not in words(within)
     assert after(within, "--spec-type") == "draft-mtp"
