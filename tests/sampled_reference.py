@@ -16,7 +16,6 @@ from tests.reference import Oracle, Path
 
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = 1 << 64
-SHARPNESS = 2.0
 OUTSIDE = 96.0
 
 
@@ -77,7 +76,7 @@ class SampledOracle(Oracle):
         scores = logits.double() + self._noise(text)
         if self.sampling.temperature:
             scores[~kept(logits, self.sampling)] -= OUTSIDE
-            sharpness = SHARPNESS
+            sharpness = 1 / (0.25**2 + (0.55 * self.sampling.temperature) ** 2) ** 0.5
         scores *= sharpness
         found: list[float] = scores.log_softmax(-1).tolist()
         return found

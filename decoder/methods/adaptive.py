@@ -38,8 +38,8 @@ class AdaptiveTree(Rules):
     """Lower bound on `rho_stop`; in the paper also the threshold of the fixed tree."""
     sharpness: float = 1.0
     """Exponent on the draft's probabilities in greedy decoding, which then estimate how probably the target chooses a
-    token; 1 is the paper's rule. In sampling, the factor is that of the noise,
-    `decoder.sampling.noise.SHARPNESS`.
+    token; 1 is the paper's rule. In sampling, the factor is
+    `decoder.sampling.noise.sharpness` of the temperature.
     """
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""

@@ -53,12 +53,12 @@ class DynaTree(AdaptiveTree):
 
 PRESETS: Mapping[str, DynaTree] = {
     "tuned": DynaTree(
-        d0=5, tau_h=0.3, tau_l=0.2, rho_stop=0.3, rho_deep=0.7, tau=0, sharpness=2.5, history=False, n_max=8,
+        d0=5, tau_h=0.7, tau_l=0.5, rho_stop=0.5, rho_deep=0.7, tau=0, sharpness=3, history=False, n_max=6,
         selection="best",
     ),
     "paper": DynaTree(),
     "sampled": DynaTree(
-        d0=4, tau_h=0.4, tau_l=0.25, rho_stop=0.45, rho_deep=0.7, tau=0, sharpness=2.5, history=False, n_max=5,
+        d0=4, tau_h=0.8, tau_l=0.5, rho_stop=0.5, rho_deep=0.7, tau=0, sharpness=3, history=False, n_max=5,
         selection="best",
     ),
 }  # fmt: skip

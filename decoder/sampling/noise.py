@@ -183,11 +183,17 @@ class DraftProbabilities:
         return None
 
 
-SHARPNESS = 2.0
-"""Factor on the draft's logits plus noise, so that the softmax estimates how probably the target chooses each token.
-With the embedded pair at temperatures .3, .6, .8 and 1, the log loss for the first drafted token is .51, .50, .53 and
-.59; with 1 / temperature as the factor .52, .55, .66 and .73; with the draft's own probabilities 1.1, 1.5, 1.9 and 2.1.
-"""
+def sharpness(temperature: float) -> float:
+    """Factor on the draft's logits plus noise, so that the softmax estimates how probably the target chooses each token.
+
+    1 / factor is the spread of the target's scores around the draft's: a part that stays and one that grows with the
+    temperature, since less probable tokens, of which a higher temperature chooses more, are drafted less precisely. With
+    the embedded pair, on 15 texts, the best factors at temperatures .1, .3, .6, 1, 1.3 and 1.6 are 3.7, 3.4, 2.5, 1.7,
+    1.3 and 1.1; this function's are 3.9, 3.3, 2.4, 1.7, 1.3 and 1.1.
+    """
+    return 1 / math.hypot(0.25, 0.55 * temperature)
+
+
 CACHED_ROWS = 128
 """Positions whose noise is cached."""
 MADE_AT_ONCE, MOST_NUMBERS = 16, 1 << 16
@@ -254,7 +260,7 @@ class GumbelNoise(DraftProbabilities):
     def estimate(self, positions: Sequence[int]) -> Estimate:
         """How probably the target chooses each token."""
         settings = [self._schedule.at(position) for position in positions]
-        factors = [1.0 if sampling.greedy else SHARPNESS for sampling in settings]
+        factors = [1.0 if each.greedy else sharpness(each.temperature) for each in settings]
         return Estimate(factors, self.offsets(positions), _truncating(settings))
 
     def noise_from(self, position: int) -> TokenNoise | None:
@@ -324,7 +330,7 @@ class DeviceSampling:
                 settings = 1.0, math.inf, math.inf
             for column, setting in enumerate(settings):
                 self._truncation[start:, column].fill_(setting)
-            self._sharpness[start:].fill_(1.0 if sampling.greedy else SHARPNESS)
+            self._sharpness[start:].fill_(1.0 if sampling.greedy else sharpness(sampling.temperature))
 
     def noise(self, positions: Int[Tensor, "D"], vocabulary: int) -> Float[Tensor, "D V"]:
         """Times each position's temperature."""
@@ -333,7 +339,7 @@ class DeviceSampling:
         return noise * self._temperature.index_select(0, positions)[:, None]
 
     def sharpness(self, positions: Int[Tensor, "D"]) -> Float[Tensor, "D"]:
-        """`SHARPNESS`, or 1 where decoding is greedy."""
+        """Factor at each position; 1 where decoding is greedy."""
         return self._sharpness.index_select(0, positions)
 
     def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> Truncation:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from decoder.events import Verification
 from decoder.forward.finite_logits import choices, kept_choice, require_choices
-from decoder.sampling.noise import SHARPNESS, DeviceSampling, GumbelNoise
+from decoder.sampling.noise import DeviceSampling, GumbelNoise
 from decoder.sampling.settings import Schedule
 from decoder.sampling.truncation import TRUNCATION_PENALTY, probabilities
 from decoder.tree import TokenTree
@@ -187,8 +187,7 @@ class CoupledDeviceVerifier(DeviceVerifier):
             rows = _at_most_float32(logits)
             scores = torch.addcmul(noise[depth], rows, sharpness[depth])
             if truncation:
-                # Where truncation excludes tokens, the factor on the penalty is `SHARPNESS`.
-                scores.add_(truncation.row(depth).excluded(rows), alpha=-TRUNCATION_PENALTY * SHARPNESS)
+                scores.sub_(truncation.row(depth).excluded(rows) * sharpness[depth], alpha=TRUNCATION_PENALTY)
             return scores
 
         return at_depth

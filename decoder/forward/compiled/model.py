@@ -92,6 +92,8 @@ class Team:
 SHARED_FROM = 1 << 23
 """Least number of multiplications of a pass that several threads compute; a smaller pass is over before they wake."""
 SPARE_KEYS = 256
+MADE_AT_ONCE = 1 << 16
+"""Number of logits in one allocation, if a pass has fewer."""
 STEPS_PER_LAYER, FURTHER_STEPS = 8, 3
 """Upper bound of the steps of a pass: those of each layer, and those before and after the layers."""
 
@@ -102,18 +104,36 @@ class Workspace:
     def __init__(self, model: "CompiledModel") -> None:
         self.job = PassStruct(model=ctypes.pointer(model.described))
         self.tokens = self.positions = np.empty(0, dtype=np.int32)
+        self.visible = np.empty(0, dtype=np.bool_)
         self._buffers: dict[str, Tensor] = {}
         self._counters = np.empty(0, dtype=np.int32)
         self._model = model
-        self._rows = self._keys = self._threads = 0
+        self._rows = self._keys = self._threads = self._rotated = 0
+        self._new_logits: dict[int, list[Float[Tensor, "N V"]]] = {}
 
     @property
     def hidden(self) -> Float[Tensor, "N X"]:
         """Rows after all layers; valid until the next pass."""
         return self._buffers["residual"]
 
-    def make_room(self, rows: int, keys: int, threads: int) -> None:
+    def new_logits(self, rows: int) -> Float[Tensor, "N V"]:
+        """Uninitialised, and no other pass's."""
+        ready = self._new_logits.setdefault(rows, [])
+        if not ready:
+            # Right after a pass, which replaces the contents of the CPU's caches, each call of torch takes 20 us.
+            columns = padded(self._model.embedding.shape[0], self._model.library.columns)
+            ready += torch.empty(max(1, MADE_AT_ONCE // (rows * columns)) * rows, columns).split(rows)
+        return ready.pop()
+
+    def make_room(self, rows: int, recent: int, keys: int, threads: int, position: int) -> None:
+        """`position`: the largest one of the pass."""
         model, columns = self._model, self._model.library.columns
+        if position >= self._rotated:
+            self._rotations = model.rotation.table(position)
+            self.job.rotations, self._rotated = self._rotations.data_ptr(), len(self._rotations)
+        if rows * recent > len(self.visible):
+            self.visible = np.empty(rows * recent, dtype=np.bool_)
+            self.job.visible = self.visible.ctypes.data
         if rows > self._rows:
             self._rows = rows
             self.tokens, self.positions = np.empty((2, rows), dtype=np.int32)
@@ -201,18 +221,16 @@ class CompiledModel(Native):
             )
         threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
         space = self.spaces.pop() if self.spaces else Workspace(self)
-        space.make_room(rows, keys, threads)
+        space.make_room(rows, visible.shape[1], keys, threads, max(positions))
         space.tokens[:rows], space.positions[:rows] = tokens, positions
-        mask = np.ascontiguousarray(visible)
-        logits = torch.empty(rows - first_logits, padded(vocabulary, self.library.columns))
+        space.visible[: visible.size].reshape(visible.shape)[:] = visible
+        logits = space.new_logits(rows - first_logits)
         taps = {number: torch.empty(rows, width) for number in self.notes}
         job, pointers = space.job, _addresses(taps, self.layers) if taps else None
-        job.visible = mask.ctypes.data
         job.stored_positions = cache.note(positions).ctypes.data if self.windows.sizes else None
-        job.rotations = self.rotation.table(max(positions)).data_ptr()
         job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
         job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if pointers else None
-        job.rows, job.recent, job.first_logits = rows, mask.shape[1], first_logits
+        job.rows, job.recent, job.first_logits = rows, visible.shape[1], first_logits
         team(self.library).run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():

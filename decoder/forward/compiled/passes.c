@@ -41,7 +41,7 @@ extern __declspec(dllimport) int __stdcall SwitchToThread(void);
 #if defined(__AVX512F__)
 #define LANES 16
 #define VECTORS 4
-#define ROWS 6
+#define ROWS 7
 #elif defined(__AVX__)
 #define LANES 8
 #define VECTORS 2

@@ -15,12 +15,12 @@ from decoder.sampling.noise import (
     BITS,
     CACHED_ROWS,
     MADE_AT_ONCE,
-    SHARPNESS,
     DraftProbabilities,
     GumbelNoise,
     bits_on_host,
     gumbel,
     random_bits,
+    sharpness,
     signed,
     streams,
 )
@@ -104,7 +104,7 @@ def test_drafts_rank_kept_tokens_by_their_score_and_others_behind_them() -> None
     positions = list(range(20))
     chances = gumbel_noise(sampling).estimate(positions).scores(logits)
     stays = truncation_mask(logits, sampling)
-    scores = SHARPNESS * gumbel_noise(sampling).scores(logits, positions)
+    scores = sharpness(0.9) * gumbel_noise(sampling).scores(logits, positions)
     assert torch.allclose(chances[stays], scores[stays])
     assert all(row[keeps].min() > row[~keeps].max() for row, keeps in zip(chances, stays, strict=True))
     assert chances.isfinite().all()
