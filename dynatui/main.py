@@ -209,7 +209,9 @@ def watch(
     # `can_show_screen` may replace standard input, so the prompts must have been read before.
     on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
-    chosen = prompts.given or any(given[name] is not None for name in ("preset", "temperature", "seed"))
+    # A settings file may hold all defaults, as `dynatui config` prints them, so only typed knobs count.
+    typed = rules.keys() & settings.typed(context).keys()
+    chosen = prompts.given or typed or any(given[name] is not None for name in ("preset", "temperature", "seed"))
     if on_screen and models.embedded:
         usual = {"temperature": EMBEDDED_TEMPERATURE, "seed": EMBEDDED_SEED}
         given |= {name: value for name, value in usual.items() if given[name] is None}

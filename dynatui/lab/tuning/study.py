@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from decoder.errors import ConfigError
 from decoder.knobs import KNOB_GAP
+from decoder.methods.adaptive import SHARPEST
 from decoder.methods.dynatree import METHOD, PRESETS, DynaTree, shipped_preset
 from decoder.methods.linear import Linear
 from decoder.tree_rules import Rules
@@ -47,8 +48,8 @@ def _tree(suggest: "BaseTrial") -> DynaTree:
     tau_h = suggest.suggest_float("tau_h", 0.2, 1.0)
     tau_l = suggest.suggest_float("tau_l", 0.01, 0.9)
     rho_deep = suggest.suggest_float("rho_deep", 0.01, 0.95)
-    rho_stop = suggest.suggest_float("rho_stop", 0.002, 0.5, log=True)
-    sharpness = suggest.suggest_float("sharpness", 1.0, 3.0)
+    rho_stop = suggest.suggest_float("rho_stop", 0.002, 0.8, log=True)
+    sharpness = suggest.suggest_float("sharpness", 1.0, SHARPEST)
     low, mid, high = map(int, suggest.suggest_categorical("branching", _BRANCHINGS).split(","))
     return DynaTree(
         d0=float(min(suggest.suggest_int("d0", 1, 10), d_max - 1)),

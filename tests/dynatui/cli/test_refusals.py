@@ -24,7 +24,7 @@ LINES = (
     ("--d0 deep", "Invalid value for '--d0'"),
     ("--d0 12", "D0 is 12; give 1 to 7"),
     ("--tau-h nan", "tau_h is nan; give 0 < tau_l < tau_h <= 1"),
-    ("--tau-h 0.02", "tau_l is 0.2 and tau_h is 0.02"),
+    ("--tau-h 0.02", "tau_l is 0.3 and tau_h is 0.02"),
     ("--rho-stop 0.9", "rho_stop is 0.9"),
     *((f"--branching {given}", "give 3 whole numbers, for example 1,2,3") for given in ("1,2", "1,2,x")),
     ("--branching 3,2,1", "give three ascending numbers, each 1 or more"),

@@ -172,7 +172,7 @@ def test_config_refuses_what_a_run_refuses(write: Write, refused: Refused) -> No
     path = write("methods = 'ar,dance'\n")
     assert refused("config").endswith(f" (methods from {path}: line 1)")
     write("tau_h = 0.02\n")
-    why = f"tau_l is 0.2 and tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 1)"
+    why = f"tau_l is 0.3 and tau_h is 0.02; give 0 < tau_l < tau_h <= 1 (tau_h from {path}: line 1)"
     assert refused("config") == why
 
 
@@ -296,11 +296,11 @@ def test_the_file_to_begin_with_sets_nothing_and_names_every_setting_and_its_tru
 
 def test_keys_are_bound_in_a_table_of_the_file(screen: FakeScreen, write: Write, recorded: Path, asked: Asked) -> None:
     assert asked().view.keys == KEYMAP
-    write('tau_h = 0.8\n\n[keys]\npause = "f5"\ntau_h_up = ["&", "f6"]\nstep = []\n')
+    write('tau_h = 0.75\n\n[keys]\npause = "f5"\ntau_h_up = ["&", "f6"]\nstep = []\n')
     session = asked()
     bound = {cap: session.view.keys.action_for(cap, "watch") for cap in ("f5", "P", "&", "f6", ".")}
     assert bound == {"f5": "pause", "P": None, "&": "turn(']')", "f6": "turn(']')", ".": None}
-    assert (session.config.of(DynaTree).tau_h, session.set_for_good) == (0.8, frozenset({"tau_h"}))
+    assert (session.config.of(DynaTree).tau_h, session.set_for_good) == (0.75, frozenset({"tau_h"}))
     assert cli.main(["replay", str(recorded)]) == 0
     assert screen.replays[-1][1].keys.action_for("f5", "watch") == "pause"
 

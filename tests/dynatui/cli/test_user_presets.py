@@ -109,7 +109,7 @@ def test_shells_complete_the_user_s_presets_too() -> None:
         ("temperature = 1", "PATH: line 1: temperature is not an option of a preset; a preset can set tau_h"),
         ("[d0]\nx = 1", "PATH: line 1: d0 is {'x': 1}; give a number"),
         ("preset = 'paper'", "PATH: line 1: preset is not an option of a preset; "),
-        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.2 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 2)"),
+        ("d0 = 1\ntau_h = 3.0", "tau_l is 0.3 and tau_h is 3; give 0 < tau_l < tau_h <= 1 (tau_h from PATH: line 2)"),
         (
             "branching = '3,2,1'",
             "branching is 3,2,1; give three ascending numbers, each 1 or more (branching from PATH: ",

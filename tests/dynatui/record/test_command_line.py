@@ -161,7 +161,7 @@ def test_what_a_settings_file_says_otherwise_is_written_out() -> None:
     always = {"tau_h", "chat", "device", "exact", "compile", "branching", "history", "seed", "fixed", "auto", "k"}
     line = command_line(Session(OWN, config=RunConfig(chat=False)), always=always)
     assert line == (
-        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.3 --no-history "
+        "dynatui --device auto --no-exact --no-compile --no-chat --seed 0 --temperature 0 --tau-h 0.5 --no-history "
         "--branching 1,2,3 --k 5 --fixed 5,2,0.05 --auto ''"
     )
 

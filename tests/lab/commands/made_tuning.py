@@ -13,7 +13,7 @@ from dynatui.lab.tuning.search import Current, Leader, MethodSetting, State
 from dynatui.lab.tuning.study import trees
 
 WHERE = Conditions("org/large", "org/small", "cpu", "float32", Sampling(), 0, 64, 16, 3)
-TREE_FOUND = replace(PRESETS["tuned"], d0=3.0, tau_l=0.1, rho_stop=0.01, rho_deep=0.2, n_max=6)
+TREE_FOUND = replace(PRESETS["tuned"], d0=3.0, tau_l=0.1, rho_stop=0.01, rho_deep=0.2, n_max=9)
 SHARES = {"n_max": 0.5, "rho_stop": 0.2, "tau_h": 0.1, "d0": 0.08, "tau_l": 0.05, "d_max": 0.04, "rho_deep": 0.03}
 SHIPPED_ONES = {
     "dynatree": Leader(MethodSetting("dynatree", trees(0).shipped)),

@@ -101,7 +101,7 @@ def test_the_table_has_a_row_for_everyone_and_fits_80_columns(name: str) -> None
 
 
 def test_the_options_of_what_was_found_are_told_but_not_those_of_a_chain_that_may_be_slower() -> None:
-    assert "mine: --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6 --k 4" in text(tuned(1.2), "mine")
+    assert "mine: --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 9 --k 4" in text(tuned(1.2), "mine")
     assert "mine: " not in text(tuned(None), "mine")
     found = tuned(1.2, shipped_chain=1.1)
     assert "--k" not in next(each for each in text(found, "mine").splitlines() if each.startswith("mine: "))
@@ -128,7 +128,7 @@ def test_the_screen_tells_the_best_what_matters_and_the_time_left() -> None:
         "",
         "best so far   setting 23, 1.11 times the preset tuned, on the search's texts",
         "              1.22x plain decoding",
-        "              --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 6",
+        "              --tau-l 0.1 --d0 3 --rho-stop 0.01 --rho-deep 0.2 --n-max 9",
         "linear        --k 4, 1.11x plain decoding",
         "",
         "now           dynatree, 4 of 16 texts: 0.97 (0.93-1.02) times the best",
