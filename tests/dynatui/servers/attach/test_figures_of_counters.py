@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dynatui.servers.attach.events import MOST_POSITIONS
-from dynatui.servers.attach.exposition import LARGEST, Labels, Page, Series
+from dynatui.servers.attach.exposition import LARGEST, Labels, Page, Series, lines_of, parsed
 from dynatui.servers.attach.figures import (
     PAYING_FROM,
     ROUNDS,
@@ -104,6 +104,19 @@ def test_an_increase_is_within_what_is_there_and_no_more_series_are_kept_than_on
         assert 0 <= increase(kept.get("a", {}), now) <= sum(now.values())
         kept = remembered(kept, {"a": now})
         assert len(kept["a"]) <= max(map(len, pages))
+
+
+def test_a_page_of_a_vllm_server_with_two_million_drafts_of_eight_tokens_tells_rounds_steps_and_latency() -> None:
+    """Of a server of Qwen3-30B, as published with vllmstat; without the metrics that nothing here reads."""
+    whole = parsed(lines_of(page("vllm-real")), (*VLLM.counters, *VLLM.gauges))
+    found = figures(VLLM, counted(VLLM, {}, whole), 1.0)
+    assert found.tokens_per_round == pytest.approx(3.156, abs=1e-3)
+    assert found.acceptance_rate == pytest.approx(0.3978, abs=1e-4)
+    rates = (0.538, 0.383, 0.269, 0.236, 0.204, 0.194, 0.176, 0.156)
+    assert found.acceptance_by_position == pytest.approx(rates, abs=1e-3)
+    assert found.engine_steps == 2208376
+    assert found.step_s == pytest.approx(0.1702, abs=1e-4)
+    assert found.token_latency_s == pytest.approx(0.0546, abs=1e-4)
 
 
 def test_counters_that_fall_are_a_restart_and_gauges_are_not() -> None:
