@@ -14,6 +14,7 @@ import msgspec
 
 from decoder.errors import RecordingError, in_one_line, shortened
 from decoder.knobs import KnobName
+from decoder.models.names import HeadKind
 
 SCHEMA = 3
 
@@ -67,6 +68,8 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     """UTC, ISO 8601."""
     target: str
     draft: str
+    draft_head: HeadKind | msgspec.UnsetType = msgspec.UNSET
+    """Absent if a whole model or suffix lookup drafts, and in older recordings."""
     device: str
     dtype: str
     draft_dtype: str = ""

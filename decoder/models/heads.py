@@ -21,7 +21,7 @@ from decoder.models.head_config import REMEDY
 from decoder.models.head_config import head_shape as eagle3_shape
 from decoder.models.head_weights import TargetSizes, filled, fitting_layers, read_tensors
 from decoder.models.mtp import MtpShape, load_mtp
-from decoder.models.names import LOOKUP, MTP, require_model
+from decoder.models.names import LOOKUP, MTP, HeadKind, require_model
 
 AnyShape = HeadShape | BlockShape | MtpShape
 EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"
@@ -92,6 +92,12 @@ def _output_of(shown: str, target: LanguageModel) -> Tensor:
 def _own_name(there: str) -> str | None:
     key = there.removeprefix("model.").replace("midlayer.", "layers.0.")
     return None if UNUSED.search(key) else key.replace("_codebook.weight", "_codebook")
+
+
+def kind_of(head: StatesReader) -> HeadKind:
+    if isinstance(head, BlockHead):
+        return "dflash"
+    return "mtp" if head.name == MTP else "eagle3"
 
 
 def is_model_free(draft: str | None) -> bool:

@@ -19,6 +19,7 @@ from decoder.events import End, Event, Figures, Run, Summary
 from decoder.forward.near_tie import Judge
 from decoder.methods import chosen, method_of, require_model_free, require_shared_tokens
 from decoder.methods.method import Method
+from decoder.models.heads import kind_of
 from decoder.models.text import Pieces, TextStream
 from decoder.prompts.prompt import AnyPrompt
 from decoder.run.config import RunConfig
@@ -181,6 +182,7 @@ def _run_event(engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Me
         started_at=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         target=pair.target_name,
         draft=pair.draft_name,
+        draft_head=kind_of(pair.head) if pair.head else msgspec.UNSET,
         device=pair.device,
         dtype=pair.dtype,
         draft_dtype=pair.draft_dtype,

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from decoder.errors import ConfigError, shortened
+from decoder.models.names import DraftKind
 from decoder.system.whole_files import write_whole
 from dynatui.files import opened, text_of
 
@@ -130,9 +131,6 @@ class ModelSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     weights: Amount | None = None
     """Number of weights by which each row is multiplied."""
     kv_bytes_per_token: Amount | None = None
-
-
-DraftKind: TypeAlias = Literal["model", "eagle3", "mtp", "dflash", "lookup"]
 
 
 class DraftProfile(Grouped, frozen=True, kw_only=True, omit_defaults=True):

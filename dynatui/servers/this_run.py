@@ -1,5 +1,5 @@
-"""What the rounds of a run at temperature 0 say of a server, as a profile: acceptance by position of the chain of first
-children of each round's tree. At other temperatures rounds share their noise with the target, which no server does.
+"""What rounds at temperature 0 say of a server, as a profile: acceptance by position of the chain of first children of
+each round's tree. At other temperatures rounds share their noise with the target, which no server does.
 """
 
 import math
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import students_t, variance_of_mean
 from decoder.analysis.round_costs import RoundCosts
 from decoder.events import LENGTH, Round, Run
+from decoder.models.names import DraftKind
 from dynatui.servers.profile_file import (
     LONGEST_CHAIN,
     SCHEMA,
     Chain,
     Costs,
-    DraftKind,
     DraftProfile,
     ModelSize,
     Profile,
@@ -32,10 +32,17 @@ _KNOWN = 0.95
 
 @dataclass(frozen=True)
 class Chains:
-    """Drafted and accepted tokens of the rounds of a text, in order."""
+    """Drafted and accepted tokens of rounds, in order."""
 
     drafted: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
+    texts: int = 1
+    """That have these rounds."""
+
+    def plus(self, other: "Chains") -> "Chains":
+        if not self.drafted or not other.drafted:
+            return self if self.drafted else other
+        return Chains(self.drafted + other.drafted, self.accepted + other.accepted, self.texts + other.texts)
 
     @property
     def longest(self) -> int:
@@ -83,7 +90,7 @@ def profile_of(
         drafts={run.draft: DraftProfile(**structs.asdict(whole), shorter=tuple(shorter), kind=kind)},
         costs=known,
         size=ModelSize(name=run.target),
-        prompts=1,
+        prompts=chains.texts,
         tokens=len(accepted) + int(accepted.sum()),
         mean_context=len(run.prompt_tokens) + run.max_new_tokens / 2,
     )

@@ -5,6 +5,7 @@ turns in earlier runs. Makes foreign text safe for the terminal. Knows no widget
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import zip_longest
 from typing import TypeAlias
 
@@ -15,9 +16,11 @@ from decoder.analysis.metrics import RunFold
 from decoder.events import End, Event, Figures, Knob, Round, Run, Start, Summary
 from decoder.models.names import LOOKUP
 from dynatui.clean import clean, clean_line
+from dynatui.servers.this_run import Chains, chains_of
 from dynatui.state.lane import Change, LaneState, begun, decoded, turned
 
 _MOST_RUNS = 20
+_MOST_TEXTS = 200
 _SPEEDUP = ("speedup", "speedup_low", "speedup_high", "speedup_reason")
 
 
@@ -100,6 +103,8 @@ class RunState(msgspec.Struct, frozen=True):
     """From 1; 0 before the first run."""
     earlier: tuple[EarlierRun, ...] = ()
     """In which the user turned knobs, the newest last."""
+    chains_before: Mapping[str, Mapping[str, Chains]] = msgspec.field(default_factory=dict)
+    """Of texts before this one, by prompt and method, at temperature 0; the newest last."""
     failure: Failure | None = None
 
     @property
@@ -138,6 +143,11 @@ class RunState(msgspec.Struct, frozen=True):
         last = self.prompt is not None and self.prompt.number == self.prompt.total
         return self.done and last and all(end.reason != "stopped" for end in self.ends.values())
 
+    def chains(self, method: str) -> Chains:
+        """Of a method's rounds at temperature 0; of a text that was decoded several times, the last time."""
+        before = (by for prompt, by in self.chains_before.items() if prompt != self.prompt_text)
+        return reduce(Chains.plus, (by.get(method, Chains()) for by in before), _greedy_chains(self.lanes[method]))
+
     def with_origins(self, event: Round) -> Round:
         """The round with the origins of its nodes; without a draft model, all nodes except the root are looked up."""
         if event.origins or self.run is None or self.run.draft != LOOKUP:
@@ -157,6 +167,10 @@ class RunState(msgspec.Struct, frozen=True):
             else entry
             for name, entry in own.items()
         }
+
+
+def _greedy_chains(lane: LaneState) -> Chains:
+    return chains_of(event for event in lane.past if lane.setting("temperature", event.round) == 0)
 
 
 _NO_LANE = LaneState()
@@ -196,6 +210,8 @@ def _begin(state: RunState, record: Run) -> RunState:
     run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines, **optional)
     turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in state.lanes.items() if lane.turns}
     ended = (EarlierRun(state.number, state.prompt_text, turns),) if turns else ()
+    chains = {prompt: by for prompt, by in state.chains_before.items() if prompt != state.prompt_text}
+    chains[state.prompt_text] = {method: _greedy_chains(lane) for method, lane in state.lanes.items()}
     return RunState(
         race=state.race.apply(run),
         lanes={name: begun(name, run) for name in methods},
@@ -204,6 +220,7 @@ def _begin(state: RunState, record: Run) -> RunState:
         loading=state.loading,
         number=state.number + 1,
         earlier=(*state.earlier, *ended)[-_MOST_RUNS:],
+        chains_before=dict([*chains.items()][-_MOST_TEXTS:]),
     )
 
 

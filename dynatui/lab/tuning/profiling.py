@@ -15,8 +15,8 @@ from msgspec import structs
 
 from decoder.engine import Engine
 from decoder.errors import PromptError, require
-from decoder.heads.dflash import BlockHead
-from decoder.models.names import LOOKUP, MTP
+from decoder.models.heads import kind_of
+from decoder.models.names import LOOKUP, DraftKind
 from decoder.models.pair import Pair
 from decoder.models.text import encode_prompts, encoded
 from decoder.models.tokenizer import TextTokenizer
@@ -28,7 +28,7 @@ from dynatui.lab.tuning.scoring import Tokens, given, scored, written
 from dynatui.lab.tuning.sizes import head_size, model_size
 from dynatui.number_format import counted as counted_words
 from dynatui.servers.costs import ROWS, NamedDevice, least_costs
-from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftKind, DraftProfile, ModelSize, Profile
+from dynatui.servers.profile_file import LONGEST_CHAIN, SCHEMA, Costs, DraftProfile, ModelSize, Profile
 from dynatui.servers.survival import TextCounts, counted, grouped, stopped, trees
 
 
@@ -242,9 +242,7 @@ def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Seq
 def _kind(pair: Pair) -> DraftKind:
     if pair.head is None:
         return "lookup" if pair.looks_up else "model"
-    if isinstance(pair.head, BlockHead):
-        return "dflash"
-    return "mtp" if pair.head.name == MTP else "eagle3"
+    return kind_of(pair.head)
 
 
 def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], measured: Costs) -> Costs:

@@ -9,7 +9,7 @@ from decoder.analysis.bottleneck import plain_pass_s
 from decoder.analysis.round_costs import fitted
 from decoder.errors import ConfigError
 from decoder.events import Run
-from decoder.models.names import LOOKUP, MTP
+from decoder.models.names import LOOKUP, DraftKind
 from dynatui.clean import clean_line
 from dynatui.number_format import counted, percent, short
 from dynatui.render.advice import advice_lines
@@ -19,8 +19,8 @@ from dynatui.servers.advice import advised
 from dynatui.servers.costs import source
 from dynatui.servers.engines.engine import Engine
 from dynatui.servers.engines.table import ENGINES
-from dynatui.servers.profile_file import DraftKind, Profile
-from dynatui.servers.this_run import FEWEST_ROUNDS, chains_of, profile_of
+from dynatui.servers.profile_file import Profile
+from dynatui.servers.this_run import FEWEST_ROUNDS, profile_of
 from dynatui.state.run_state import RunState
 
 _WIDTH = 76
@@ -78,7 +78,7 @@ def known_profile(state: RunState, colder: str) -> Profile | str:
             "rules of acceptance that servers have."
         )
     rounds = [event for event in lane.past if lane.setting("temperature", event.round) == 0]
-    chains = chains_of(rounds)
+    chains = state.chains(method)
     if len(chains.drafted) < FEWEST_ROUNDS or chains.longest == 0:
         return (
             f"{counted(len(chains.drafted), 'round')} of {clean_line(method)} at temperature 0 so far, of "
@@ -92,7 +92,8 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
     """Acceptance, advice and options as text, and the options to copy."""
     (draft,) = profile.drafts.values()
     lines = [
-        f"{counted(round(draft.rounds), 'round')} of this text at temperature 0; of a tree, only first children count",
+        f"{counted(round(draft.rounds), 'round')} of {counted(profile.prompts, 'text')} at temperature 0; "
+        "of a tree, only first children count",
         "position  accepted  95 %",
     ]
     for place, (share, (low, high)) in enumerate(zip(draft.survival, draft.intervals, strict=True), 1):
@@ -112,7 +113,6 @@ def told(profile: Profile, engine: Engine) -> tuple[str, str]:
 
 
 def _kind(run: Run) -> DraftKind:
-    """A recording does not tell a head from a model."""
     if run.draft == LOOKUP:
         return "lookup"
-    return "mtp" if run.draft == MTP else "model"
+    return run.draft_head or "model"

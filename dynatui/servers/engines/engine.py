@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from dynatui.servers.profile_file import DraftKind
+from decoder.models.names import DraftKind
 
 Rule: TypeAlias = Literal["greedy", "probabilistic"]
 """How drafts are chosen at T > 0: the most probable tokens, or tokens drawn from the draft's distribution."""

@@ -1,8 +1,7 @@
 """llama.cpp: `--spec-*` of llama-server; options from common/arg.cpp and docs/speculative.md."""
 
-from decoder.models.names import repository
+from decoder.models.names import DraftKind, repository
 from dynatui.servers.engines.engine import Deployment, Engine, Paste, rates, shell
-from dynatui.servers.profile_file import DraftKind
 
 _TYPES: dict[DraftKind, str] = {
     "model": "draft-simple",

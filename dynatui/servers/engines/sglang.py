@@ -2,9 +2,8 @@
 
 import json
 
-from decoder.models.names import repository, revision
+from decoder.models.names import DraftKind, repository, revision
 from dynatui.servers.engines.engine import Deployment, Engine, Paste, Tree, shell, written
-from dynatui.servers.profile_file import DraftKind
 
 _ALGORITHMS: dict[DraftKind, str] = {
     "model": "STANDALONE",

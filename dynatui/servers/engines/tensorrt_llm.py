@@ -4,9 +4,8 @@ import json
 from itertools import pairwise
 from typing import Any
 
-from decoder.models.names import repository
+from decoder.models.names import DraftKind, repository
 from dynatui.servers.engines.engine import Band, Deployment, Engine, Paste, shell, written
-from dynatui.servers.profile_file import DraftKind
 
 _TYPES: dict[DraftKind, str] = {
     "model": "DraftTarget",

@@ -2,9 +2,8 @@
 of drafted tokens from the assistant alone: as an argument of `generate`, that number has no effect.
 """
 
-from decoder.models.names import repository, revision
+from decoder.models.names import DraftKind, repository, revision
 from dynatui.servers.engines.engine import Deployment, Engine, Paste
-from dynatui.servers.profile_file import DraftKind
 
 _ARGUMENTS: dict[DraftKind, str] = {
     "model": "assistant_model=assistant",

@@ -3,9 +3,8 @@
 import json
 from typing import Any
 
-from decoder.models.names import repository, revision
+from decoder.models.names import DraftKind, repository, revision
 from dynatui.servers.engines.engine import Deployment, Engine, Paste, rates, shell
-from dynatui.servers.profile_file import DraftKind
 
 _METHODS: dict[DraftKind, str] = {
     "model": "draft_model",

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from msgspec import structs
@@ -39,7 +40,8 @@ from decoder.session.cuda_graph.slots import GraphSlots
 from decoder.session.cuda_graph.static_shapes import CHUNKED, SHORT
 from dynatui.lab.bench import table
 from dynatui.lab.bench.job import OnTexts, measure_texts
-from tests import eagle3_checkpoints
+from tests import dflash_checkpoints, eagle3_checkpoints
+from tests.decoder import mtp_checkpoints
 from tests.decoder.makers import TinyModels, graph_slots, with_pair
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -222,6 +224,21 @@ def test_a_run_says_which_way_it_is_decoded_and_why(tiny_models: TinyModels) -> 
     run = next(decode(tiny_models.engine("neox"), "The tree", RunConfig(("ar",), 1)))
     assert isinstance(run, Run)
     assert (run.path, run.path_reason) == ("host", NATIVE)
+
+
+@pytest.mark.parametrize(
+    ("pair", "kind"),
+    [
+        ("neox", msgspec.UNSET),
+        (next(iter(eagle3_checkpoints.PAIRS)), "eagle3"),
+        (next(iter(dflash_checkpoints.PAIRS)), "dflash"),
+        (next(iter(mtp_checkpoints.PAIRS)), "mtp"),
+    ],
+)
+def test_a_run_says_what_kind_of_head_drafts(tiny_models: TinyModels, pair: str, kind: object) -> None:
+    run = next(decode(tiny_models.engine(pair, "float32"), "The tree", RunConfig(("ar",), 1)))
+    assert isinstance(run, Run)
+    assert run.draft_head == kind
 
 
 def test_a_benchmark_says_it_in_its_json_and_above_its_tables(tiny_models: TinyModels) -> None:

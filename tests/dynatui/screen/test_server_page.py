@@ -3,8 +3,9 @@
 from msgspec import structs
 
 from benchmarks.traces import TRACE
-from decoder.events import Event, Run
+from decoder.events import Event, Round, Run
 from dynatui.record.reader import read_events
+from dynatui.servers.this_run import chains_of
 from tests.dynatui.screen.shown_app import replayed, screen_text
 from tests.dynatui.scripted_runs import runs_of
 
@@ -45,3 +46,30 @@ async def test_above_temperature_0_the_page_says_that_a_server_would_accept_othe
         await pilot.pause()
         assert "is not known from this run" in " ".join(screen_text(app, -1).split())
         assert app.clipboard == ""
+
+
+async def test_the_texts_before_count_too_and_a_text_that_is_decoded_again_counts_once() -> None:
+    first, second = GREEDY[0], [other_text(event) for event in GREEDY[0]]
+    async with replayed([first, second, first], 1000.0, size=TALL) as (app, _, pilot):
+        await pilot.press("A")
+        await pilot.pause()
+        page = screen_text(app, -1)
+        rounds = len(
+            chains_of(event for event in first if isinstance(event, Round) and event.method == "linear").drafted
+        )
+        assert f"{2 * rounds} rounds of 2 texts at temperature 0" in page
+
+
+async def test_a_head_is_named_as_such() -> None:
+    of_a_head = [
+        [structs.replace(event, draft_head="eagle3") if isinstance(event, Run) else event for event in run]
+        for run in GREEDY
+    ]
+    async with replayed(of_a_head, 1000.0, size=TALL) as (app, _, pilot):
+        await pilot.press("A", "y")
+        await pilot.pause()
+        assert '"method": "eagle3"' in app.clipboard
+
+
+def other_text(event: Event) -> Event:
+    return structs.replace(event, prompt="another prompt") if isinstance(event, Run) else event
