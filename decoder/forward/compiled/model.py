@@ -122,7 +122,9 @@ class Workspace:
         if not ready:
             # Right after a pass, which replaces the contents of the CPU's caches, each call of torch takes 20 us.
             columns = padded(self._model.embedding.shape[0], self._model.library.columns)
-            ready += torch.empty(max(1, MADE_AT_ONCE // (rows * columns)) * rows, columns).split(rows)
+            # Tensors made in inference mode could not be changed by a later caller outside of it.
+            with torch.inference_mode(mode=False):
+                ready += torch.empty(max(1, MADE_AT_ONCE // (rows * columns)) * rows, columns).split(rows)
         return ready.pop()
 
     def make_room(self, rows: int, recent: int, keys: int, threads: int, position: int) -> None:

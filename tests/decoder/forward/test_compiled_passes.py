@@ -125,6 +125,16 @@ def test_a_text_read_at_once_has_the_bits_of_one_read_token_by_token(name: str) 
     assert torch.equal(whole.store, apart.store)
 
 
+def test_logits_keep_their_values_in_later_passes_and_may_be_changed_in_place() -> None:
+    model, tree = compiled("neox"), at_random(1, 3)
+    with torch.inference_mode():
+        first = logits_of(model, tree)
+        bits = first.clone()
+    logits_of(model, tree).zero_()
+    assert torch.equal(first, bits)
+    assert torch.equal(logits_of(model, tree), bits)
+
+
 @pytest.mark.parametrize("name", ["neox", "llama", "qwen2, windows in half of its layers"])
 @pytest.mark.parametrize("count", [2, 5])
 def test_threads_change_no_bit(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
