@@ -187,7 +187,7 @@ class CoupledDeviceVerifier(DeviceVerifier):
             rows = _at_most_float32(logits)
             scores = torch.addcmul(noise[depth], rows, sharpness[depth])
             if truncation:
-                scores.sub_(truncation.row(depth).excluded(rows) * sharpness[depth], alpha=TRUNCATION_PENALTY)
+                scores.addcmul_(truncation.row(depth).excluded(rows), sharpness[depth], value=-TRUNCATION_PENALTY)
             return scores
 
         return at_depth

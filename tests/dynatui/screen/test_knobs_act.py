@@ -106,7 +106,7 @@ def grows_where_unlikely(rounds: list[Round]) -> bool:
 
 
 def gain(screen: str) -> float:
-    found = re.search(r"L-bar ([+-][\d.]+) \(", screen)
+    found = re.search(r"L-bar ([+-]?[\d.]+) \(", screen)
     assert found, screen
     return float(found[1])
 
