@@ -152,7 +152,7 @@ def best_children(
     without any possible token, has none. `own`: children also hold the draft's own log-probabilities.
     """
     count = min(count, logits.shape[-1])
-    if logits.device.type == "cpu" and (found := library()):
+    if logits.is_cpu and (found := library()):
         rows = in_rows(logits)
         offsets, factors = (estimate.offsets, estimate.factors) if estimate else (None, None)
         if estimate and estimate.truncation:

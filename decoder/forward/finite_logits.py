@@ -21,7 +21,7 @@ def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> lis
     """The token of each row with the largest sum of logit and offset, in float32; of equal sums, the lowest id. Raises
     LogitsError if a row has NaN or plus infinity, or no finite logit.
     """
-    if logits.device.type == "cpu" and (found := library()):
+    if logits.is_cpu and (found := library()):
         tokens = chosen_tokens(found, in_rows(logits), offsets)
         if min(tokens) < 0:
             raise LogitsError
@@ -38,7 +38,7 @@ def kept_choice(
     """Maps the index of a row to its token with the largest sum of logit and offset, of those that truncation keeps.
     Only rows that are asked for are computed, since few are. None without a compiled library for the logits.
     """
-    if logits.device.type != "cpu" or not (found := library()):
+    if not logits.is_cpu or not (found := library()):
         return None
     rows = in_rows(logits)
     return lambda row: kept_token(found, rows[row], offsets[row], truncation[row])
