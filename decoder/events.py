@@ -14,9 +14,9 @@ import msgspec
 
 from decoder.errors import RecordingError, in_one_line, shortened
 from decoder.knobs import KnobName
-from decoder.models.names import HeadKind
 
 SCHEMA = 3
+HeadKind: TypeAlias = Literal["eagle3", "mtp", "dflash"]
 
 Limit: TypeAlias = str
 """Name of a knob, or one of `OTHER_LIMITS`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from decoder.errors import ConfigError, ModelError, PairError
+from decoder.events import HeadKind
 from decoder.forward.language_model import LanguageModel
 from decoder.heads.dflash import BlockHead
 from decoder.heads.dflash_shape import BlockShape
@@ -21,7 +22,7 @@ from decoder.models.head_config import REMEDY
 from decoder.models.head_config import head_shape as eagle3_shape
 from decoder.models.head_weights import TargetSizes, filled, fitting_layers, read_tensors
 from decoder.models.mtp import MtpShape, load_mtp
-from decoder.models.names import LOOKUP, MTP, HeadKind, require_model
+from decoder.models.names import LOOKUP, MTP, require_model
 
 AnyShape = HeadShape | BlockShape | MtpShape
 EMBEDDING, OUTPUT = "embed_tokens.weight", "lm_head.weight"

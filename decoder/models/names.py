@@ -5,12 +5,12 @@ imports no torch.
 from typing import Literal, TypeAlias
 
 from decoder.errors import ConfigError, require
+from decoder.events import HeadKind
 
 LOOKUP = "lookup"
 """In place of a draft model: suffix lookup drafts (`decoder.draft.lookup`)."""
 MTP = "mtp"
 """In place of a draft model: the target's own MTP layer drafts (`decoder.models.mtp`)."""
-HeadKind: TypeAlias = Literal["eagle3", "mtp", "dflash"]
 DraftKind: TypeAlias = Literal["model", "lookup"] | HeadKind
 
 
