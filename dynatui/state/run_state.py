@@ -210,8 +210,6 @@ def _begin(state: RunState, record: Run) -> RunState:
     run = structs.replace(record, prompt=clean(record.prompt), methods=methods, ranks=ranks, **lines, **optional)
     turns = {method: tuple(outcomes(lane.turns, lane)) for method, lane in state.lanes.items() if lane.turns}
     ended = (EarlierRun(state.number, state.prompt_text, turns),) if turns else ()
-    chains = {prompt: by for prompt, by in state.chains_before.items() if prompt != state.prompt_text}
-    chains[state.prompt_text] = {method: _greedy_chains(lane) for method, lane in state.lanes.items()}
     return RunState(
         race=state.race.apply(run),
         lanes={name: begun(name, run) for name in methods},
@@ -220,8 +218,17 @@ def _begin(state: RunState, record: Run) -> RunState:
         loading=state.loading,
         number=state.number + 1,
         earlier=(*state.earlier, *ended)[-_MOST_RUNS:],
-        chains_before=dict([*chains.items()][-_MOST_TEXTS:]),
+        chains_before=_chains_before(state, run),
     )
+
+
+def _chains_before(state: RunState, run: Run) -> Mapping[str, Mapping[str, Chains]]:
+    """None if another pair decodes from now on."""
+    if state.run is None or (state.run.target, state.run.draft) != (run.target, run.draft):
+        return {}
+    chains = {prompt: by for prompt, by in state.chains_before.items() if prompt != state.prompt_text}
+    chains[state.prompt_text] = {method: _greedy_chains(lane) for method, lane in state.lanes.items()}
+    return dict([*chains.items()][-_MOST_TEXTS:])
 
 
 def _advance(state: RunState, event: Start | Round | Knob | End) -> RunState:

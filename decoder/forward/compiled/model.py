@@ -109,6 +109,8 @@ class Workspace:
         self._counters = np.empty(0, dtype=np.int32)
         self._model = model
         self._rows = self._keys = self._threads = self._rotated = 0
+        self._rotations = torch.empty(0)
+        """Kept, since the job points to it."""
         self._new_logits: dict[int, list[Float[Tensor, "N V"]]] = {}
 
     @property

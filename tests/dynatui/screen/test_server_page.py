@@ -73,3 +73,11 @@ async def test_a_head_is_named_as_such() -> None:
 
 def other_text(event: Event) -> Event:
     return structs.replace(event, prompt="another prompt") if isinstance(event, Run) else event
+
+
+async def test_texts_of_another_pair_do_not_count() -> None:
+    other = [structs.replace(event, draft="another draft") if isinstance(event, Run) else event for event in GREEDY[0]]
+    async with replayed([GREEDY[0], [other_text(event) for event in other]], 1000.0, size=TALL) as (app, _, pilot):
+        await pilot.press("A")
+        await pilot.pause()
+        assert "of 1 text at temperature 0" in screen_text(app, -1)
