@@ -26,7 +26,11 @@ _LARGEST_REQUEST = 8192
 """Prometheus sends a few hundred bytes."""
 _POLL_S = 0.1
 _SHARE = 0.01
-"""Largest share of a core."""
+"""Largest share of a core, unless requests are so expensive that their pauses are the longest."""
+_LONGEST_PAUSE_S = 2.0
+"""Prometheus waits 10 s for a page. On some virtual machines, work after a pause takes CPU time that grows with the
+pause: a page 3 ms without one, 40 ms after a second. Without a limit, each pause would be longer than the one before.
+"""
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
 
 
@@ -61,9 +65,9 @@ class _Server(TCPServer):
         super().__init__((_ADDRESS, port), handler)
 
     def service_actions(self) -> None:
-        """Sleeps after each request or idle poll, to stay within the share of a core."""
+        """Sleeps after each request or idle poll, to stay within the share of a core; at most the longest pause."""
         used_s = time.thread_time()
-        self.stopping.wait((used_s - self._used_s) * (1 / _SHARE - 1))
+        self.stopping.wait(min(_LONGEST_PAUSE_S, (used_s - self._used_s) * (1 / _SHARE - 1)))
         self._used_s = used_s
 
     def handle_error(self, request: object, client_address: object) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import itertools
 import json
 import socket
 import subprocess
@@ -11,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from queue import Queue
 from socketserver import TCPServer
 
 import pytest
@@ -24,10 +26,12 @@ from dynatui.sources.engine import EngineSource
 from dynatui.state.run_state import Loading
 from dynatui.terminal import guard
 from tests.dynatui.fake_engine import FakeEngine, story
-from tests.dynatui.prometheus.scraping import PATIENCE_S, address, answer, counted, generated, metrics_of
+from tests.dynatui.prometheus.scraping import PATIENCE_S, Answer, address, answer, counted, generated, metrics_of
 
 MOST_S = 1.0
 """Maximum time in which a server ends."""
+TIMEOUT_S = 10.0
+"""Of a request of Prometheus, if its configuration has no other."""
 
 
 @pytest.fixture
@@ -142,7 +146,7 @@ def test_slow_and_silent_clients_are_hung_up_and_others_served(exporter: Exporte
         ]
         began = time.monotonic()
         assert answer(exporter.url).status == 200
-        assert time.monotonic() - began < 5 * MOST_S
+        assert time.monotonic() - began < TIMEOUT_S
         assert [connection.recv(1) for connection in idle] == [b""] * 4
 
 
@@ -157,14 +161,25 @@ def test_a_client_that_sends_byte_by_byte_is_hung_up_too(exporter: Exporter) -> 
     began = time.monotonic()
     with socket.create_connection(address(exporter.url), timeout=PATIENCE_S) as one, pytest.raises(ConnectionError):
         drip(one)
-    assert time.monotonic() - began < 5 * MOST_S
+    assert time.monotonic() - began < TIMEOUT_S
     assert answer(exporter.url).status == 200
+
+
+@pytest.mark.wall_time
+def test_a_garbage_collection_within_a_request_does_not_delay_the_next_one_beyond_the_timeout(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used_s = itertools.count(time.thread_time(), 1.0)
+    monkeypatch.setattr(time, "thread_time", lambda: next(used_s))
+    began = time.monotonic()
+    assert [answer(exporter.url).status for _ in range(2)] == [200, 200]
+    assert time.monotonic() - began < TIMEOUT_S
 
 
 def test_clients_that_leave_before_they_are_answered_are_no_fault(
     exporter: Exporter, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for _ in range(20):
+    for _ in range(4):
         with socket.create_connection(address(exporter.url)) as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")  # closing resets it
             connection.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -172,18 +187,17 @@ def test_clients_that_leave_before_they_are_answered_are_no_fault(
     assert (caplog.records, capfd.readouterr()) == ([], ("", ""))
 
 
-def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(exporter: Exporter) -> None:
-    for event in story():
-        exporter.take(event)
-    (thread,) = server_threads()
-    assert thread.ident is not None
-    clock = time.pthread_getcpuclockid(thread.ident)
-    answer(exporter.url)
-    ending, began, used = threading.Event(), time.monotonic(), time.clock_gettime(clock)
+def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(
+    exporter: Exporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page_s = 0.005
+    used_s = itertools.count(time.thread_time(), page_s)
+    monkeypatch.setattr(time, "thread_time", lambda: next(used_s))
+    ending, began, pages = threading.Event(), time.monotonic(), Queue[Answer]()
 
     def ask() -> None:
         while not ending.is_set():
-            answer(exporter.url)
+            pages.put(answer(exporter.url))
 
     crowd = [threading.Thread(target=ask) for _ in range(4)]
     for one in crowd:
@@ -192,8 +206,7 @@ def test_a_crowd_of_clients_gets_a_hundredth_of_a_core_at_most(exporter: Exporte
     ending.set()
     for one in crowd:
         one.join()
-    shared = (time.clock_gettime(clock) - used) / (time.monotonic() - began)
-    assert shared < 0.015
+    assert (pages.qsize() - 1) * page_s < 0.011 * (time.monotonic() - began)
 
 
 def test_a_fault_of_ours_is_logged_and_the_next_request_answered(
