@@ -2,7 +2,7 @@
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 
 import numpy as np
@@ -11,10 +11,16 @@ from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel, fitted
+from decoder.forward.protocol import Mask
+from decoder.forward.ranking import Best, Ranking
 from decoder.tree import TokenTree, visibility
 
 MORE_ROWS = 1024
 """Rows that are added to a full KV cache: with those of one level only, each level would copy the cache."""
+
+
+RankingAt = Callable[[Sequence[int]], Ranking]
+"""The ranking of the tokens at positions, one for each row of logits."""
 
 
 class Passes(ABC):
@@ -56,6 +62,15 @@ class Passes(ABC):
         """Forwards the nodes of one level, whose parents have been read or forwarded. Returns the logits after each
         node, and the position that follows the node; a single row and position if all nodes have the same logits.
         """
+
+    def best_after_text(self, text: Sequence[int], ranking: Ranking) -> Best:
+        """The best tokens by the logits of `after_text`."""
+        return ranking.of(self.after_text(text))
+
+    def best_after_level(self, tree: TokenTree, nodes: Sequence[int], ranking: RankingAt) -> Best:
+        """The best tokens by the logits of `after_level`."""
+        logits, positions = self.after_level(tree, nodes)
+        return ranking(positions).of(logits)
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
         """After the tree was reduced to `kept_nodes`, a node's number is its index in `kept_nodes`."""
@@ -115,7 +130,22 @@ class DraftPasses(Passes):
     def begin_tree(self) -> None:
         self._rows, self._visible_rows = {}, {}
 
+    def best_after_text(self, text: Sequence[int], ranking: Ranking) -> Best:
+        self.count += 1
+        return self._fitted.best_after(self.cache, text[self.cache.length :], ranking)
+
     def after_level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[Float[Tensor, "N V"], list[int]]:
+        tokens, positions, visible = self._level(tree, nodes)
+        logits = self._fitted.forward(self.cache, tokens, positions, visible)
+        return logits, [position + 1 for position in positions]
+
+    def best_after_level(self, tree: TokenTree, nodes: Sequence[int], ranking: RankingAt) -> Best:
+        tokens, positions, visible = self._level(tree, nodes)
+        ranked = ranking([position + 1 for position in positions])
+        return self._fitted.best(self.cache, tokens, positions, visible, ranked)
+
+    def _level(self, tree: TokenTree, nodes: Sequence[int]) -> tuple[list[int], list[int], Mask]:
+        """Arguments of the pass over a level, and room for its rows."""
         drafted = self.cache.used - self.cache.length
         if self.cache.used + len(nodes) > self._capacity:
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
@@ -123,12 +153,10 @@ class DraftPasses(Passes):
             self._rows[node] = self.cache.used + index
             self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), drafted + index]
         visible = visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes))
+        self.count += 1
         # The root follows the cached text, unless it was read as the last token of the text.
         root = self.cache.length - (0 not in self._rows)
-        positions = [root + tree.depths[node] for node in nodes]
-        logits = self._fitted.forward(self.cache, [tree.tokens[node] for node in nodes], positions, visible)
-        self.count += 1
-        return logits, [position + 1 for position in positions]
+        return [tree.tokens[node] for node in nodes], [root + tree.depths[node] for node in nodes], visible
 
     def renumber(self, kept_nodes: Sequence[int]) -> None:
         self._rows = {new: self._rows[old] for new, old in enumerate(kept_nodes) if old in self._rows}

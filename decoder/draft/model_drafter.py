@@ -6,17 +6,14 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 
-import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from decoder.draft.draft_passes import Passes
 from decoder.draft.growth import Children, grow
 from decoder.draft.proposer import Proposal, Proposer
-from decoder.forward.compiled.library import best_tokens, in_rows, library, truncated_offsets
+from decoder.forward.ranking import Best, Ranking
 from decoder.sampling.noise import DraftProbabilities, Estimate
-from decoder.sampling.truncation import TRUNCATION_PENALTY
 from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule
 
@@ -118,12 +115,13 @@ class ModelDrafter(LevelDrafter):
         self.passes.begin_tree()
 
     def catch_up(self, text: Sequence[int], growth: Growth[float]) -> Children:
-        return self._best(self.passes.after_text(text), [len(text)], growth)[0]
+        return _children(self.passes.best_after_text(text, self._ranking([len(text)], growth)))[0]
 
     def catch_up_with_guesses(
         self, text: Sequence[int], growth: Growth[float], latest: int
     ) -> tuple[list[Children], list[int]]:
-        guesses = self._best(*self.passes.after_latest(text, latest), growth)
+        logits, positions = self.passes.after_latest(text, latest)
+        guesses = _children(self._ranking(positions, growth).of(logits))
         return guesses, [*text[len(text) - len(guesses) + 1 :]]
 
     def keep(self, tree: TokenTree, kept: Sequence[int]) -> TokenTree:
@@ -132,16 +130,18 @@ class ModelDrafter(LevelDrafter):
         return super().keep(tree, kept)
 
     def forward_level(self, tree: TokenTree, nodes: Sequence[int], growth: Growth[float]) -> list[Children]:
-        best = self._best(*self.passes.after_level(tree, nodes), growth)
-        return best * len(nodes) if len(best) == 1 else best
+        children = _children(
+            self.passes.best_after_level(tree, nodes, lambda positions: self._ranking(positions, growth))
+        )
+        return children * len(nodes) if len(children) == 1 else children
 
-    def _best(self, logits: Float[Tensor, "N V"], positions: Sequence[int], growth: Growth[float]) -> list[Children]:
+    def _ranking(self, positions: Sequence[int], growth: Growth[float]) -> Ranking:
+        """For logits that predict the tokens at `positions`."""
         count = int(growth.wide)
         if self._probabilities is None or self._probabilities.greedy_from(positions[0]):
-            sharpened = Estimate([growth.sharpness] * len(logits)) if growth.sharpness != 1 else None
-            return best_children(logits, count, sharpened, own=sharpened is not None)
-        estimate = self._probabilities.estimate(positions)
-        return best_children(logits, count, estimate, own=self._probabilities.noisy)
+            sharpened = Estimate([growth.sharpness] * len(positions)) if growth.sharpness != 1 else None
+            return Ranking(count, sharpened, own=sharpened is not None)
+        return Ranking(count, self._probabilities.estimate(positions), own=self._probabilities.noisy)
 
 
 def best_children(
@@ -151,23 +151,11 @@ def best_children(
     one with the lower id comes first. A token of probability 0 is no child, and a row with NaN or plus infinity, or
     without any possible token, has none. `own`: children also hold the draft's own log-probabilities.
     """
-    count = min(count, logits.shape[-1])
-    if logits.is_cpu and (found := library()):
-        rows = in_rows(logits)
-        offsets, factors = (estimate.offsets, estimate.factors) if estimate else (None, None)
-        if estimate and estimate.truncation:
-            offsets = [*truncated_offsets(found, rows, offsets, estimate.truncation, TRUNCATION_PENALTY)]
-        best = best_tokens(found, rows, count, offsets, factors, own=own)
-        return [_possible(Children(*each)) for each in zip(*best, strict=True)]
-    logprobs = (estimate.scores(logits) if estimate else logits).log_softmax(-1, torch.float32)
-    on_cpu = logprobs.device.type == "cpu"
-    tokens, values = _best_on_cpu(logprobs, count) if on_cpu else _best_on_device(logprobs, count)
-    children = [Children(ids, scores) for ids, scores in zip(tokens, values, strict=True)]
-    if own:
-        own_logprobs = logits.log_softmax(-1, torch.float32).gather(-1, torch.tensor(tokens).to(logprobs.device))
-        for each, draft_logprobs in zip(children, own_logprobs.tolist(), strict=True):
-            each.draft_logprobs = draft_logprobs
-    return [_possible(each) for each in children]
+    return _children(Ranking(count, estimate, own=own).of(logits))
+
+
+def _children(best: Best) -> list[Children]:
+    return [_possible(Children(*row)) for row in zip(*best, strict=True)]
 
 
 def _possible(children: Children) -> Children:
@@ -178,31 +166,3 @@ def _possible(children: Children) -> Children:
         return Children([], [], lost=True)
     count = sum(map(math.isfinite, children.logprobs))
     return Children(children.tokens[:count], children.logprobs[:count], children.draft_logprobs[:count])
-
-
-def _best_on_cpu(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
-    tokens, values = [], []
-    for left in logprobs.numpy():
-        best, scores = [], []
-        for _ in range(count):
-            # For a few thousand numbers, numpy's argmax takes a tenth of the time of torch's argmax or of a sort. Of
-            # equal values, numpy's argmax returns the lowest id.
-            token = int(left.argmax())
-            best.append(token)
-            scores.append(float(left[token]))
-            left[token] = -np.inf
-        tokens.append(best)
-        values.append(scores)
-    return tokens, values
-
-
-def _best_on_device(logprobs: Float[Tensor, "N V"], count: int) -> tuple[list[list[int]], list[list[float]]]:
-    tokens, values = [], []
-    for _ in range(count):
-        # Of equal values, argmax returns the lowest id; topk does not guarantee this.
-        best = logprobs.argmax(-1, keepdim=True)
-        tokens.append(best)
-        values.append(logprobs.gather(-1, best))
-        logprobs = logprobs.scatter(-1, best, -torch.inf)
-    ids, scores = torch.stack([torch.cat(tokens, -1).double(), torch.cat(values, -1).double()]).tolist()
-    return [[int(token) for token in row] for row in ids], scores

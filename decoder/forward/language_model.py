@@ -25,9 +25,13 @@ from decoder.forward.hf_module import HfModule, Load, OnDemand
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, Ints, Mask, TensorParallelGroup
+from decoder.forward.ranking import Best, Ranking
 from decoder.forward.streaming import Streaming, key_rotation
 from decoder.forward.taps import LayerStates, Observed, tapped
 from decoder.system.deferred import imported
+
+AT_ONCE = 512
+"""Most tokens of plain text in one pass."""
 
 
 class LanguageModel:
@@ -129,11 +133,20 @@ class LanguageModel:
         """
         return self.runs_by.forward(cache, tokens, positions, visible)
 
-    def read(self, cache: KvCache, tokens: Sequence[int], chunk: int = 512) -> Float[Tensor, "V"]:
+    def read(self, cache: KvCache, tokens: Sequence[int], chunk: int = AT_ONCE) -> Float[Tensor, "V"]:
         last = max(0, len(tokens) - 1) // chunk * chunk
         for start in range(0, last, chunk):
             self.runs_by.read(cache, tokens[start : start + chunk])
         return self.runs_by.read(cache, tokens[last:])
+
+    def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
+        """See `Forward`, also for `best_after`."""
+        return self.runs_by.best(cache, tokens, positions, visible, ranking)
+
+    def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
+        if len(tokens) > AT_ONCE:
+            return ranking.of(self.read(cache, tokens)[None])
+        return self.runs_by.best_after(cache, tokens, ranking)
 
     def has_room(self, rows: int) -> bool:
         """Whether `rows` rows can be computed together after a text as long as the context."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from decoder.forward.kv_cache import KvCache
+from decoder.forward.ranking import Best, Ranking
 
 Ints = Sequence[int]
 Mask = NDArray[np.bool_]
@@ -32,6 +33,14 @@ class Forward(Protocol):
         logits = self.forward(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_))[-1]
         cache.keep(positions)
         return logits
+
+    def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
+        """The best tokens by the logits of `forward`."""
+        return ranking.of(self.forward(cache, tokens, positions, visible))
+
+    def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
+        """The best tokens, in one row, by the logits of `read`."""
+        return ranking.of(self.read(cache, tokens)[None])
 
 
 class Wrapped(Forward):

@@ -138,8 +138,8 @@ class LeaderCache(KvCache):
         return moves
 
 
-class Leader:
-    """A `Forward` that runs in several processes; each process has its own part of the target.
+class Leader(Forward):
+    """A form that runs in several processes; each process has its own part of the target.
 
     After a failed pass the caches of the ranks differ, so all further passes are refused.
     """

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ctypes import POINTER, Structure, c_double, c_float, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -76,6 +77,13 @@ class ModelStruct(Structure):
     )
 
 
+class BestStruct(Structure):
+    _fields_ = (
+        *((name, c_void_p) for name in ("offsets", "factors", "tokens", "logprobs", "own_logprobs")),
+        ("count", c_int32),
+    )
+
+
 class PassStruct(Structure):
     _fields_ = (
         ("model", POINTER(ModelStruct)),
@@ -84,7 +92,7 @@ class PassStruct(Structure):
         ("scores", c_void_p),
         *((name, c_int64) for name in ("capacity", "used", "scores_stride")),
         *((name, c_int32) for name in ("rows", "recent", "first_logits")),
-        ("counters", c_void_p),
+        *((name, c_void_p) for name in ("best", "counters")),
         ("gate", c_int32 * 2),
     )
 
@@ -127,7 +135,7 @@ def library() -> PassLibrary | None:
     functions = ctypes.CDLL(str(library_path()))
     functions.dynatui_pass.argtypes, functions.dynatui_pass.restype = [c_void_p], None
     functions.dynatui_help.argtypes, functions.dynatui_help.restype = [c_void_p, c_int32], None
-    functions.dynatui_best.argtypes = [c_void_p, c_int64, *[c_void_p] * 2, *[c_int32] * 3, *[c_void_p] * 3]
+    functions.dynatui_best.argtypes = [c_void_p, c_int64, *[c_int32] * 2, c_void_p]
     functions.dynatui_choices.argtypes = [c_void_p, c_int64, c_void_p, *[c_int32] * 2, c_void_p]
     functions.dynatui_truncate.argtypes = [c_void_p, c_int64, *[c_void_p] * 2, *[c_int32] * 2, c_float, *[c_void_p] * 2]
     functions.dynatui_best.restype = functions.dynatui_choices.restype = functions.dynatui_truncate.restype = None
@@ -148,41 +156,44 @@ def missing() -> str:
     return "" if built_from == source_number() else f"{path.name} was built from another passes.c"
 
 
-def best_tokens(
-    library: PassLibrary,
-    logits: Float[Tensor, "N V"],
-    count: int,
-    offsets: Offsets | None = None,
-    factors: Sequence[float] | None = None,
-    *,
-    own: bool = False,
-) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
-    """The `count` best tokens of each row of float32 logits whose columns are adjacent, best first; of equal ones, the
-    lower id comes first. Scores are (logits + `offsets`) * `factors`. Returns for each row the tokens, their
-    log-probabilities by the scores, and by the logits alone if `own`; NaN if its scores have NaN or plus infinity, or
-    no finite number.
+class BestTokens:
+    """Request for the `count` best tokens of each row of logits, and the memory for them: best first; of equal ones,
+    the lower id comes first. Scores are (logits + offsets) * factors.
     """
-    rows, vocabulary = logits.shape
-    numbers = ctypes.c_float * (rows * count)
-    tokens, logprobs, own_logprobs = (ctypes.c_int32 * (rows * count))(), numbers(), numbers() if own else None
-    library.functions.dynatui_best(
-        logits.data_ptr(),
-        logits.stride(0),
-        _addresses(offsets),
-        None if factors is None else (ctypes.c_float * rows)(*factors),
-        rows,
-        vocabulary,
-        count,
-        tokens,
-        logprobs,
-        own_logprobs,
-    )
-    of_rows = [slice(row * count, (row + 1) * count) for row in range(rows)]
-    return (
-        [tokens[part] for part in of_rows],
-        [logprobs[part] for part in of_rows],
-        [own_logprobs[part] if own_logprobs else [] for part in of_rows],
-    )
+
+    def __init__(self, rows: int, count: int, *, own: bool = False) -> None:
+        """With `own`, also the tokens' log-probabilities by the logits alone."""
+        numbers = c_float * (rows * count)
+        self._rows, self._count = rows, count
+        self._tokens, self._logprobs, self._own = (c_int32 * (rows * count))(), numbers(), numbers() if own else None
+        self._factors: ctypes.Array[c_float] | None = None
+        self._offsets: Offsets | None = None
+        self._addresses: ctypes.Array[c_void_p] | None = None
+        self.struct = BestStruct(None, None, *map(_address, (self._tokens, self._logprobs, self._own)), count)
+
+    def set_factors(self, factors: Sequence[float]) -> None:
+        self._factors = (c_float * self._rows)(*factors)
+        self.struct.factors = _address(self._factors)
+
+    def set_offsets(self, offsets: Offsets | None) -> None:
+        self._offsets, self._addresses = offsets, _addresses(offsets)
+        self.struct.offsets = _address(self._addresses)
+
+    def lists(self) -> tuple[list[list[int]], list[list[float]], list[list[float]]]:
+        """Of each row the tokens, their log-probabilities by the scores, and by the logits alone; NaN if its scores
+        have NaN or plus infinity, or no finite number.
+        """
+        own, parts = self._own, [slice(at, at + self._count) for at in range(0, self._rows * self._count, self._count)]
+        return (
+            [self._tokens[part] for part in parts],
+            [self._logprobs[part] for part in parts],
+            [own[part] if own else [] for part in parts],
+        )
+
+
+def best_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], best: BestTokens) -> None:
+    """Of float32 logits whose columns are adjacent."""
+    library.functions.dynatui_best(logits.data_ptr(), logits.stride(0), *logits.shape, ctypes.byref(best.struct))
 
 
 def chosen_tokens(library: PassLibrary, logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> list[int]:
@@ -237,6 +248,10 @@ def _numbers(sampling: Sampling) -> tuple[float, int, float]:
     if not sampling.truncates:
         return 1.0, 0, 1.0
     return max(sampling.temperature, LOWEST), min(sampling.top_k, MOST), sampling.top_p
+
+
+def _address(array: "ctypes.Array[Any] | None") -> int | None:
+    return None if array is None else ctypes.addressof(array)
 
 
 def _addresses(offsets: Offsets | None) -> "ctypes.Array[ctypes.c_void_p] | None":

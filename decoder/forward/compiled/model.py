@@ -17,11 +17,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from decoder.forward.compiled.huge_pages import zeros
-from decoder.forward.compiled.library import ModelStruct, PassLibrary, PassStruct
+from decoder.forward.compiled.library import BestTokens, ModelStruct, PassLibrary, PassStruct
 from decoder.forward.families.model import Heads, Rotation
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.layer_kinds import Windows
 from decoder.forward.protocol import Ints, Mask
+from decoder.forward.ranking import Best, Ranking
 from decoder.forward.taps import Native, Note
 
 
@@ -129,6 +130,10 @@ class Workspace:
                 ready += torch.empty(max(1, MADE_AT_ONCE // (rows * columns)) * rows, columns).split(rows)
         return ready.pop()
 
+    def reuse(self, logits: Float[Tensor, "N V"]) -> None:
+        """For a later pass."""
+        self._new_logits[len(logits)].append(logits)
+
     def make_room(self, rows: int, recent: int, keys: int, threads: int, position: int) -> None:
         """`position`: the largest one of the pass."""
         model, columns = self._model, self._model.library.columns
@@ -205,6 +210,15 @@ class CompiledModel(Native):
         cache.keep(positions)
         return logits[0]
 
+    def best(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, ranking: Ranking) -> Best:
+        return self._best(cache, tokens, positions, visible, 0, ranking)
+
+    def best_after(self, cache: KvCache, tokens: Sequence[int], ranking: Ranking) -> Best:
+        positions = range(cache.length, cache.length + len(tokens))
+        best = self._best(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1, ranking)
+        cache.keep(positions)
+        return best
+
     def with_hidden(
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int = 0
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
@@ -213,8 +227,26 @@ class CompiledModel(Native):
         self.spaces.append(space)
         return hidden, logits
 
+    def _best(
+        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int, ranking: Ranking
+    ) -> Best:
+        """Within the pass if the ranking allows it."""
+        rows, vocabulary = len(tokens) - first_logits, self.embedding.shape[0]
+        wanted = None if ranking.needs_logits else ranking.wanted(rows, vocabulary)
+        space, logits = self._run(cache, tokens, positions, visible, first_logits, wanted)
+        best = Best(*wanted.lists()) if wanted else ranking.of(logits)
+        space.reuse(logits)
+        self.spaces.append(space)
+        return best
+
     def _run(
-        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int
+        self,
+        cache: KvCache,
+        tokens: Ints,
+        positions: Ints,
+        visible: Mask,
+        first_logits: int,
+        best: BestTokens | None = None,
     ) -> tuple[Workspace, Float[Tensor, "M V"]]:
         rows, keys = len(tokens), cache.used + len(tokens)
         vocabulary, width = self.embedding.shape
@@ -235,6 +267,7 @@ class CompiledModel(Native):
         job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
         job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if pointers else None
         job.rows, job.recent, job.first_logits = rows, visible.shape[1], first_logits
+        job.best = ctypes.addressof(best.struct) if best else None
         team(self.library).run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():

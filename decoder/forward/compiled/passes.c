@@ -103,6 +103,14 @@ typedef struct {
 } Model;
 
 typedef struct {
+  const float *const *offsets; /* of each row, or NULL */
+  const float *factors;        /* [rows], or NULL */
+  int32_t *tokens;             /* [rows][count] */
+  float *logprobs, *own_logprobs; /* [rows][count]; own: NULL if not asked for */
+  int32_t count;
+} Best;
+
+typedef struct {
   atomic_int open, inside; /* whether helpers may enter, and how many have entered */
 } Gate;
 
@@ -122,6 +130,7 @@ typedef struct {
   float *scores;                     /* [threads][QUERIES][scores_stride] */
   int64_t capacity, used, scores_stride;
   int32_t rows, recent, first_logits;
+  const Best *best;     /* filled from the logits; may be NULL */
   atomic_int *counters; /* [steps][LINE], zero; NULL for a single thread */
   Gate gate;
 } Pass;
@@ -921,23 +930,20 @@ EXPORT void dynatui_sizes(int32_t sizes[4]) {
 /* The CPU that runs this thread; -1 if unknown. */
 EXPORT int32_t dynatui_cpu(void) { return this_cpu(); }
 
-/* The `count` best tokens of each row by their scores, best first, of equal ones the one with the lower id first; their
- * log-probabilities; and unless `own_logprobs` is NULL, the log-probabilities of the same tokens by the logits alone.
- * `offsets` and `factors` may be NULL. */
-EXPORT void dynatui_best(const float *logits, int64_t stride, const float *const *offsets, const float *factors,
-                         int32_t row_count, int32_t vocabulary, int32_t count, int32_t *tokens, float *logprobs,
-                         float *own_logprobs) {
+/* The `count` best tokens of each row by (logits + offsets) * factors, best first, of equal ones the one with the lower
+ * id first; their log-probabilities; and those of the same tokens by the logits alone. */
+EXPORT void dynatui_best(const float *logits, int64_t stride, int32_t row_count, int32_t vocabulary, const Best *best) {
   for (int row = 0; row < row_count; row++) {
     const Scores own = {logits + row * stride, NULL, 1};
-    const Scores scores = {own.logits, offsets ? offsets[row] : NULL, factors ? factors[row] : 1};
+    const Scores scores = {own.logits, best->offsets ? best->offsets[row] : NULL, best->factors ? best->factors[row] : 1};
     const Softmax all_tokens = softmax(&scores, vocabulary);
-    const Softmax own_tokens = own_logprobs ? softmax(&own, vocabulary) : (Softmax){0};
+    const Softmax own_tokens = best->own_logprobs ? softmax(&own, vocabulary) : (Softmax){0};
     Ranked found = {INFINITY, -1};
-    for (int64_t at = (int64_t)row * count; at < ((int64_t)row + 1) * count; at++) {
+    for (int64_t at = (int64_t)row * best->count; at < ((int64_t)row + 1) * best->count; at++) {
       found = next_best(&scores, vocabulary, found);
-      tokens[at] = found.token;
-      logprobs[at] = found.score - all_tokens.most - all_tokens.log_sum;
-      if (own_logprobs) own_logprobs[at] = own.logits[found.token] - own_tokens.most - own_tokens.log_sum;
+      best->tokens[at] = found.token;
+      best->logprobs[at] = found.score - all_tokens.most - all_tokens.log_sum;
+      if (best->own_logprobs) best->own_logprobs[at] = own.logits[found.token] - own_tokens.most - own_tokens.log_sum;
     }
   }
 }
@@ -991,12 +997,16 @@ EXPORT int32_t dynatui_kept_choice(const float *logits, const float *offset, con
 EXPORT void dynatui_pass(Pass *pass) {
   if (pass->counters) atomic_store_explicit(&pass->gate.open, 1, memory_order_seq_cst);
   compute(pass, 0);
-  if (!pass->counters) return;
-  atomic_store_explicit(&pass->gate.open, 0, memory_order_seq_cst);
-  for (int turn = 1; atomic_load_explicit(&pass->gate.inside, memory_order_seq_cst); turn++) {
-    pause_core();
-    if (turn % SPINS == 0) yield_core();
+  if (pass->counters) {
+    atomic_store_explicit(&pass->gate.open, 0, memory_order_seq_cst);
+    for (int turn = 1; atomic_load_explicit(&pass->gate.inside, memory_order_seq_cst); turn++) {
+      pause_core();
+      if (turn % SPINS == 0) yield_core();
+    }
   }
+  const Model *m = pass->model;
+  const int64_t stride = (int64_t)m->output.panels * COLUMNS;
+  if (pass->best) dynatui_best(pass->logits, stride, pass->rows - pass->first_logits, m->vocabulary, pass->best);
 }
 
 /* Helps with a pass if it has begun and not ended. */

@@ -26,7 +26,7 @@ from torch import Tensor
 from decoder.forward.compiled import library as libraries
 from decoder.forward.compiled import model as passes
 from decoder.forward.compiled import model as team
-from decoder.forward.compiled.library import PassLibrary, PassStruct, best_tokens, chosen_tokens, library
+from decoder.forward.compiled.library import PassLibrary, PassStruct, chosen_tokens, library
 from decoder.forward.compiled.model import CompiledModel, Helper, Team, leave_cpu
 from decoder.forward.compiled.weights import compiled_model
 from decoder.forward.families.native import NativeModel
@@ -34,7 +34,9 @@ from decoder.forward.hf import source_of
 from decoder.forward.kv_cache import KvCache
 from decoder.forward.language_model import LanguageModel
 from decoder.forward.protocol import Forward
+from decoder.forward.ranking import Ranking
 from decoder.sampling.noise import Estimate
+from decoder.sampling.settings import Sampling
 from tests.decoder.family_models import COMPILED, MODELS, made, native_of
 from tests.decoder.random_trees import Tree
 
@@ -123,6 +125,24 @@ def test_a_text_read_at_once_has_the_bits_of_one_read_token_by_token(name: str) 
         last = model.read(apart, [token])
     assert torch.equal(logits, last)
     assert torch.equal(whole.store, apart.store)
+
+
+@EACH
+@pytest.mark.parametrize("truncating", [False, True])
+def test_a_pass_chooses_the_tokens_that_are_chosen_from_its_logits(name: str, *, truncating: bool) -> None:
+    model, tree = compiled(name), at_random(3, 9)
+    offsets = [*torch.randn(9, model.embedding.shape[0])]
+    truncation = [Sampling(temperature=1.0, top_k=5)] * 9 if truncating else None
+    for ranking in (Ranking(4), Ranking(2, Estimate([1.5] * 9, offsets, truncation), own=True)):
+        expected = ranking.of(logits_of(model, tree))
+        for _ in range(2):
+            cache = after_text(model)
+            assert model.best(cache, tree.tokens, tree.positions, tree.visible, ranking) == expected
+            assert cache.used == len(TEXT) + len(tree.tokens)
+    read, apart, ranking = model.new_cache(len(TEXT)), model.new_cache(len(TEXT)), Ranking(3)
+    assert model.best_after(read, TEXT, ranking) == ranking.of(model.read(apart, TEXT)[None])
+    assert read.length == read.used == len(TEXT)
+    assert torch.equal(read.store, apart.store)
 
 
 def test_logits_keep_their_values_in_later_passes_and_may_be_changed_in_place() -> None:
@@ -384,8 +404,8 @@ def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
         factors = data.draw(st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=rows, max_size=rows))
         estimate = Estimate(factors, [*drawn_rows(data, OFFSETS, rows, width)])
     before, scores = logits.clone(), estimate.scores(logits)
-    given_estimate = (estimate.offsets, estimate.factors) if estimated else (None, None)
-    chosen = best_tokens(built(), logits, count, *given_estimate, own=True)
+    given_estimate = estimate if estimated else None
+    chosen = Ranking(count, given_estimate, own=True).of(logits)
     for row, (tokens, logprobs, owns) in enumerate(zip(*chosen, strict=True)):
         if logits[row].isfinite().any():
             right, own = (each.log_softmax(-1)[tokens] for each in (scores[row], logits[row]))
@@ -398,7 +418,7 @@ def test_they_are_those_of_a_sort_with_the_logprobs_of_torch(
         else:
             assert all(map(math.isnan, logprobs))
     assert torch.equal(logits, before)
-    assert best_tokens(built(), logits, count, *given_estimate)[0] == chosen[0]
+    assert Ranking(count, given_estimate).of(logits).tokens == chosen.tokens
 
 
 @given(width=st.integers(1, 70), rows=st.integers(1, 3), noisy=st.booleans(), data=st.data())
@@ -418,7 +438,7 @@ def test_a_row_with_a_number_that_is_none_has_no_logprobs_and_no_choice(strange:
     for place in (0, 20, 33):
         logits = torch.zeros(2, 34)
         logits[1, place] = strange
-        _, (good, bad), _ = best_tokens(built(), logits, 2)
+        good, bad = Ranking(2).of(logits).logprobs
         assert not any(map(math.isnan, good))
         assert all(map(math.isnan, bad))
         assert chosen_tokens(built(), logits) == [0, -1]
@@ -426,5 +446,5 @@ def test_a_row_with_a_number_that_is_none_has_no_logprobs_and_no_choice(strange:
 
 def test_rows_may_be_part_of_wider_rows() -> None:
     wide = torch.arange(40.0).reshape(2, 20)
-    assert best_tokens(built(), wide[:, :7], 2)[0] == [[6, 5], [6, 5]]
+    assert Ranking(2).of(wide[:, :7]).tokens == [[6, 5], [6, 5]]
     assert chosen_tokens(built(), wide[:, :7]) == [6, 6]

@@ -30,6 +30,7 @@ from decoder.forward.batch_invariant.pass_sizes import (
 from decoder.forward.families.model import attend
 from decoder.forward.hf import ModuleForward
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import Forward
 from decoder.methods import METHODS
 from decoder.methods.dynatree import DynaTree
 from decoder.models.checkpoints import EMBEDDED_TARGET, load_model
@@ -222,7 +223,7 @@ Quirk = Callable[[int, int, int], float]
 
 
 @dataclass(frozen=True)
-class Calculated:
+class Calculated(Forward):
     """A forward whose logits encode the tokens that a row sees, plus an error that a test chooses."""
 
     quirk: Quirk = lambda _rows, _place, _first: 0.0
