@@ -1,5 +1,5 @@
-"""Append-only sequences, shared by successive states: each has only a reference to a shared list and a length, since
-copies would make a run quadratic.
+"""Append-only sequences. Successive versions share one list: each version stores a reference to the list and its own
+length, since copying the list for each version would make the time of a run quadratic.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class SharedList(Sequence[T], Generic[T]):
-    """The shared list may have more items, which other views have appended."""
+    """A view of the first items of a shared list, to which other views may have appended more items."""
 
     __slots__ = ("_items", "_length")
 
@@ -18,7 +18,7 @@ class SharedList(Sequence[T], Generic[T]):
         self._length = len(self._items)
 
     def plus(self, more: Iterable[T]) -> "SharedList[T]":
-        """With `more` at its end; the list is copied only if another view has already extended it."""
+        """Returns a view extended by `more`; copies the list only if another view has already extended it."""
         items = self._items if len(self._items) == self._length else self._items[: self._length]
         items.extend(more)
         longer: SharedList[T] = SharedList.__new__(SharedList)
@@ -26,7 +26,7 @@ class SharedList(Sequence[T], Generic[T]):
         return longer
 
     def begins_with(self, other: "SharedList[T]") -> bool:
-        """No items are compared if both are views of the same list."""
+        """Whether the first items equal `other`; items are compared only if the two views have different lists."""
         if len(self) < len(other):
             return False
         return self.continues(other) or self[: len(other)] == other[:]
@@ -64,7 +64,7 @@ class SharedList(Sequence[T], Generic[T]):
 
 
 class TokenLog:
-    """Tokens of a text, and its number of distinct 8-grams, counted incrementally."""
+    """Tokens of a text, and the number of distinct 8-grams among them, counted incrementally."""
 
     __slots__ = ("_first_at", "distinct", "tokens")
 
@@ -74,11 +74,11 @@ class TokenLog:
         self.tokens: SharedList[int] = SharedList()
         self.distinct = 0
         self._first_at: dict[tuple[int, ...], int] = {}
-        """Of each 8-gram; longer texts that begin with this one use the same dict."""
+        """Index of the first occurrence of each 8-gram. Logs that extend this log share the dict."""
 
     @property
     def runs(self) -> int:
-        """With repeated ones."""
+        """Number of 8-grams, duplicates included."""
         return max(0, len(self.tokens) - self.RUN + 1)
 
     def plus(self, more: Sequence[int]) -> "TokenLog":

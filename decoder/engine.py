@@ -1,5 +1,5 @@
-"""A pair of models, with the costs and acceptance probabilities that all its texts share. Only this module knows
-whether rounds are driven by the host or by CUDA graphs.
+"""A pair of models, with the costs and acceptance probabilities that all texts of the pair share. This module alone
+chooses whether the host or CUDA graphs drive a text's rounds.
 """
 
 import functools
@@ -42,29 +42,29 @@ class Engine:
     slots: "GraphSlots | None" = field(default=None, compare=False, repr=False)
     """Caches and CUDA graphs for texts whose rounds run on the device; None without CUDA graphs."""
     costs: dict[int, Costs] = field(default_factory=dict, compare=False, repr=False)
-    """By a power of two n: costs in texts of n / 2 to n - 1 tokens."""
+    """Costs by text length; the key n, a power of two, stands for texts of n / 2 to n - 1 tokens."""
     acceptance: AcceptanceModel = field(default_factory=AcceptanceModel, compare=False, repr=False)
-    """Greedy decoding."""
+    """Acceptance probabilities in greedy decoding."""
     sampled_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Sampling with a draft that knows the target's noise."""
+    """Acceptance probabilities in sampling with a draft that knows the target's noise."""
     unknown_acceptance: AcceptanceModel = field(
         default_factory=functools.partial(AcceptanceModel, 1.0), compare=False, repr=False
     )
-    """Sampling with a draft that does not."""
+    """Acceptance probabilities in sampling with a draft that does not know the target's noise."""
     scorer: Scorer = field(default_factory=Scorer, compare=False, repr=False)
-    """Judges near ties; kept between texts while memory has room."""
+    """State for judging near ties; kept between texts while memory suffices."""
     draft_knows_noise: bool = True
-    """False for verifier `nss`."""
+    """Whether the draft uses the target's sampling noise; False for the verifier `nss`."""
     seed: int = 0
     sampling: Schedule = field(default_factory=Schedule, compare=False, repr=False)
     threads: int = field(default_factory=torch.get_num_threads, compare=False, repr=False)
-    """Largest number that `settle_threads` may choose."""
+    """Largest number of CPU threads that `settle_threads` may choose."""
 
     def session(self, prompt_ids: Sequence[int], max_new_tokens: int, knobs: KnobState | None) -> Session:
-        """Without knobs, decodes token by token. A session with CUDA graphs opens another one here if its knobs no
-        longer fit the graphs' shapes.
+        """Opens a session for one text; if `knobs` is None, it decodes token by token. A session with CUDA graphs calls
+        this method again if its knobs no longer fit the shapes of the graphs.
         """
         by_cost = knobs is not None and knobs.rule.budget.by_cost
         if slots := self._slots_for(knobs):
@@ -89,13 +89,13 @@ class Engine:
         return TreeSizeController(self.costs_of(length), self._acceptance, prompt_ids, pauses)
 
     def prepare(self) -> str:
-        """Does a part of the work that loading has left for idle time, while no session is open; returns the progress
-        in words, or nothing. Raises LostDeviceError.
+        """Does a part of the work that loading has left for idle time; must not be called while a session is open.
+        Returns the progress in words, or an empty text if no work is left. Raises LostDeviceError.
         """
         return next(self.slots.pending, "") if self.slots else ""
 
     def _slots_for(self, knobs: KnobState | None) -> "GraphSlots | None":
-        """None if the host must drive the text's rounds."""
+        """None if the host must drive the rounds of a text with these knobs."""
         by_host = self.exact or not self.draft_knows_noise or self.pair.translation
         if by_host or self.slots is None or self.slots.refused:
             return None
@@ -122,15 +122,15 @@ class Engine:
         return self.sampled_acceptance if self.draft_knows_noise else self.unknown_acceptance
 
     def costs_of(self, rows: int) -> Costs:
-        """All lengths between two powers of two share one measurement."""
+        """Costs in a text of `rows` tokens. All lengths from one power of two up to the next share one measurement."""
         size = 1 << max(rows, 1).bit_length()
         if size not in self.costs:
             self.costs[size] = measure_costs(self.pair, rows)
         return self.costs[size]
 
     def settle_threads(self) -> None:
-        """On a CPU, by a trial under the machine's present load; not for batch-invariant passes, whose sizes depend on
-        it.
+        """On a CPU, chooses the number of threads by a trial under the machine's current load. Batch-invariant passes
+        keep their number of threads, since their sizes depend on it.
         """
         if self.pair.target.device.type != "cpu" or self.exact:
             return
@@ -139,8 +139,8 @@ class Engine:
             self.costs.clear()
 
     def batch_invariant(self) -> "Engine":
-        """For `--exact`; costs are measured again. Raises ConfigError for float64, PairError if the target has no such
-        form.
+        """This engine with a batch-invariant target, for `--exact`; costs are measured again. Raises ConfigError for
+        float64, and PairError if the target has no batch-invariant form.
         """
         refuse_float64(self.pair.target.dtype)
         target = self.pair.target.exact()
@@ -148,11 +148,11 @@ class Engine:
         return replace(self, pair=replace(self.pair, target=target), exact=True, costs={})
 
     def fastest(self) -> "Engine":
-        """With the fastest form of its target; costs are measured again."""
+        """This engine with the fastest form of its target; costs are measured again."""
         return replace(self, pair=replace(self.pair, target=self.pair.target.inexact()), exact=False, costs={})
 
 
 @torch.inference_mode()
 def _try_out(model: LanguageModel, rows: int = 4) -> None:
-    """A pass of about as many rows as the verification of a small tree, which the caller times."""
+    """One pass, timed by the caller; by default with about as many rows as the verification of a small tree."""
     model.forward(model.new_cache(rows), [0] * rows, range(rows), np.tri(rows, dtype=np.bool_))

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from typing import ClassVar
 
 LONGEST_QUOTE = 160
-"""Characters above which a value in an error line is shortened."""
+"""Length in characters above which a value in an error message is shortened."""
 LONGEST_REASON = 400
-"""The same for the reason that another library gives."""
+"""Length in characters above which the error text of another library is shortened."""
 LONGEST_MESSAGE = 2000
-"""The same for a whole message."""
+"""Length in characters above which a whole message is shortened."""
 _LONG_QUOTE = re.compile(rf"'[^']{{{LONGEST_QUOTE},}}'|\S{{{LONGEST_QUOTE},}}")
 
 _UNFINISHED = re.compile(r"([:,;]|\b(or|and|of|to|from|with))$")
-"""End of a line that goes on within its sentence."""
+"""End of a line whose sentence continues on the next line."""
 
 
 class DecoderError(Exception):
-    """One line for the user: the given value, the reason for the failure and a remedy."""
+    """Base class of errors for users. A message is one line with the given value, the reason and a remedy."""
 
     exit_code: ClassVar[int] = 2
 
@@ -65,7 +65,7 @@ _REMEDIES = {
 
 
 def of_system(error: BaseException) -> DecoderError | None:
-    """A limit of the system that any part of the program may meet, with its remedy."""
+    """A ConfigError with a remedy if the disk is full or too many files are open; None for any other error."""
     if not isinstance(error, OSError) or error.errno not in _REMEDIES:
         return None
     return ConfigError(_REMEDIES[error.errno].format(error.strerror))
@@ -75,7 +75,7 @@ class LogitsError(ModelError):
     """The target has computed logits from which no token can be chosen: NaN, plus infinity, or no finite logit."""
 
     def __init__(self, when: str = "", precision: str = "") -> None:
-        """The round, for example round 3, and the dtype; both may not be known yet."""
+        """`when` is the round, for example round 3, and `precision` the dtype; empty if not known yet."""
         where, computed = f" in {when}" * bool(when), f", computed in {precision}" * bool(precision)
         super().__init__(f"the target's logits{where} are NaN or infinite{computed}; {_wider(precision)}")
 
@@ -104,7 +104,7 @@ class LostRankError(DeviceError):
 
 
 def not_importable(error: ImportError | OSError) -> ModelError:
-    """In place of an import error: a package is missing or broken, or cannot run on this machine."""
+    """The error that replaces an import error: a package is missing or broken, or cannot run on this machine."""
     why, remedy = with_short_quotes(str(error)), "reinstall dynatui, or run dynatui doctor"
     if lacks_temporary_folder(error):
         why, remedy = "no folder for temporary files is writable", "set TMPDIR to a writable folder"
@@ -117,14 +117,14 @@ def lacks_temporary_folder(error: Exception) -> bool:
 
 
 def shortened(value: object) -> str:
-    """Cut in the middle, so that the remedy stays visible."""
+    """The value as text; a long text is cut in the middle, so that a remedy at its end stays visible."""
     if isinstance(value, int) and value.bit_length() > LONGEST_QUOTE:  # Python refuses to format very large numbers
         return f"a number of {math.ceil(value.bit_length() * math.log10(2))} digits"
     return _cut(str(value), LONGEST_QUOTE)
 
 
 def quoted(value: object) -> str:
-    """Text is in quotes, so that it cannot be mistaken for a number."""
+    """The value as text, shortened if long; strings are in quotes, so that they cannot be mistaken for numbers."""
     if isinstance(value, int):
         return shortened(value)
     try:
@@ -134,12 +134,12 @@ def quoted(value: object) -> str:
 
 
 def with_short_quotes(message: str) -> str:
-    """Of another library: long quotations and long words are shortened."""
+    """The message of another library, with long quotations and long words shortened."""
     return _LONG_QUOTE.sub(lambda match: shortened(match[0]), message)
 
 
 def first_line(error: BaseException) -> str:
-    """With the next line where it ends within a sentence, and without a final full stop, colon or comma."""
+    """First line of an error's message and the lines that complete its sentence, without final punctuation."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     complete = next((place for place, line in enumerate(lines, 1) if not _UNFINISHED.search(line)), len(lines))
     reason = with_short_quotes(" ".join(lines[:complete]).rstrip(".:,;"))
@@ -147,7 +147,7 @@ def first_line(error: BaseException) -> str:
 
 
 def in_one_line(error: BaseException) -> str:
-    """Without line ends, which names quoted from a file may contain; shortened if it is long."""
+    """An error's message without line ends, which names quoted from a file may contain; shortened if it is long."""
     return _cut(with_short_quotes(" ".join(str(error).split())), LONGEST_REASON)
 
 
@@ -157,14 +157,14 @@ def _cut(text: str, most: int) -> str:
 
 
 def require(holds: bool, message: str, *about: str) -> None:  # noqa: FBT001 - a condition reads well as the first argument
-    """Raises ConfigError, which concerns the options `about`."""
+    """Raises ConfigError unless `holds` is true; `about` names the options that the error concerns."""
     if not holds:
         raise ConfigError(message, *about)
 
 
 @contextmanager
 def about(*options: str) -> Iterator[None]:
-    """Adds the names `options` to a `DecoderError` that names none."""
+    """Adds the names `options` to a `DecoderError` that names no options."""
     try:
         yield
     except DecoderError as error:

@@ -19,15 +19,15 @@ SCHEMA = 3
 HeadKind: TypeAlias = Literal["eagle3", "mtp", "dflash"]
 
 Limit: TypeAlias = str
-"""Name of a knob, or one of `OTHER_LIMITS`."""
+"""What limited a tree: the name of a knob, or one of `OTHER_LIMITS`."""
 LENGTH: Limit = "length"
 """Another level would exceed `max_new_tokens`."""
 LOST: Limit = "draft's NaN"
-"""The draft's logits after a node are not finite, so that it has no children."""
+"""A node has no children, since the draft's logits after the node are not finite."""
 OTHER_LIMITS: frozenset[Limit] = frozenset(("cost", "context", LENGTH, LOST))
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""The text, the draft model, or suffix lookup in the text."""
+"""Source of a node: the text (for the root), the draft model, or suffix lookup in the text."""
 
 Reason: TypeAlias = Literal["machine busy", "warming up", "too few rounds"]
 
@@ -37,9 +37,9 @@ SomeSeconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 
 
 TRANSLATED = "draft translated through text"
-"""Part of `Run.path_reason` if the draft does not share the target's tokenizer."""
+"""Part of `Run.path_reason` if the draft has its own tokenizer."""
 MOST_NAMED = 2
-"""Of more devices only the first and the last are written, since torchrun numbers a machine's devices without gaps."""
+"""If there are more devices, only the first and the last are named, since torchrun numbers devices without gaps."""
 
 
 class Base(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", kw_only=True):
@@ -52,11 +52,11 @@ class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """
 
     target_read_s: SomeSeconds
-    """To read the weights, and the keys and values of the prompt."""
+    """Time of a target pass for reading the weights, and the keys and values of the prompt."""
     target_row_s: Seconds = 0.0
-    """Arithmetic for one row; 0 if the device's peak rate is unknown."""
+    """Time of a target pass for the arithmetic of one row; 0 if the device's peak rate is unknown."""
     draft_pass_s: Seconds = 0.0
-    """Of one row; 0 if no model drafts, or if its size is unknown."""
+    """Time of a draft pass of one row; 0 if no model drafts, or if the draft's size is unknown."""
 
 
 class Run(Base, tag="run", frozen=True, kw_only=True):
@@ -73,32 +73,32 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     device: str
     dtype: str
     draft_dtype: str = ""
-    """Empty in older recordings: the target's."""
+    """Empty in older recordings, in which it equals the target's dtype."""
     exact: bool = False
     """Whether a token's logits are bit-identical in all methods except `hf`."""
     path: str = ""
-    """As in `decoder.run.decoding_path`; empty in older recordings."""
+    """Name of the decoding path (`decoder.run.decoding_path`); empty in older recordings."""
     path_reason: str = ""
-    """Why no faster path was possible; for the fastest, how each model's passes are computed."""
+    """Why no faster path was possible; for the fastest path, how each model's passes are computed."""
     ranks: list[str] = []
     """Device of each tensor-parallel process of the target, if there are several."""
     seed: int
     temperature: float = 0.0
-    """Zero is greedy."""
+    """0 means greedy decoding."""
     top_k: Count = 0
-    """Zero stands for all tokens."""
+    """0 means all tokens."""
     top_p: float = 1.0
     verifier: str = "coupled"
     drafting: str = "tree"
     """See `decoder.verify.names.Drafting`."""
     prompt: str
     category: str | msgspec.UnsetType = msgspec.UNSET
-    """Of the prompt in its file."""
+    """Category of the prompt in its file."""
     prompt_tokens: list[Count]
     repeated_start: str | msgspec.UnsetType = msgspec.UNSET
     """Special tokens, usually BOS, that the prompt itself begins with and that were therefore not added again."""
     prompt_number: Count = 0
-    """In its session, from 1; 0 if unknown."""
+    """Number of the prompt in its session, from 1; 0 if unknown."""
     prompt_count: Count = 0
     max_new_tokens: Count
     methods: dict[str, dict[str, Any]]
@@ -108,7 +108,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def start_words(self) -> str:
-        """About special tokens that were not added to the prompt; empty if there are none."""
+        """Message about special tokens that were not added, since the prompt has them; empty if there are none."""
         start = self.repeated_start
         return f"the prompt itself begins with {start}, which is read once" if start else ""
 
@@ -122,12 +122,12 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
 
     @property
     def arithmetic(self) -> str:
-        """For example: float32 exact, draft bfloat16."""
+        """Precision of the models in words, for example: float32 exact, draft bfloat16."""
         return arithmetic(self.dtype, self.draft_dtype, exact=self.exact)
 
 
 def place(device: str, ranks: Sequence[str]) -> str:
-    """For a tensor-parallel target, the number of its processes and their devices."""
+    """The device in words; for a tensor-parallel target, the number of its processes and their devices."""
     if not ranks:
         return device
     devices = list(dict.fromkeys(ranks))
@@ -159,14 +159,14 @@ class Draws(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Statistics of the tokens sampled after one node that the verification reached."""
 
     count: Count
-    """With repeated ones."""
+    """Number of sampled tokens, duplicates included."""
     accepted: bool
     l1: float
-    """Between the target's and the draft's distribution after the node, in [0, 2]."""
+    """L1 distance between the target's and the draft's distribution after the node, in [0, 2]."""
     acceptance: float | None
-    """Of one of `count` sampled tokens, over all possible samples; None for verifiers of whole paths."""
+    """Probability that one of `count` samples is accepted, averaged over samples; None for verifiers of whole paths."""
     bound: float
-    """The bound alpha* of every lossless verifier."""
+    """Upper bound alpha* of this acceptance probability for every lossless verifier."""
 
 
 class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -186,7 +186,7 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     top1_variance: float
     """Sum of max p (1 - max p)."""
     predicted_tokens: float | None = None
-    """Sampled trees: given the tree; None if an end-of-text token cut the round."""
+    """Sampled trees: expected committed tokens, given the tree; None if an end-of-text token cut the round."""
     reach: list[float] = []
     """Sampled trees: acceptance probability of each node, given the tree."""
     path: list[Draws] = []
@@ -194,12 +194,12 @@ class Verification(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
 
 class Energy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a stretch of rounds in which one method alone decoded."""
+    """Energy of consecutive rounds of one method in which no other method decoded."""
 
     joules: Annotated[float, msgspec.Meta(ge=0)]
-    """Of all GPUs of the run, by their own counters, other programs' work included."""
+    """Energy of all GPUs of the run, by the GPUs' own counters, including the work of other programs."""
     tokens: Count
-    """Committed meanwhile."""
+    """Tokens committed in these rounds."""
 
 
 class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
@@ -212,13 +212,13 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
 
     method: str
     round: Count
-    """In its method, from 0."""
+    """Number of the round in its method, from 0."""
     position: Count
-    """Tokens that the method had generated before."""
+    """Number of tokens that the method generated before this round."""
     t: Seconds
     """Decode time of this method at the end of the round, without prefill."""
     wall_s: Seconds
-    """Since the event `run`, pauses included."""
+    """Time since the event `run`, pauses included."""
     draft_s: float | None
     verify_s: float | None
     commit_s: float | None
@@ -228,39 +228,40 @@ class Round(Base, tag="round", omit_defaults=True, frozen=True, kw_only=True):
     tokens: list[Count]
     parents: list[int]
     logprobs: list[float]
-    """Of each node, as used by the growth rule; 0.0 for a committed root. Greedy: the draft's log q(token | path),
-    sharpened by the exponent `sharpness` of adaptive trees. Sampling: the estimated log-probability that the target
-    chooses the token, given the position's noise. The method `auto` uses its learnt acceptance probability in both.
+    """Log-probability of each node, as used by the growth rule; 0.0 for a committed root. Greedy decoding: the draft's
+    log q(token | path), sharpened by the exponent `sharpness` of adaptive trees. Sampling: the estimated
+    log-probability that the target chooses the token, given the position's noise. In both, `auto` uses its learnt
+    probability.
     """
     draft_logprobs: list[float] = []
-    """The draft's log q(token | path) as it is; empty if equal to `logprobs`."""
+    """The draft's unmodified log q(token | path); empty if equal to `logprobs`."""
     pieces: list[str]
     accepted: list[Count]
-    """In path order."""
+    """Accepted nodes in path order."""
     committed: list[Count]
-    """The tokens of the accepted nodes, then the bonus token; cut at the end of the text, with the tree
-    (`decoder.run.text_end`). For method `hf`, all tokens that transformers delivered at once.
+    """Tokens of the accepted nodes, then the bonus token. At the end of the text, these tokens and the tree are cut
+    (`decoder.run.text_end`). For the method `hf`, all tokens that transformers delivered at once.
     """
     text: str
-    """A character of several tokens appears in the round that completes it."""
+    """New text of this round; a character of several tokens appears in the round that completes it."""
     shape: tuple[Count, Count, Count] | None = None
-    """Sampled trees: K rollouts of L2 tokens, after a path of L1 tokens."""
+    """Sampled trees: (K, L1, L2), for K rollouts of L2 tokens after a path of L1 tokens."""
     drawn: list[Count] = []
     """Sampled trees: how often each node was sampled; 1 for the root."""
     origins: list[Origin] = []
-    """In trees of `auto` with suffix lookup."""
+    """Origin of each node, in trees of `auto` with suffix lookup; otherwise empty."""
     verification: Verification | None = None
-    """Of a sampled round that the host drives."""
+    """Statistics of a sampled round that the host drives; None for other rounds."""
     limited_by: Limit | None = None
-    """The limit of the tree's most probable leaf."""
+    """The limit that kept the tree's most probable leaf from having children."""
     stalled_s: Seconds | None = None
-    """While threads waited for a processor or the process was stopped; None if negligible."""
+    """Time lost while threads waited for a processor or the process was stopped; None if negligible."""
     waited_s: Seconds | None = None
-    """Of threads for a processor, summed over threads, with earlier rounds that were too short for a reading; None
-    without a wait or a reading.
+    """Time for which threads waited for a processor, summed over threads; includes earlier rounds that were too short
+    for a reading. None without a wait or a reading.
     """
     energy: Energy | None = None
-    """Of the rounds that this one ends; None where no stretch ends, and without a counter."""
+    """Energy of the rounds up to and including this one; None if no measurement ends here, or without a counter."""
 
     def __post_init__(self) -> None:
         nodes = len(self.tokens)
@@ -288,8 +289,8 @@ class Knob(Base, tag="knob", omit_defaults=True, frozen=True, kw_only=True):
     new: float
     source: Literal["user", "history"]
     turn: Count = 0
-    """Of the user's change, from 1 in each run, the same in all methods; 0 for changes by the history rule, and in
-    older recordings.
+    """Serial number of the user's change, from 1 in each run, the same in all methods; 0 for a change by the history
+    rule, and in older recordings.
     """
 
 
@@ -407,7 +408,7 @@ class Summary(Base, tag="summary", omit_defaults=True, frozen=True, kw_only=True
 
     methods: dict[str, Figures]
     peak_bytes_by_rank: list[Count] = []
-    """So far, of each tensor-parallel process of the target, if there are several."""
+    """Peak memory so far of each tensor-parallel process of the target; empty if there is only one."""
 
 
 Event: TypeAlias = Run | Start | Round | Knob | End | Summary
@@ -427,7 +428,7 @@ _STEERING = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]"
 
 
 def encode(event: Base) -> bytes:
-    """One line, safe to print. Raises ValueError if a number is NaN or infinite: what is unknown must be None."""
+    """The event as one line of JSON, safe to print. Raises ValueError for NaN and infinity, which must be None."""
     if not _is_finite(event):
         raise ValueError(f"an event has a number that is not finite: {event}")
     line = _encoder.encode(event).decode()
@@ -435,7 +436,7 @@ def encode(event: Base) -> bytes:
 
 
 def _is_finite(value: object) -> bool:
-    """A list has elements of one type."""
+    """Whether all numbers in the value are finite; assumes that the elements of a list have one type."""
     match value:
         case float():
             return math.isfinite(value)
@@ -452,7 +453,7 @@ def _is_finite(value: object) -> bool:
 
 
 def decode_line(line: bytes, number: int) -> Event:
-    """Lines count from 1. Raises RecordingError, with the number, if the line is not an event of this schema."""
+    """Decodes line `number`, from 1. Raises RecordingError if it is not an event of this or an older schema."""
     try:
         head = _head_decoder.decode(line)
         if head.schema > SCHEMA:
@@ -515,5 +516,5 @@ def _is_automatic(parameters: Mapping[str, Any]) -> bool:
 
 
 def _parameters(method: str, given: dict[str, Any]) -> dict[str, Any]:
-    """In the current schema, `auto` has no `n_max` and no `selection`."""
+    """Parameters in the current schema, in which `auto` has no `n_max` and no `selection`."""
     return {name: value for name, value in given.items() if method != "auto" or name not in ("n_max", "selection")}

@@ -1,13 +1,13 @@
-"""Numbers and texts in decoded JSON, which limits neither digits nor lengths."""
+"""Numbers and texts in decoded JSON. JSON itself limits neither the digits of a number nor the length of a text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 LARGEST = 2**64
-"""Sums and squares of such numbers stay finite."""
+"""Sums and squares of numbers up to this bound stay finite."""
 
 
 def leaves(value: object) -> Iterator[object]:
-    """Keys of tables, and values that are neither list nor table, in no particular order."""
+    """Keys of all objects, and all values that are neither a list nor an object, in no particular order."""
     unread = [value]
     while unread:
         value = unread.pop()
@@ -20,6 +20,6 @@ def leaves(value: object) -> Iterator[object]:
 
 
 def too_large(value: object) -> int | float | None:
-    """A number whose absolute value is above `LARGEST`."""
+    """A number that is NaN or whose absolute value exceeds `LARGEST`; None if there is none."""
     numbers = (leaf for leaf in leaves(value) if isinstance(leaf, int | float))
     return next((number for number in numbers if not abs(number) <= LARGEST), None)

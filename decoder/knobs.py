@@ -8,28 +8,26 @@ from typing import Any, ClassVar, Literal, Self, TypeAlias
 from decoder.errors import require
 
 KnobName: TypeAlias = str
-"""As in events; methods with a knob of the same name share it."""
+"""Name of a knob, as in events; methods with a knob of the same name share the knob."""
 RulesName: TypeAlias = str
-"""Name of a parameter set: that of the method that defines it."""
+"""Name of a parameter set, which is the name of the method that defines the set."""
 
 KNOB_DIGITS = 6
-"""Adding steps shall not give values such as .9500000000000001."""
+"""Decimals to which results of steps are rounded, to avoid values such as 0.9500000000000001."""
 KNOB_GAP = 0.01
 """Least difference between tau_h and tau_l, and least tau_l."""
 HIGHEST_DEPTH = 32
 HIGHEST_BRANCHING = 16
 HIGHEST_NODES = 1024
-"""Bounds of knobs for nodes, depth (also of chains) and branching; a value above, with which a run starts, is the
-bound.
+"""Upper bounds of the knobs for depth (also of chains), branching and nodes. If a run starts with a larger value, this
+value is the bound.
 """
 MOST = 1 << 12
-"""Of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
+"""Largest value of integer parameters, so that a tree's memory and loops over its levels stay feasible."""
 
 
 def require_feasible(given: Mapping[str, int], *about: str) -> None:
-    """Raises ConfigError if an integer in `given` is larger than `MOST`; the error message names the integer by its
-    key.
-    """
+    """Raises ConfigError if an integer in `given` exceeds `MOST`; the error message names the integer by its key."""
     for name, value in given.items():
         require(value <= MOST, f"{name} is {value}; give {MOST} or less", *(about or (name,)))
 
@@ -38,28 +36,28 @@ def require_feasible(given: Mapping[str, int], *about: str) -> None:
 class KnobInfo:
     name: KnobName
     symbol: str
-    """In the paper."""
+    """Short symbol for display, from the DynaTree paper if the paper has the parameter."""
     meaning: str
-    """At most 40 characters."""
+    """Description of at most 40 characters."""
     kind: Literal["whole", "real", "probability", "switch"]
     """The slider of a probability always spans 0 to 1, even if the bounds are narrower."""
     ends: Callable[[Any], tuple[float, float]]
-    """Parameter set -> lowest and highest value; the current value is in this range."""
+    """(parameter set) -> lowest and highest value of the knob; the current value is always in this range."""
     step: float = 1
     coarse: float = 4
     """Step with the shift key."""
     turns: str = ""
-    """Name of the parameter, if it differs from the knob's."""
+    """Name of the parameter that the knob sets, if it differs from the knob's name."""
     part: int | None = None
-    """Index within a parameter that is a tuple."""
+    """Index of the element that the knob sets, if the parameter is a tuple."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """Values of a switch's parameter by name; the knob's value is an index."""
+    """Values of a switch's parameter, by displayed name; the knob's value is an index into this mapping."""
     keys: str = ""
-    """Keys that lower and raise the value: `[]`, `{}`, `-=`, `()` or `,;`; or none."""
+    """Keys that lower and raise the value: `[]`, `{}`, `-=`, `()` or `,;`; empty for a knob without keys."""
     brief: str = ""
-    """In two words, beside the slider."""
+    """Label of two words beside the slider."""
     key_help: str = ""
-    """In the key map."""
+    """Help text in the key map."""
 
     @property
     def parameter(self) -> str:
@@ -71,27 +69,27 @@ class KnobInfo:
 
     @property
     def digits(self) -> int:
-        """Of formatted values, and of those that keys and sliders can set."""
+        """Number of decimals of formatted values, and of values that keys and sliders can set."""
         if self.integer:
             return 0
         return 2 if self.step >= 1 else 3
 
     def written(self, value: float) -> str:
-        """For example 0.85, 5.3, 256 or on."""
+        """The value as text, for example 0.85, 5.3, 256 or on."""
         if self.values:
             return list(self.values)[self._place(value)]
         text = f"{value:.{self.digits}f}"
         return text.rstrip("0").rstrip(".") if "." in text else text
 
     def settled(self, value: float, low: float, high: float) -> float:
-        """The nearest value in the range that keys and sliders can set; if there is none, `value`, clamped."""
+        """The nearest value in [low, high] that keys and sliders can set; if there is none, `value`, clamped."""
         bounded = min(high, max(low, value))
         steps = (round(bounded * 10**self.digits) + aside for aside in (0, -1, 1))
         on_grid = (round(step / 10**self.digits, self.digits) for step in steps)
         return next((nearest for nearest in on_grid if low <= nearest <= high), bounded)
 
     def value_of(self, parameter: Any) -> Any:
-        """A parameter from a recording may have any type."""
+        """The knob's value, given its parameter's value; a parameter from a recording may have any type."""
         if self.part is not None:
             several = isinstance(parameter, list | tuple) and len(parameter) > self.part
             return parameter[self.part] if several else None
@@ -99,7 +97,7 @@ class KnobInfo:
         return places.index(parameter) if parameter in places else parameter
 
     def put(self, value: float, parameter: Any) -> Any:
-        """The parameter, now `parameter`, after the knob is set to `value`."""
+        """New value of the parameter, whose old value is `parameter`, after the knob is set to `value`."""
         changed: Any = math.floor(value + 0.5) if self.integer else value
         if self.values:
             return list(self.values.values())[self._place(value)]
@@ -113,19 +111,19 @@ class KnobInfo:
 
 @dataclass(frozen=True)
 class TunableParameters:
-    """A parameter set; those with knobs can be changed during a run."""
+    """A set of parameters; each parameter with a knob can be changed during a run."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = ()
 
     def ends(self) -> dict[KnobName, tuple[float, float]]:
-        """By knob, given the others' current values; the current value is always within."""
+        """Lowest and highest value of each knob, given the other knobs' values; its current value is in this range."""
         return {knob.name: knob.ends(self) for knob in self.knobs}
 
     def has(self, name: KnobName) -> bool:
         return any(knob.name == name for knob in self.knobs)
 
     def knob(self, name: KnobName) -> float:
-        """Raises ConfigError for an unknown name."""
+        """Current value of a knob. Raises ConfigError for an unknown name."""
         bounds(self, name)
         return next(float(knob.value_of(getattr(self, knob.parameter))) for knob in self.knobs if knob.name == name)
 
@@ -136,14 +134,14 @@ class TunableParameters:
         return self.with_knobs({name: min(high, max(low, value))})
 
     def settled(self, name: KnobName, value: float) -> float:
-        """The nearest value within the bounds that keys and sliders can set; if there is none, `value`, clamped. Raises
-        ConfigError for an unknown name.
+        """The value nearest to `value` that lies within the bounds and that keys and sliders can set; if there is none,
+        `value`, clamped. Raises ConfigError for an unknown name.
         """
         low, high = bounds(self, name)
         return next(knob.settled(value, low, high) for knob in self.knobs if knob.name == name)
 
     def with_knobs(self, values: Mapping[KnobName, float]) -> Self:
-        """At once, since some values are valid only together. Raises ConfigError if they are not."""
+        """A copy with all values set at once, since some are valid only together. Raises ConfigError if invalid."""
         changed: dict[str, Any] = {}
         for knob in self.knobs:
             if knob.name in values:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 Origin: TypeAlias = Literal["root", "draft", "lookup"]
-"""The text's last token, the draft model, or suffix lookup."""
+"""Source of a node: the text (for the root, its last token), the draft model, or suffix lookup."""
 
 
 @dataclass
@@ -23,9 +23,9 @@ class Draws:
     """Tokens that were sampled after one node."""
 
     row: "Tensor"
-    """Distribution from which they were sampled, shape (V,), on the draft's device."""
+    """Distribution from which the tokens were sampled, shape (V,), on the draft's device."""
     children: list[int] = field(default_factory=list)
-    """In the order of sampling; the node of a token that was sampled twice is listed twice."""
+    """Nodes in the order of sampling; the node of a token that was sampled twice is listed twice."""
 
 
 @dataclass
@@ -35,17 +35,17 @@ class TokenTree:
     tokens: list[int]
     parents: list[int] = field(default_factory=lambda: [-1])
     logprobs: list[float] = field(default_factory=lambda: [0.0])
-    """Given the path to the node's parent."""
+    """Log-probability of each node's token, given the path to its parent."""
     depths: list[int] = field(default_factory=lambda: [0])
     path_logprobs: list[float] = field(default_factory=lambda: [0.0])
     draft_logprobs: list[float] | None = None
-    """The draft's own, if `logprobs` are estimates of the target's choice."""
+    """The draft's own log-probabilities, if `logprobs` are estimates of the target's choice; else None."""
     draws: dict[int, Draws] | None = None
-    """By node; None for a deterministic tree."""
+    """Sampled tokens by parent node; None for a deterministic tree."""
     origins: list[Origin] | None = None
     """None if all nodes except the root have the same origin."""
     lost: bool = False
-    """Whether a node has no children since the draft's logits were NaN or infinite."""
+    """Whether a node has no children because the draft's logits were NaN or infinite."""
 
     @classmethod
     def of(cls, tokens: list[int], parents: list[int], logprobs: list[float]) -> "TokenTree":
@@ -63,7 +63,7 @@ class TokenTree:
     def grow(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], draft_logprobs: Sequence[float] = ()
     ) -> range:
-        """`draft_logprobs` are by default equal to `logprobs`."""
+        """Adds children of a node; `draft_logprobs` are by default equal to `logprobs`."""
         first, count, above = len(self.tokens), len(tokens), self.path_logprobs[parent]
         self.tokens += tokens
         self.parents += [parent] * count
@@ -77,8 +77,8 @@ class TokenTree:
         return range(first, first + count)
 
     def draw(self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], row: "Tensor") -> list[int]:
-        """Records tokens sampled after a node, with a child for each one that is new, and returns the child of each. A
-        later call for the same parent must give the same `row` (see `Draws`).
+        """Records tokens that were sampled after a node, adds a child for each new token, and returns the child of each
+        token. A later call for the same parent must give the same `row` (see `Draws`).
         """
         self.draws = self.draws or {}
         drawn = self.draws.setdefault(parent, Draws(row))
@@ -93,7 +93,7 @@ class TokenTree:
         return math.exp(self.path_logprobs[node])
 
     def ancestors(self, node: int) -> list[int]:
-        """Deepest first, the node itself included."""
+        """Path from a node up to the root, both included."""
         nodes = []
         while node >= 0:
             nodes.append(node)
@@ -120,8 +120,8 @@ class TokenTree:
         return sorted([0, *drafted[:nodes]])
 
     def subtree(self, kept: Sequence[int]) -> "TokenTree":
-        """Renumbered in the order of `kept`, which must have the parent of each. Raises ValueError if a sampled node is
-        missing, without which the verifier would be biased.
+        """The tree of the nodes `kept`, renumbered in this order; the parents of these nodes must be among them. Raises
+        ValueError if a sampled node is missing, since the verifier would then be biased.
         """
         renumbered = {old: new for new, old in enumerate(kept)}
         return TokenTree(
@@ -164,8 +164,8 @@ def depths(parents: Sequence[int]) -> list[int]:
 
 
 def ruled_part(accepted: Sequence[int], depths: Sequence[int], origins: Sequence[Origin]) -> tuple[list[int], int]:
-    """Accepted nodes and number of drafted levels, without those of suffix lookup; `origins` are empty if all are
-    alike.
+    """Accepted nodes and number of drafted levels, both without nodes of suffix lookup; `origins` is empty if all nodes
+    have the same origin.
     """
     if not origins:
         return list(accepted), max(depths, default=0)

@@ -13,11 +13,11 @@ from decoder.knobs import KNOB_GAP, TunableParameters
 
 N = TypeVar("N")
 MOST_NODES = 64
-"""Of a tree whose size is chosen by costs (`Budget.by_cost`)."""
+"""Largest number of nodes of a tree whose size is chosen by costs (`Budget.by_cost`)."""
 
 
 class Arrays(Protocol):
-    """Provided by numpy for arrays, and by `PLAIN` for Python numbers."""
+    """Elementwise functions, provided by numpy for arrays, and by `PLAIN` for Python numbers."""
 
     def where(self, condition: Any, yes: Any, no: Any, /) -> Any:
         """Elementwise `yes` where the condition is true, else `no`."""
@@ -45,8 +45,8 @@ PLAIN: Arrays = _Plain()
 
 @dataclass(frozen=True)
 class Growth(Generic[N]):
-    """A node of depth d and path probability p gets children iff d < deepest, p >= stop, and d < floor(d0 + 0.5) or p
-    >= deep.
+    """A node of depth d and path probability p gets children iff d < deepest, p >= stop, and (d < floor(d0 + 0.5) or p
+    >= deep).
     """
 
     deepest: N
@@ -55,14 +55,14 @@ class Growth(Generic[N]):
     d0: N
     """Base depth, a real number; the history rule adjusts it."""
     tau_h: N
-    """Least draft confidence for `narrow` children; the history rule adjusts it."""
+    """Least draft confidence with which a node gets `narrow` children; the history rule adjusts it."""
     tau_l: N
-    """Draft confidence below which there are `wide` children."""
+    """Draft confidence below which a node gets `wide` children."""
     narrow: N
     middle: N
     wide: N
     sharpness: N
-    """On the draft's probabilities where decoding is greedy."""
+    """Exponent on the draft's probabilities in greedy decoding."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class History(Generic[N]):
     """The rule that adjusts `d0` and `tau_h` from the results of past rounds."""
 
     enabled: N
-    """Either 1 or 0."""
+    """1 if the rule is on, 0 if it is off."""
     window: N
-    """Latest rounds whose mean depth acceptance is used."""
+    """Number of latest rounds over which the depth acceptance is averaged."""
     target: N
-    """Of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus this."""
+    """Target of the mean depth acceptance; `d0` and `tau_h` change in proportion to the mean minus the target."""
     eta_d: N
     eta_h: N
 
@@ -89,15 +89,15 @@ class Budget:
     best: bool = False
     """Whether the most probable nodes are kept, not the first in breadth-first order."""
     beam: int = 0
-    """With `best`: nodes of a level that get children, at most, the most probable ones; 0: `n_max`."""
+    """With `best`: largest number of nodes of a level that get children, the most probable first; 0 means `n_max`."""
     by_cost: bool = False
     """Whether expected costs decide, within the rule's limits, how many nodes a round drafts."""
     lookup: bool = False
-    """Only in rounds in which the expected gain outweighs the time."""
+    """Whether suffix lookup also drafts, in rounds in which its expected gain outweighs its time."""
 
     @property
     def growing(self) -> int:
-        """Nodes of a level that get children, at most."""
+        """Largest number of nodes of a level that get children."""
         return min(self.n_max, self.beam) if self.beam else self.n_max
 
 
@@ -143,14 +143,14 @@ def tree_rule(parameters: TunableParameters | None) -> TreeRule | None:
 
 
 def least_probability(growth: Growth[Any], depth: Any, xp: Arrays = PLAIN) -> Any:
-    """At which nodes of a depth get children; infinite from `deepest` on."""
+    """Least path probability at which nodes of a depth get children; infinite from depth `deepest` on."""
     # The threshold is `stop` if depth < floor(d0 + 0.5). For integer depths and d0 >= 1, this means depth + 0.5 <= d0.
     anywhere = xp.where(depth + 0.5 <= growth.d0, growth.stop, xp.maximum(growth.stop, growth.deep))
     return xp.where(depth >= growth.deepest, math.inf, anywhere)
 
 
 def breadth(growth: Growth[Any], confidence: Any, xp: Arrays = PLAIN) -> Any:
-    """Number of children, by the draft's largest next-token probability."""
+    """Number of children, given the draft's largest next-token probability."""
     unsure = xp.where(confidence < growth.tau_l, growth.wide, growth.middle)
     return xp.where(confidence >= growth.tau_h, growth.narrow, unsure)
 

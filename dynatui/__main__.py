@@ -1,4 +1,4 @@
-"""Entry point: Ctrl+C never prints a traceback, so that no heavy module may be imported at the top of this file."""
+"""Entry point. Slow modules are imported only once SIGINT has a handler, so Ctrl+C never prints a traceback."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def _run() -> int:
 
 
 def _report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A bug's traceback, with control characters, from models or files, made visible."""
+    """Prints the traceback of a bug; makes control characters visible, since they may come from models or files."""
     sys.stderr.write(clean("".join(traceback.format_exception(kind, error, trace))))
 
 

@@ -1,4 +1,4 @@
-"""The only module that makes foreign text safe for a terminal: escape sequences could write to the clipboard."""
+"""Makes text from models, files and servers safe for a terminal: escape sequences in it could set the clipboard."""
 
 _REPLACEMENT = "\ufffd"
 _PICTURES = 0x2400

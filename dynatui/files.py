@@ -12,12 +12,12 @@ from typing import BinaryIO, cast
 from decoder.errors import ConfigError
 
 PATIENCE_S = 2.0
-"""Longest wait for the first writer of a pipe."""
+"""Longest wait for a process at the other end of a pipe."""
 _LOOK_UP_S = 0.02
 
 
 def opened(path: Path) -> BinaryIO:
-    """Opened for reading; reading a pipe that gets no writer in time raises an OSError."""
+    """Opens a file for reading; reads from a pipe that no process writes to in time raise an OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return cast("BinaryIO", BufferedReader(_Pipe(descriptor)))
@@ -26,7 +26,7 @@ def opened(path: Path) -> BinaryIO:
 
 
 def text_of(file: BinaryIO, name: str, most: int, *, too_large: str) -> str:
-    """Without a byte order mark; raises ConfigError, with the remedy `too_large` if larger than `most`, and OSError."""
+    """Reads UTF-8 text. Raises OSError, and ConfigError for other encodings or more than `most` bytes (`too_large`)."""
     content = file.read(most + 1)
     if len(content) > most:
         raise ConfigError(f"{name} is larger than {most >> 20} MiB, {too_large}")
@@ -38,14 +38,14 @@ def text_of(file: BinaryIO, name: str, most: int, *, too_large: str) -> str:
 
 
 def to_append(path: Path) -> BinaryIO:
-    """Opened to append without a buffer; raises an OSError if a pipe has no reader."""
+    """Opens a file for appending, without a buffer; raises an OSError for a pipe without a reader."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
 def pipe_to_write(path: Path) -> int:
-    """Descriptor of a pipe; raises an OSError if no process reads it in time; so does a write after its end."""
+    """Opens a pipe for writing; raises an OSError if no process reads it in time, as does a write without a reader."""
     until_s = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -62,7 +62,7 @@ def pipe_to_write(path: Path) -> int:
 
 
 class _Pipe(RawIOBase):
-    """Its first read waits up to `PATIENCE_S` for a writer."""
+    """A pipe whose first read waits for a writer, at most until `PATIENCE_S` after the pipe was opened."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

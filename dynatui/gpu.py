@@ -1,4 +1,4 @@
-"""Load, memory, bandwidth, power, energy and temperature of a GPU, from NVML; what NVML does not provide is None.
+"""Load, memory, bandwidth, power, energy and temperature of a GPU, from NVML; a value that NVML lacks is None.
 
 Does not import torch; GPUs are numbered as torch numbers them. A reading takes about a millisecond.
 """
@@ -37,7 +37,7 @@ class Gpu:
 
 
 def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
-    """A function that reads the load of the GPUs among these torch devices, by number, as far as NVML knows them."""
+    """A function that reads the load of the GPUs among these torch devices, by number, as far as NVML has them."""
     numbers, find = _numbers(devices), cache(_find)
 
     def read() -> Mapping[int, GpuLoad]:
@@ -49,8 +49,8 @@ def open_meters(devices: Iterable[str]) -> Callable[[], Mapping[int, GpuLoad]]:
 
 
 def energy_counter(devices: Sequence[str]) -> Callable[[], float | None]:
-    """A function that reads the joules that all these torch devices have taken since their driver was loaded; None
-    unless NVML counts them for each. Devices of other machines have equal names, so names must differ.
+    """A function that reads the joules that these torch devices have used together since their driver was loaded; None
+    unless NVML counts them for every device. A repeated name means a device of another machine, and also gives None.
     """
     numbers, find = _numbers(devices), cache(_find)
 
@@ -71,7 +71,7 @@ def gpus() -> list[Gpu]:
 
 
 def memory_bytes_per_s(device: str) -> float | None:
-    """Peak bandwidth: highest clock rate times width of the bus; None if NVML does not report both of a device."""
+    """Peak memory bandwidth, from the highest memory clock and the bus width; None if NVML does not report both."""
     match = _CUDA.fullmatch(device)
     if match is None:
         return None
@@ -84,7 +84,7 @@ def memory_bytes_per_s(device: str) -> float | None:
 
 
 def _numbers(devices: Iterable[str]) -> Sequence[int]:
-    """Of those that are GPUs, each once."""
+    """Numbers of the GPUs among the devices, without repetition."""
     matches = [_CUDA.fullmatch(device) for device in devices]
     return tuple(dict.fromkeys(int(each[1] or 0) for each in matches if each))
 

@@ -1,6 +1,6 @@
 """The key map, from which bindings, footer, help, palette, settings and documents are made; knows no widgets.
 
-An action is the name of a method of the app, with arguments, and may depend on the mode.
+An action is the name of a command or of a method of the app, with arguments. A key may have one action per mode.
 """
 
 import difflib
@@ -14,7 +14,7 @@ from decoder.methods import METHODS
 
 Mode: TypeAlias = Literal["watch", "inspect", "search", "knobs", "compare", "attach"]
 FIRST_MODES: frozenset[Mode] = frozenset(("watch", "compare", "attach"))
-"""One for each app."""
+"""The mode in which each of the three apps starts."""
 LEFT_OUT = 999
 """Rank of a key that the footer never shows."""
 _ALWAYS_QUITS = "ctrl+c"
@@ -42,24 +42,24 @@ class Key:
     """One line of the key map: a key, or several keys of related actions."""
 
     caps: tuple[str, ...]
-    """Textual's names, or the characters themselves."""
+    """The keys, by Textual's names or as the characters themselves."""
     actions: tuple[str, ...]
     label: str
-    """For the footer and the palette."""
+    """Name in the footer and in the palette."""
     help: str
     modes: tuple[Mode, ...]
     rank: int = LEFT_OUT
     """If the footer has no room for all keys, the highest ranks are left out."""
     words: tuple[str, ...] = ("down", "up")
-    """Distinguish the actions of a pair in the palette."""
+    """Words that distinguish the actions of a pair in the palette."""
     names: tuple[str, ...] = ()
     """Names of the actions in the settings file; if empty, made from `label` and `words`."""
     does: tuple[str, ...] = ()
-    """All actions, each once; empty only if every action has a key."""
+    """All actions without repetition; may be empty if every action has a key, since `actions` then lists them."""
     also: str = ""
     """Further search words in the palette."""
     fixed: bool = False
-    """The digits cannot be rebound, since they type values and choose panels."""
+    """Whether the keys cannot be rebound, as is the case for digits, which type values and choose panels."""
 
     @property
     def different(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class Key:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The action of each name in the settings file; empty for fixed keys."""
+        """Name in the settings file -> action; empty for fixed keys."""
         if self.fixed:
             return {}
         names = self.names or tuple(re.sub(r"\W+", "_", title.lower()).strip("_") for title in self.titles)
@@ -106,7 +106,7 @@ class Keymap:
 
     @property
     def commands(self) -> Iterator[tuple[str, str, Key]]:
-        """The palette while the run is watched: name, action, line."""
+        """Commands of the palette while a run is watched: (title, action, line of the key map)."""
         for key in self.keys:
             if "watch" in key.modes:
                 yield from ((title, action, key) for title, action in zip(key.titles, key.different, strict=True))
@@ -127,13 +127,13 @@ class Keymap:
         return frozenset(cap for key in self.every for cap in key.caps_of(action))
 
     def cap(self, action: str) -> str:
-        """A key to hint at; for an action without one, the palette's key, since the palette lists all actions."""
+        """The key that a hint names: the first key of the action, else that of the palette, which lists all actions."""
         cap = next((caps[0] for key in self.keys if (caps := key.caps_of(action))), None)
         palette = "ctrl+p" if action != "command_palette" else "nothing"
         return _GLYPHS.get(cap, cap) if cap else palette
 
     def settings(self) -> dict[str, tuple[str, ...]]:
-        """The keys of each rebindable action, by its name in the settings file."""
+        """Name of each rebindable action in the settings file -> keys of the action."""
         named = dict[str, tuple[str, ...]]()
         for key in self.every:
             for name, action in key.settings.items():
@@ -141,7 +141,7 @@ class Keymap:
         return named
 
     def rebound(self, changes: Mapping[str, Sequence[str]]) -> "Keymap":
-        """Raises ConfigError for an unknown action, an invalid key, or a key with two actions in one mode."""
+        """Applies changes; raises ConfigError for an unknown action, an invalid key, or a key with two actions in a mode."""
         known = self.settings()
         for name, caps in changes.items():
             if name not in known:
@@ -205,7 +205,7 @@ def _check(name: str, cap: str) -> None:
 PanelName: TypeAlias = Literal["text", "tree", "curves", "race", "work", "whatif", "prompts", "log", "sampling"]
 PANELS: tuple[PanelName, ...] = get_args(PanelName)
 ALWAYS: tuple[PanelName, ...] = ("text", "tree", "curves")
-"""Have a place of their own in a large terminal; the others share one."""
+"""Panels that have a place of their own in a large terminal; all other panels share one place."""
 
 _EVERYWHERE: tuple[Mode, ...] = ("watch", "inspect", "search", "knobs")
 _VIEWING: tuple[Mode, ...] = ("watch", "inspect", "search")
@@ -218,12 +218,12 @@ _BACK_ON, _FIRST_LAST, _ABOVE_BELOW = ("back", "on"), ("first", "last"), ("above
 
 
 def _pair(back: str, on: str) -> tuple[str, str, str, str]:
-    """The actions of four keys: two named ones, such as up and down, then two letters."""
+    """The actions of four keys: two named keys, such as up and down, and two letters with the same actions."""
     return back, on, back, on
 
 
 def _turned_by(keys: str) -> str:
-    """All knobs that a pair of keys can turn; which one depends on the watched method."""
+    """Help on all knobs that a pair of keys can turn; the watched method determines the knob that it turns."""
     knobs = [knob for method in METHODS.values() for knob in method.knobs if knob.keys == keys]
     first, *others = dict.fromkeys(knob.key_help for knob in knobs if knob.key_help)
     return "; ".join(filter(None, (first, ", ".join(others))))

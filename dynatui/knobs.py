@@ -1,4 +1,4 @@
-"""The knobs of methods for the screen, and their present values in a run; each is declared by its method."""
+"""The knobs that methods declare, as the screen shows them, and the present values of knobs in a run."""
 
 from dataclasses import asdict
 from typing import TypeVar
@@ -14,14 +14,14 @@ from dynatui.state.lane import LaneState
 from dynatui.state.run_state import RunState
 
 _KEYS = ("[]", "{}", "-=")
-"""Pairs of keys that turn sliders, from the left."""
+"""Pairs of keys that turn the sliders, in the order of the sliders from the left."""
 _LONGEST_NAME = 24
 
 R = TypeVar("R", RulesName, RulesName | None)
 
 
 def info(name: KnobName) -> KnobInfo:
-    """For an unknown knob of a recording, only its name is known."""
+    """Description of a knob; for a knob of a recording that no method declares, only its name is known."""
     known = all_knobs().get(name)
     return known or KnobInfo(name, clean_line(name)[:_LONGEST_NAME], "", "real", lambda _: (0.0, 1.0))
 
@@ -31,7 +31,7 @@ def turns(knob: KnobInfo) -> tuple[str, str]:
 
 
 def rules_of(method: str) -> RulesName | None:
-    """The parameter set that the user turns; None for a method without one, and for side A of a comparison."""
+    """The parameter set whose knobs the user turns; None for a method without one and for side A of a comparison."""
     return METHODS[method].rules if method in METHODS else None
 
 
@@ -48,7 +48,7 @@ def having(name: KnobName) -> tuple[str, ...]:
 
 
 def choices(knob: KnobInfo, ends: tuple[float, float]) -> dict[int, str]:
-    """By the number that the user types for the value."""
+    """The possible named values of a knob, by the number that the user types for them."""
     return {place: name for place, name in enumerate(knob.values) if ends[0] <= place <= ends[1]}
 
 
@@ -63,7 +63,7 @@ def limit_name(limit: Limit) -> str:
 
 
 def sampling_in_force(state: RunState) -> Sampling | None:
-    """None before the first run, and for invalid values."""
+    """The present sampling settings; None before the first run, and if a recording has invalid values."""
     if state.run is None:
         return None
     try:
@@ -73,9 +73,9 @@ def sampling_in_force(state: RunState) -> Sampling | None:
 
 
 def preset_of(method: str, lane: LaneState) -> str:
-    """The preset whose values all parameters have; empty if there is none.
+    """Name of the preset that equals all present parameters; empty if there is none.
 
-    A knob that the history rule has moved counts with its value before, since the rule is part of a preset.
+    Of a knob that the history rule has changed, the user's value is compared, since the rule is part of a preset.
     """
     known = method_of(method)
     presets = METHODS[known.rules].presets if known and known.rules else {}
@@ -95,7 +95,7 @@ def _has_values(lane: LaneState, rules: TunableParameters) -> bool:
 
 
 def rules_in_force(state: RunState) -> TunableParameters | None:
-    """Invalid values in a recording give None; missing values get their defaults."""
+    """Parameters of the watched method, missing values at their defaults; None for invalid values in a recording."""
     rules = rules_of(state.watched)
     own = METHODS[rules].own if rules else None
     if own is None:

@@ -192,7 +192,7 @@ def watch(
     """
     if context.invoked_subcommand is not None:
         _refuse_options_before(context)
-        # `bench` makes this check itself, since `bench speed` may run as ranks and its other commands may not.
+        # `bench` makes this check itself, since of its commands only `bench speed` may run in several processes.
         if context.invoked_subcommand != "bench":
             ranks.require_alone(f"dynatui {context.invoked_subcommand}")
         return 0
@@ -209,7 +209,7 @@ def watch(
     # `can_show_screen` may replace standard input, so the prompts must have been read before.
     on_screen = wants_screen and streams.can_show_screen()
     given = {**rules, **run}
-    # A settings file may hold all defaults, as `dynatui config` prints them, so only typed knobs count.
+    # A settings file may hold all defaults, as `dynatui config` prints them, so only the command line counts.
     typed = rules.keys() & settings.typed(context).keys()
     chosen = prompts.given or typed or any(given[name] is not None for name in ("preset", "temperature", "seed"))
     if on_screen and models.embedded:
@@ -284,7 +284,7 @@ def _follow(path: Path, view: View, transcript: Transcript, *, on_screen: bool) 
 
 
 def _refuse_options_beside_follow(context: typer.Context) -> None:
-    """The process that writes the recording has set their values."""
+    """Refuses options of decoding: the process that writes the recording has set their values."""
     known = settings.options_of(context.command).values()
     decoding = {option.name for option in known if option.rich_help_panel in options.DECODING}
     with about("follow"):
@@ -292,7 +292,7 @@ def _refuse_options_beside_follow(context: typer.Context) -> None:
 
 
 def _refuse_options_before(context: typer.Context) -> None:
-    """They belong to the live command and would have no effect; a subcommand's own follow its name."""
+    """Refuses options before a subcommand: they belong to the live command and would have no effect."""
     subcommand = context.invoked_subcommand
     for given in settings.typed(context).values():
         remedy = f"see dynatui {subcommand} --help for the options to give after {subcommand}"

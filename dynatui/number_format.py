@@ -1,11 +1,11 @@
-"""Numbers as text, for the screen and the exit summary. Knows neither units nor the width of a panel."""
+"""Numbers as text, for the screen and the exit summary. Does not know the width of a panel."""
 
 import math
 from collections.abc import Sequence
 
 
 def short(value: float | None, digits: int = 2) -> str:
-    """Such as 0.71, 3.41 or 664; a dash for None."""
+    """A number such as 0.71, 3.41 or 664; a dash for None, NaN and infinity."""
     if value is None or not math.isfinite(value):
         return "-"
     if abs(value) >= 100:
@@ -22,12 +22,12 @@ def ms(seconds: float | None, digits: int = 2) -> str:
 
 
 def counted(number: int, noun: str, ending: str = "s") -> str:
-    """Such as 1 token, or 2 tokens."""
+    """A number and its noun, such as 1 token or 2 tokens."""
     return f"{number} {noun}{ending * (number != 1)}"
 
 
 def count(number: float | None) -> str:
-    """Such as 1,234, or 1.23e+12 if it is long; a dash for None."""
+    """A number such as 1,234, or 1.23e+12 if it is long; a dash for None."""
     return "-" if number is None else f"{number:,.0f}" if number < 1e10 else f"{number:.3g}"
 
 

@@ -13,7 +13,7 @@ from dynatui.number_format import counted, percent, short
 from dynatui.state.lane import LaneState
 
 ALONE = "own noise"
-"""Table entry of a method that samples with its own noise."""
+"""Table entry of a method that samples with its own noise, so that its text is not compared with that of ar."""
 BY_DESIGN = "by design"
 _NO_SPEEDUP = {
     "machine busy": ("machine busy: no figure", "busy"),
@@ -25,7 +25,7 @@ _SHARED = frozenset(knob.name for knob in Sampling.knobs)
 
 
 def no_speedup(figures: Figures) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if the speed-up is known, or if ar does not race."""
+    """Why a speed-up is missing: wordings, the longest first; empty if the speed-up is known or ar does not race."""
     return _NO_SPEEDUP.get(figures.speedup_reason or "", ())
 
 
@@ -37,7 +37,7 @@ def speedup_cell(figures: Figures) -> str:
 
 
 def interval(figures: Figures) -> str:
-    """Of the speed-up: (1.21 to 1.45); empty if unknown."""
+    """Interval of the speed-up, such as (1.21 to 1.45); empty if unknown."""
     if figures.speedup_low is None or figures.speedup_high is None:
         return ""
     return f"({short(figures.speedup_low)} to {short(figures.speedup_high)})"
@@ -54,7 +54,7 @@ def times_plain(figures: Figures) -> tuple[str, ...]:
 
 
 def same_as_ar(method: str, figures: Figures, differs: str) -> str:
-    """`differs` is the entry for a clear difference."""
+    """Table entry on whether a text equals that of ar; `differs` is the entry for a clear difference."""
     if differs_by_design(figures):
         return BY_DESIGN
     if figures.identical_to_ar is None:
@@ -67,7 +67,7 @@ def same_as_ar(method: str, figures: Figures, differs: str) -> str:
 
 
 def result(race: RunFold, width: int | None = None) -> list[str]:
-    """A table with a row per method, over its texts under the present settings; a narrow one has fewer columns."""
+    """A table with a row per method, over its texts under the present settings; a narrow table has fewer columns."""
     rows = [["method", "x plain (95 %)", "tokens/s", "same as ar", "L-bar", "accepted", "texts"]]
     for method in race.tallies:
         entry, texts = race.pooled_among(method)
@@ -81,7 +81,7 @@ def result(race: RunFold, width: int | None = None) -> list[str]:
 
 
 def heading(race: RunFold) -> tuple[str, str]:
-    """How many texts the result is of, and the models."""
+    """The title, with the number of texts in the result; and the models, with device and arithmetic."""
     run, texts = race.run, max((race.pooled_among(method)[1] for method in race.tallies), default=0)
     pair = f"{run.target} with {run.draft} on {run.place} in {run.arithmetic}" if run else ""
     return f"result of {counted(texts, 'text')}{' under these settings' if texts > 1 else ''}", pair
@@ -98,7 +98,7 @@ def settings(lanes: Mapping[str, LaneState]) -> Iterator[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """As many of the first columns as fit; the first one is aligned to the left."""
+    """Lines of a table with as many columns as fit; the first column is aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     while width is not None and len(widths) > 1 and sum(widths) + 2 * (len(widths) - 1) > width:
         widths.pop()

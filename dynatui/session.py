@@ -12,18 +12,18 @@ from dynatui.keymap import KEYMAP, Keymap
 Symbols: TypeAlias = Literal["braille", "block", "ascii"]
 SYMBOLS: tuple[Symbols, ...] = get_args(Symbols)
 EMBEDDED_TEMPERATURE = 0.6
-"""So small a model repeats itself in greedy decoding."""
+"""Default of the embedded pair on the screen, since in greedy decoding so small a model repeats itself."""
 EMBEDDED_SEED = 7
-"""Among the best of 48 seeds for readable text in few rounds on the first built-in prompt."""
+"""One of the best of 48 seeds for readable text in few rounds on the first built-in prompt."""
 DEMO = DynaTree(d0=6, tau_h=0.7, tau_l=0.35, rho_stop=0.03, rho_deep=0.15, tau=0, n_max=16, selection="best")
-"""DynaTree's parameters on the screen if nothing is chosen: trees of 12 to 20 nodes, with the history rule, which are
-large enough to see how they grow. The shipped presets draw smaller trees, which are faster on a CPU.
+"""DynaTree's parameters on the screen if the user chooses none: trees of up to 16 drafted nodes, large enough to show
+how they grow, with the history rule. The presets draft smaller trees, which are faster on a CPU.
 """
 
 
 @dataclass(frozen=True)
 class Models:
-    """None as a model means that of the embedded pair."""
+    """Models and how they are loaded; None as a model stands for that of the embedded pair."""
 
     target: str | None = None
     draft: str | None = None
@@ -37,7 +37,7 @@ class Models:
     gpu_layers: int | None = None
     """Layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses."""
     inflate: str | None = None
-    """Number of parameters at whose cost the embedded pair decodes."""
+    """Number of parameters, such as 2.8B, to which the embedded pair is enlarged, so that decoding costs as much."""
 
     @property
     def embedded(self) -> bool:
@@ -47,14 +47,14 @@ class Models:
 @dataclass(frozen=True)
 class View:
     speed: float | None = None
-    """Relative to decode time; None: slow enough to read."""
+    """Playback speed relative to decode time; None: slow enough to read."""
     fps: int | None = None
-    """None: 10, or 5 over SSH."""
+    """Frames per second; None: 10, or 5 over SSH."""
     theme: str | None = None
     symbols: Symbols = "braille"
     color: bool = True
     mouse: bool = True
-    """Otherwise the terminal can select and copy text."""
+    """Whether the app takes clicks and drags; if not, the terminal can select and copy text."""
     tour: bool = False
     """Whether the second round is shown slowly, stage by stage."""
     log: Path | None = None
@@ -72,10 +72,10 @@ class Session:
     """0: any free port; None: metrics are not served."""
     view: View = field(default_factory=View)
     files: tuple[tuple[str, tuple[AnyPrompt, ...]], ...] = ()
-    """(name, prompts); these come before all other prompts of the session."""
+    """(name, prompts) of each prompt file; these come before all other prompts of the session."""
     prompt_field: str | None = None
-    """Field of prompt files' objects; None: the first known field."""
+    """Field with the prompt in the JSON objects of prompt files; None: the first known field."""
     notes: tuple[str, ...] = ()
-    """What was read from the prompt files."""
+    """Remarks on what was read from the prompt files."""
     set_for_good: frozenset[str] = frozenset()
-    """Options that a settings file or a variable sets, so that a copied command line must contain them."""
+    """Options that a settings file or an environment variable sets; a copied command line has them even at defaults."""

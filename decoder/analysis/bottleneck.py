@@ -1,5 +1,5 @@
-"""How much faster a method could be without one of its costs or losses, all others staying as measured, and the words
-for it: upper limits, not forecasts, and not to be multiplied.
+"""How much faster a method would be without one of its costs or losses if all others stayed as measured, and sentences
+about it. The factors are upper limits, not forecasts; their product has no meaning.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ NO_LIMIT = "None of the known limits applies."
 
 
 class Span(tuple[float, ...]):
-    """Formatted as the range from the least to the largest number."""
+    """Numbers that are formatted as the range from the smallest to the largest."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Span(tuple[float, ...]):
 
 @dataclass(frozen=True)
 class Remedy:
-    """Wordings from the longest to the shortest."""
+    """A remedy in wordings from the longest to the shortest."""
 
     whole: str
     helps: str
@@ -107,9 +107,9 @@ WORDS: Mapping[Limit, Words] = {
 
 FEWEST_ROUNDS = 5
 REPETITIVE = 0.5
-"""Share of distinct 8-grams below which a text inflates every acceptance figure."""
+"""A smaller share of distinct 8-grams means that the text repeats itself, which inflates all acceptance figures."""
 FULL_SPEED = 1.02
-"""Speeds whose ratio is below this count as equal."""
+"""Two speeds whose ratio is below this count as equal."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Bottleneck:
     host_share: float | None
     """Share of a round outside drafting and verification."""
     verify_growth: float | None
-    """Time of a verification over that of a one-token pass of plain decoding; None without `ar`."""
+    """Time of a verification divided by that of a one-token pass of plain decoding; None without `ar`."""
     break_even: float | None
     """Tokens per round above which the method is faster than plain decoding; None without `ar`."""
     bounds: tuple[Bound, ...]
@@ -180,14 +180,14 @@ def bottleneck(tally: Tally, plain: Tally | None) -> Bottleneck | None:
 
 
 def plain_pass_s(plain: Tally | None) -> float | None:
-    """None if unknown, or after fewer rounds than `FEWEST_ROUNDS`."""
+    """Time of a plain pass; None if unknown, or if `ar` has fewer than `FEWEST_ROUNDS` rounds."""
     rated = plain.rated if plain and plain.rounds >= FEWEST_ROUNDS else Times()
     return rated.verify_s / rated.rounds if rated.timed_tokens and rated.verify_s else None
 
 
 def of_method(race: RunFold, method: str) -> Bottleneck | None:
-    """Compared with the run's `ar` by the speed-up of its figures. None for `ar` itself, and if the machine was busy,
-    since no time then measures the method.
+    """Bottleneck of a method, with `break_even` from the speed-up over the run's `ar`. None for `ar` itself, and on a
+    busy machine, since times then do not measure the method.
     """
     tally, figures = race.tallies.get(method), race.figures().get(method)
     if tally is None or figures is None or method == "ar" or figures.speedup_reason == "machine busy":
@@ -224,7 +224,7 @@ def _share(part_s: float | None, whole_s: float) -> float | None:
 
 
 def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
-    """`settled`: trees of another size would not be faster."""
+    """`settled`: whether trees of another size would not be faster."""
     if bottleneck is None or (limit := main_limit(bottleneck)) is None:
         return None
     if is_hopeless(bottleneck):
@@ -233,7 +233,7 @@ def remedy_of(bottleneck: Bottleneck | None, *, settled: bool) -> Remedy | None:
 
 
 def bottleneck_sentences(bottleneck: Bottleneck, method: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """Sentences: speed, main limit, remedy (by default those of the two main limits), a note on repetitive texts."""
+    """Sentences on speed, main limit, remedies (by default for the two main limits), and on repetitive text."""
     limit, helps = main_limit(bottleneck), (remedy.whole,) if remedy else remedies(bottleneck)
     sentences = [
         _speed(bottleneck, method),
@@ -262,8 +262,8 @@ def headline(bottleneck: Bottleneck | None, method: str, remedy: Remedy | None =
 
 
 def explained(race: RunFold, method: str, name: str, remedy: Remedy | None = None) -> tuple[str, ...]:
-    """`bottleneck_sentences` on method `name`, with a note if its text differs from that of `ar`; empty without
-    a bottleneck.
+    """`bottleneck_sentences` on a method, called `name`, with a note if the method's text differs from that of `ar`;
+    empty without a bottleneck.
     """
     bottleneck, figures = of_method(race, method), race.figures().get(method)
     if bottleneck is None or figures is None:
@@ -304,7 +304,7 @@ def main_limit(bottleneck: Bottleneck) -> Limit | None:
 
 
 def limited(cases: Sequence[Bottleneck], limit: Limit) -> str:
-    """The limit in words; a figure in which the cases differ is a range."""
+    """The limit in words; a figure that differs between cases is given as a range."""
     words, figures = WORDS[limit], _figures(cases)
     gain = Span(bound.gain for case in cases if (bound := case.bound(limit)))
     return f"{words.clause.format_map(figures)}; {words.assumption}, decoding would be {gain:.2f} times as fast"
@@ -329,7 +329,7 @@ def repeated(cases: Sequence[Bottleneck]) -> str:
 
 
 def _figures(cases: Sequence[Bottleneck]) -> Mapping[str, Span]:
-    """Figures of the wordings by name, without those unknown for any case."""
+    """Figures for the names in braces in `WORDS`, except figures that are unknown in any case."""
     figures: Mapping[str, Sequence[float | None]] = {
         "levels": [case.levels for case in cases],
         "right": [(case.tokens_per_round - 1) / case.levels for case in cases],

@@ -1,5 +1,5 @@
-"""Findings about the bottlenecks of many runs: each is stated once, with all cases (a method of a run) to which it
-applies.
+"""Findings about the bottlenecks of many runs. Each finding is stated once, with all cases to which it applies; a case
+is a method of a run.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -28,13 +28,12 @@ class MethodCase:
     """Number of the run, from 1."""
     method: str
     bottleneck: Bottleneck | None
-    """Bottleneck of the method; None if unknown."""
     speedup: float | None
-    """Ratio of the method's speed to the speed of plain decoding; None if unknown."""
+    """Speed relative to plain decoding; None if unknown."""
     compared: bool
-    """Whether the method's text was compared with the text of plain decoding."""
+    """Whether the text was compared with the text of plain decoding."""
     difference: int | None
-    """Index of the first token that differs from plain decoding."""
+    """Index of the first token that differs from the text of plain decoding; None if no token differs."""
     by_design: bool
     """Whether the difference is allowed by the method's design."""
     reason: Reason | None = None
@@ -73,7 +72,7 @@ def cases(race: RunFold, run: int) -> Iterator[MethodCase]:
 
 
 def findings(cases: Iterable[MethodCase]) -> Iterator[Finding]:
-    """One for each main limit, the most frequent first, and one about repetitive texts."""
+    """One finding for each main limit, the most frequent first, then one about repetitive texts if there are any."""
     known_cases = [(case, case.bottleneck) for case in cases if case.bottleneck]
     by_limit = grouped((case, (main_limit(limits), is_hopeless(limits))) for case, limits in known_cases)
     for (limit, _), group in sorted(by_limit.items(), key=lambda item: -len(item[1])):

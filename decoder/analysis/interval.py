@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 DRAWS = 4000
 FEW_DRAWS = 200
-"""For intervals that a screen computes anew every second."""
+"""Number of bootstrap samples for intervals that a screen computes anew every second."""
 COVERAGE = 0.95
 _ANGLES = 1 << 15
 
@@ -21,7 +21,7 @@ Statistic: TypeAlias = Callable[[Sequence[NDArray[np.int64]]], NDArray[np.float6
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`low` and `high` are None with too few values."""
+    """A statistic with its confidence interval; `low` and `high` are None if there are too few values."""
 
     value: float = msgspec.field(name="mean")
     std: float | None = None
@@ -36,7 +36,7 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def bootstrap(
     statistic: Statistic, groups: Sequence[int], *, seed: int, draws: int = DRAWS, coverage: float = COVERAGE
 ) -> tuple[float, float]:
-    """Percentile interval, resampling within each group; `groups` are the numbers of values."""
+    """Percentile interval of `statistic`, by resampling within each group; `groups`: number of values in each group."""
     random = np.random.default_rng(seed)
     values = statistic([random.integers(size, size=(draws, size)) for size in groups])
     low, high = np.percentile(values, (50 - 50 * coverage, 50 + 50 * coverage)).tolist()
@@ -44,8 +44,8 @@ def bootstrap(
 
 
 def resampled(size: int, random: np.random.Generator, draws: int = FEW_DRAWS) -> NDArray[np.int64]:
-    """Indices of bootstrap samples of an autocorrelated series, of shape (draws, size): circular blocks, Politis and
-    Romano 1992.
+    """Indices of bootstrap samples of an autocorrelated series, of shape (draws, size), by the circular block bootstrap
+    (Politis and Romano 1992).
     """
     block = max(1, round(math.sqrt(size)))
     starts = random.integers(size, size=(draws, -(-size // block), 1))
@@ -55,7 +55,7 @@ def resampled(size: int, random: np.random.Generator, draws: int = FEW_DRAWS) ->
 def quotient_ends(
     above: NDArray[np.float64], below: NDArray[np.float64], *, seed: int, draws: int = DRAWS
 ) -> NDArray[np.float64]:
-    """Low and high ends of sums over rows divided by sums over rows, resampling rows; an axis of columns is kept."""
+    """Both ends of the interval of sum(above) / sum(below), by resampling rows; a column axis is kept."""
     times = _times_drawn(len(above), seed, draws)
     ends: NDArray[np.float64] = np.percentile(
         (times @ above) / (times @ below), (50 - 50 * COVERAGE, 50 + 50 * COVERAGE), axis=0
@@ -72,7 +72,7 @@ def _times_drawn(count: int, seed: int, draws: int) -> NDArray[np.float64]:
 
 
 def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
-    """Variance of the mean of an autocorrelated series, by overlapping batch means, and its degrees of freedom."""
+    """Variance of an autocorrelated series' mean, by overlapping batch means, and the estimate's degrees of freedom."""
     count = len(series)
     block = max(1, round(math.sqrt(count)))
     sums = np.cumsum(np.concatenate([[0.0], series]))
@@ -85,9 +85,9 @@ def variance_of_mean(series: NDArray[np.float64]) -> tuple[float, float]:
 
 @lru_cache(maxsize=1024)
 def students_t(freedom: float, coverage: float = COVERAGE) -> float:
-    """Half the width of a confidence interval in standard errors, by Student's t. With t = sqrt(freedom) tan(angle),
-    the density is proportional to cos(angle)^(freedom - 1), integrated by the midpoint rule; scipy's import takes half
-    a second.
+    """Half the width of a Student's t interval, in standard errors. With t = sqrt(freedom) tan(angle), the density is
+    proportional to cos(angle)^(freedom - 1), which the midpoint rule integrates. Importing scipy for this would take
+    half a second.
     """
     angles = (np.arange(_ANGLES) + 0.5) * (math.pi / 2 / _ANGLES)
     below = np.cumsum(np.cos(angles) ** (freedom - 1))
@@ -96,13 +96,13 @@ def students_t(freedom: float, coverage: float = COVERAGE) -> float:
 
 
 def factor_of(series: NDArray[np.float64], coverage: float = COVERAGE) -> float:
-    """Half the width of a ratio's interval, as a factor, from the parts of its logarithm, which may be correlated."""
+    """Factor f of the interval (ratio / f, ratio * f); mean(`series`) has the variance of the ratio's logarithm."""
     variance, freedom = variance_of_mean(series)
     return math.exp(min(students_t(freedom, coverage) * math.sqrt(variance), 100.0)) if variance > 0 else 1.0
 
 
 def compared_to_limit(interval: Interval | None, limit: float = 1.0, *, below: bool = False) -> Verdict:
-    """An unknown interval, or one that contains the limit, cannot tell."""
+    """Whether the value is above `limit` (`below`: below it); undecided if the interval contains `limit`."""
     if interval is None or interval.low is None or interval.high is None or interval.low <= limit <= interval.high:
         return "cannot tell"
     return "holds" if (interval.high < limit) is below else "does not hold"

@@ -1,6 +1,6 @@
-"""Whether sampled texts follow the target's distribution. With a lossless decoder, each term of the tested sums has
-mean 0 given all earlier terms (a martingale), so z, the sum over the root of the terms' variance, is about standard
-normal.
+"""Tests whether sampled texts follow the target's distribution. If the decoder is lossless, each term of a tested sum
+has mean 0 given all earlier terms (a martingale), so z, the sum divided by the square root of its variance, is
+approximately standard normal.
 """
 
 import math
@@ -16,9 +16,9 @@ Light: TypeAlias = Literal["grey", "green", "yellow", "red"]
 
 LEAST_TOKENS = 50
 LEAST_VARIANCE = 5.0
-"""Least variance of a sum (nats squared for surprises) for a result: below it, z may be far from normal."""
+"""A sum with a smaller variance (in squared nats for `surprise`) gives no result: its z may be far from normal."""
 YELLOW, RED = 2.5, 4.0
-"""|z| that a lossless decoder exceeds in 1 of 80 cases, and in 1 of 16,000."""
+"""A lossless decoder exceeds |z| = 2.5 in 1 of 80 cases, and |z| = 4 in 1 of 16,000."""
 
 
 class Deviation(msgspec.Struct, frozen=True):
@@ -31,24 +31,24 @@ class Deviation(msgspec.Struct, frozen=True):
 
     @property
     def z(self) -> float | None:
-        """The sum in standard deviations; None if the variance is 0 or a sum is not finite."""
+        """`total` in standard deviations; None if the variance is 0 or a number is not finite."""
         z = self.total / math.sqrt(self.variance) if self.variance > 0 else math.nan
         return z if math.isfinite(z) else None
 
 
 class Evidence(msgspec.Struct, frozen=True):
     surprise: Deviation = Deviation()
-    """Sum over tokens of -ln p(y) - H(p), in nats."""
+    """Sum over tokens y of -ln p(y) - H(p), in nats; p: the target's distribution, H(p): the entropy of p."""
     top1: Deviation = Deviation()
-    """Sum over tokens of [y is the most probable token] - max p."""
+    """Sum over tokens y of [y is the most probable token] - max p."""
     prediction: Deviation = Deviation()
-    """Sum over sampled trees of committed minus expected tokens; a term's variance is estimated as its square."""
+    """Sum over sampled trees of committed minus expected tokens; the variance of a term is estimated by its square."""
     predicted_tokens: float = 0.0
     came_tokens: int = 0
 
     @property
     def light(self) -> Light:
-        """`prediction` is left out: it tests the verifier's decisions, not the text."""
+        """Depends on `surprise` and `top1` only, since `prediction` tests the verifier's decisions, not the text."""
         if self.surprise.count < LEAST_TOKENS:
             return "grey"
         enough = [deviation for deviation in (self.surprise, self.top1) if deviation.variance >= LEAST_VARIANCE]
@@ -61,7 +61,7 @@ def colour(z: float) -> Light:
 
 
 def weighed(evidence: Evidence, event: Round) -> Evidence:
-    """A round without statistics changes nothing."""
+    """Returns `evidence` with a round's statistics added; unchanged if the round has none."""
     verification = event.verification
     if verification is None:
         return evidence
@@ -88,10 +88,10 @@ class AtDepth(msgspec.Struct, frozen=True):
     accepted: int = 0
     l1: float = 0.0
     judged: int = 0
-    """Visits by verifiers that compute an acceptance probability at each node."""
+    """Number of visits by verifiers that compute an acceptance probability at each node."""
     acceptance: float = 0.0
     bound: float = 0.0
-    """Sum of alpha*, the bound of every lossless verifier."""
+    """Sum over visits of alpha*, the upper bound on the acceptance probability of every lossless verifier."""
 
     def plus(self, draws: Draws) -> "AtDepth":
         return AtDepth(
@@ -121,7 +121,7 @@ class AtDepth(msgspec.Struct, frozen=True):
 
 
 def by_draft_depth(levels: tuple[AtDepth, ...], event: Round) -> tuple[AtDepth, ...]:
-    """The first entry is for children of the root."""
+    """Adds a round to `levels`; the first entry is for the children of the root."""
     path = event.verification.path if event.verification else []
     deeper = (*levels, *(AtDepth(),) * (len(path) - len(levels)))
     return tuple(level.plus(path[depth]) if depth < len(path) else level for depth, level in enumerate(deeper))

@@ -1,5 +1,5 @@
-"""Computation of the figures (`decoder.events.Figures`) by a pure fold over events. Rates are ratios of totals over the
-run, without stalled rounds (`decoder.analysis.stalls`).
+"""Computes the figures (`decoder.events.Figures`) by a pure fold over events. Rates are ratios of totals over the run,
+without stalled rounds (`decoder.analysis.stalls`).
 """
 
 import functools
@@ -32,7 +32,7 @@ class Figure(NamedTuple):
     label: str
     formula: str
     elsewhere: str = ""
-    """Names of the same figure in other engines."""
+    """Names of this figure in other engines."""
 
 
 FIGURES = tuple(Figure(key, *hint.__metadata__) for key, hint in get_type_hints(Figures, include_extras=True).items())
@@ -49,7 +49,7 @@ class Tally(msgspec.Struct, frozen=True):
     depth_shares: float = 0.0
     levels: int = 0
     timed_tokens: int = 0
-    """Without tokens committed at t = 0, which belong to the prefill."""
+    """Committed tokens, except tokens committed at t = 0, which belong to the prefill."""
     target_forwards: int | None = 0
     draft_forwards: int | None = 0
     decode_s: float = 0.0
@@ -65,7 +65,7 @@ class Tally(msgspec.Struct, frozen=True):
     peak_bytes: int | None = None
     joules: float = 0.0
     metered_tokens: int = 0
-    """Tokens of the rounds whose energy is known."""
+    """Tokens committed in the rounds whose energy is known."""
     ended: bool = False
 
     @property
@@ -82,7 +82,7 @@ _SUMS = (
     *("rounds", "drafted", "accepted", "depth_shares", "levels", "timed_tokens", "target_forwards", "draft_forwards"),
     *("decode_s", "draft_s", "verify_s", "commit_s", "joules", "metered_tokens"),
 )
-"""Totals that are sums over texts."""
+"""Fields that are summed over texts."""
 
 
 def tally_round(tally: Tally, event: Round) -> Tally:
@@ -142,8 +142,8 @@ def _joined(one: Tally, other: Tally) -> Tally:
 
 
 def figures(tally: Tally, ar: Tally | None, *, same_until: int | None = WHOLE) -> Figures:
-    """`near_tie` and `first_difference_gap` need models and stay None. The first `same_until` tokens must equal those
-    of `ar`; None: the texts are not compared.
+    """`near_tie` and `first_difference_gap` stay None, since they need the models. The first `same_until` tokens must
+    equal the tokens of `ar`; None: the texts are not compared.
     """
     rated, left_out = tally.rated, tally.stalls.from_level(tally.left_out_from)
     rate, ar_rate = rated.tokens_per_second, ar.rated.tokens_per_second if ar else None
@@ -195,7 +195,7 @@ def with_speedup(entry: Figures, found: Speedup) -> Figures:
 
 
 def total(texts: Iterable[Figures]) -> Figures:
-    """Figures over several texts of one method, without the speed-up: ratios of sums, or means weighted by rounds."""
+    """Figures over several texts of one method, without the speed-up: ratios of sums, or weighted means over texts."""
     each = list(texts)
     sums: dict[str, Any] = {name: functools.reduce(_plus, (getattr(one, name) for one in each)) for name in _TOTALLED}
     timed_s = [(one.tokens_per_second, one.decode_s - one.left_out_s) for one in each]
@@ -225,25 +225,25 @@ _TOTALLED = (
 
 
 def _weighted(values: Iterable[tuple[float | None, float]]) -> float | None:
-    """Mean of the known values."""
+    """Weighted mean of the known values, from pairs (value, weight)."""
     known = [(value * weight, weight) for value, weight in values if value is not None]
     return _ratio(math.fsum(part for part, _ in known), math.fsum(weight for _, weight in known))
 
 
 def compared_until(run: Run, method: str, *, sampled: bool) -> int | None:
-    """How many first tokens of a text must equal those of `ar`; None if the texts cannot be compared."""
+    """Number of tokens at the start of a text that must equal the tokens of `ar`; None if texts cannot be compared."""
     if sampled and draws_alone(method):
         return None
     return same_until(method, run.methods.get(method, {}), len(run.prompt_tokens))
 
 
 def differs_by_design(entry: Figures) -> bool:
-    """Whether only tokens differ from `ar` that may differ by the method's design."""
+    """Whether the text differs from that of `ar` only in tokens that may differ by the method's design."""
     return entry.identical_to_ar is None and entry.first_difference is not None
 
 
 def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
-    """A line for each reason why methods of a run have no speed-up."""
+    """One line for each reason why methods of a run have no speed-up."""
     reasons = dict.fromkeys(entry.speedup_reason for entry in figures.values() if entry.speedup_reason)
     lines = list[str]()
     for reason in reasons:
@@ -254,7 +254,7 @@ def missing_speedups(figures: Mapping[str, Figures]) -> tuple[str, ...]:
 
 
 def first_difference(tokens: Sequence[int], reference: Sequence[int]) -> int | None:
-    """Index within the common length; None if no token differs."""
+    """Index of the first differing token within the common length; None if no token differs."""
     common = min(len(tokens), len(reference))
     # Nearly all compared texts are equal, and comparing tuples is faster than comparing tokens one by one.
     if tuple(tokens[:common]) == tuple(reference[:common]):
@@ -271,19 +271,19 @@ _SETTINGS = (
 
 @dataclass(frozen=True)
 class Text:
-    """Of one method in an earlier run."""
+    """Results of one method on the text of an earlier run."""
 
     figures: Figures
     turns: Turns | None
-    """None without a speed-up."""
+    """None if the text does not count for the speed-up."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts of one method under the same settings."""
+    """Earlier texts of one method, all under the same settings."""
 
     by_run: Mapping[str, Text] = field(default_factory=dict)
-    """By the start of the run."""
+    """Keys: start times of the runs."""
 
     @cached_property
     def figures(self) -> Figures:
@@ -313,20 +313,20 @@ class RunFold:
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     sampled: bool = False
     segments: Mapping[str, Segments] = field(default_factory=dict)
-    """No segment ends any more once the method or `ar` has finished its text."""
+    """Segments of each method; no further segment can end once the method or `ar` has finished its text."""
     plain: Decoded = field(default_factory=Decoded)
-    """Rounds of `ar` that have not stalled."""
+    """Total of those rounds of `ar` that have not stalled."""
     waited_s: float = 0.0
-    """Of all rounds that have not stalled, summed over threads."""
+    """Time that threads waited for a processor in rounds that have not stalled, summed over threads."""
     settled: Mapping[str, Speedup] = field(default_factory=dict)
-    """Of methods for which no turn can follow: they, or `ar`, have finished."""
+    """Speed-ups that are final, since the method or `ar` has finished its text."""
     turned: frozenset[str] = frozenset()
-    """Methods of which the user has turned a knob in this run."""
+    """Methods with a knob that the user has changed in this run."""
     earlier: Mapping[str, Texts] = field(default_factory=dict, compare=False)
-    """By method."""
+    """Texts of earlier runs under the same settings, by method."""
 
     def apply(self, event: Event) -> "RunFold":
-        """A `Run` starts a new state, in which texts under other settings are forgotten."""
+        """Returns the next state. A `Run` starts a new state, which keeps only earlier texts under its settings."""
         match event:
             case Run():
                 tallies = {name: Tally() for name in event.methods}
@@ -353,15 +353,17 @@ class RunFold:
         return dict(self._figures)
 
     def judged(self, summary: Mapping[str, Figures]) -> dict[str, Figures]:
-        """The figures of a summary, with the speed-ups of this fold: earlier versions divided rates of whole runs."""
+        """The figures of a recorded summary, with speed-ups from this fold: earlier versions divided rates of whole
+        runs.
+        """
         return {
             name: with_speedup(entry, self.speedup_of(name) if name in self.tallies else Speedup())
             for name, entry in summary.items()
         }
 
     def pooled(self) -> dict[str, Figures]:
-        """What all panels show as the speed-up: of each method over its texts under the present settings, this run's
-        included. The turns of all texts are taken together, without texts on a busy machine.
+        """Figures of each method over all its texts under the present settings, including this run's text; all panels
+        show their speed-up. It is computed from the segments of all texts together, except texts on a busy machine.
         """
         return dict(self._pooled)
 
@@ -370,7 +372,7 @@ class RunFold:
         return {name: self.pooled_among(name)[0] for name in self.tallies}
 
     def pooled_among(self, method: str, starts: Container[str] | None = None) -> tuple[Figures, int]:
-        """Only over the runs with these starts, and the number of their texts."""
+        """Figures over the runs that started at `starts` (None: over all runs), and the number of texts in them."""
         if method not in self.tallies:
             return Figures(), 0
         own, texts = self._figures[method], Texts() if self._is_turned(method) else self.earlier.get(method, Texts())
@@ -385,7 +387,7 @@ class RunFold:
         return with_speedup(entry, found), len(texts.by_run) + counts
 
     def _turns(self, method: str) -> Turns | None:
-        """Of this run's text, if they count: it is warm, and the machine was not busy."""
+        """Segments of this run's text; None during the warm-up, on a busy machine, or without `ar` to compare with."""
         if self.speedup_of(method).reason in ("machine busy", "warming up"):
             return None
         return self.segments.get(method, Segments()).turns if "ar" in self.tallies and method != "ar" else None
@@ -394,7 +396,7 @@ class RunFold:
         return not self.turned.isdisjoint((method, "ar"))
 
     def _texts_before(self, run: Run, method: str) -> Texts:
-        """Of the runs before `run`, which may be a run that is played again."""
+        """Texts of the runs before `run`, without an earlier text of `run` itself, which may be played again."""
         before, texts = self.run, dict(self.earlier.get(method, Texts()).by_run)
         if before is None or not _same_settings(before, run, method):
             return Texts()

@@ -1,9 +1,9 @@
-"""Compares two settings of a method that decode one text side by side, in turns: A and B, over the same tokens.
+"""Compares two settings of a method, A and B, that decode the same text in alternation.
 
-A text is cut into blocks of tokens. Both sides commit the same tokens in a block, at nearly the same time, so neither
-the difficulty of the text nor a drift of the machine's speed is in the ratio of their times. A verdict is made only at
-a few numbers of blocks, with intervals so wide that all of them together are false for equal settings at most once in
-20 comparisons, however often the user looks.
+The text is cut into blocks of tokens. Both sides decode the tokens of a block at nearly the same time, so the ratio of
+their times depends neither on the difficulty of the text nor on drifts of the machine's speed. A verdict is made only
+after the numbers of blocks in `LOOKS`. The intervals are wide enough that for equal settings, at most one comparison in
+20 ever shows a false verdict.
 """
 
 import math
@@ -22,28 +22,28 @@ from decoder.events import Round
 from decoder.system.waiting import MOST_WAITED
 
 BLOCK = 8
-"""Tokens of a block."""
+"""Number of tokens in a block."""
 WARM_UP = -(-WARM_UP_TOKENS // BLOCK)
-"""Blocks at the beginning of each text that do not count."""
+"""Number of blocks at the beginning of each text that are left out."""
 LOOKS = (16, 32, 64, 128, 256)
 """Numbers of blocks at which a verdict is made."""
 LOOK_COVERAGE = 1 - (1 - COVERAGE) / len(LOOKS)
-"""Of each interval; by Bonferroni's inequality, the verdicts of all looks together are false in at most 5 %."""
+"""Coverage of each look's interval; by Bonferroni's inequality, at most 5 % of comparisons have a false verdict."""
 _NOISE = 1e-9
-"""Relative difference of two totals that rounding may cause."""
+"""Largest relative difference between two totals that rounding errors can cause."""
 
 Verdict: TypeAlias = Literal["faster", "slower", "unclear", "machine busy"]
 
 
 class Side(NamedTuple):
-    """What one side did for the tokens of a block, or of a text up to a place."""
+    """Work of one side on a block, or on a text up to a block boundary."""
 
     tokens: float
     seconds: float
     rounds: float
     waited_s: float
     stalled: float
-    """Stalled rounds."""
+    """Number of stalled rounds."""
 
 
 class Block(NamedTuple):
@@ -60,7 +60,7 @@ Blocks: TypeAlias = tuple[Block, ...]
 
 @dataclass(frozen=True)
 class Ratio:
-    """B / A, with the ends of an interval of `LOOK_COVERAGE`."""
+    """Ratio B / A, with the ends of its interval, which has the coverage `LOOK_COVERAGE`."""
 
     value: float
     low: float
@@ -68,26 +68,26 @@ class Ratio:
 
     @property
     def clear(self) -> bool:
-        """Excludes 1 by more than rounding errors."""
+        """Whether the interval excludes 1 by more than rounding errors."""
         return self.low > 1 + _NOISE or self.high < 1 - _NOISE
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The verdict of the latest look, and the totals up to it."""
+    """The verdict at the latest look, and the totals of the blocks up to this look."""
 
     verdict: Verdict
     blocks: int
     a: Side
     b: Side
     rate: Ratio
-    """Of tokens per second."""
+    """Ratio of tokens per second."""
     tokens_per_round: Ratio
 
 
 def places(rounds: Sequence[Round]) -> list[Side]:
-    """What a text took up to each boundary of its blocks, from the first token on; a round that crosses a boundary
-    counts in proportion to its tokens on either side.
+    """Work up to each block boundary of a text, the start included. A round that crosses a boundary is split in
+    proportion to its tokens on the two sides of the boundary.
     """
     columns = [(0.0, 0.0, 0.0, 0.0)]
     ends = [0]
@@ -105,14 +105,14 @@ def between(start: Side, end: Side) -> Side:
 
 
 def is_sound(block: Block) -> bool:
-    """False for impossible times, which a recording may contain."""
+    """Whether times and counts are possible; a recording may contain impossible ones."""
     return all(math.isfinite(side.seconds) and side.seconds > 0 and side.rounds > 0 for side in block)
 
 
 @lru_cache(maxsize=64)
 def compared(blocks: Blocks) -> Comparison | None:
-    """The latest look at blocks in the order of decoding; None before the first look. Blocks with stalled rounds are
-    left out; if these are many, or if threads waited for a processor for long, the machine was too busy for a verdict.
+    """The comparison at the latest look; None before the first look. `blocks` are in decoding order; stalled blocks are
+    left out. If many are left out, or if threads waited long for a processor, the machine was too busy for a verdict.
     """
     usable = [block for block in blocks if not block.stalled]
     look = max((number for number in LOOKS if number <= len(usable)), default=0)
@@ -130,8 +130,8 @@ def compared(blocks: Blocks) -> Comparison | None:
 
 
 def _ratio(shares: NDArray[np.float64], a: float, b: float) -> Ratio:
-    """`shares`: tokens, and seconds or rounds, of each block and side as parts of their mean, of shape (blocks, 2, 2).
-    The logarithm of the ratio is linear in the logarithms of the four totals (delta method).
+    """`shares` has shape (blocks, 2 sides, 2): tokens, and seconds or rounds, each divided by the mean over blocks. The
+    interval is by the delta method: the logarithm of the ratio is linear in the logarithms of the four totals.
     """
     factor = factor_of(shares[:, 1, 0] - shares[:, 1, 1] - shares[:, 0, 0] + shares[:, 0, 1], LOOK_COVERAGE)
     return Ratio(b / a, b / a / factor, b / a * factor)

@@ -1,16 +1,16 @@
 """Expected times of a pair, from the sizes of the models and the speed of the device, before any round.
 
-The roofline model (Williams et al. 2009, doi 10.1145/1498765.1498785): a pass takes as long as its bytes need at the
-memory's bandwidth or its arithmetic at the device's peak rate, whichever is longer, since both may overlap:
+By the roofline model (Williams et al. 2009, doi 10.1145/1498765.1498785), a pass reads its bytes at the memory's
+bandwidth and computes at the device's peak rate. Both may overlap, so the pass takes the longer of the two times:
 
     pass_s(n rows) = max(bytes / bytes_per_s, n * flops_of_a_row / flops_per_s)
     step_s = pass_s(1) of the target
     round_s(D levels, n rows) = D * pass_s(1) of the draft + pass_s(n) of the target
     break_even(D, n) = round_s / step_s, in tokens per round
 
-All rows of a pass share one reading of the weights, which is why speculative decoding pays at all. These are estimates,
-not bounds: launches, waits, softmax and sampling are not counted, a CPU's speed is itself measured while other programs
-run, and what fits in a cache is read faster than from memory. This module knows neither models nor devices.
+All rows of a pass share one reading of the weights; without this, speculative decoding could not be faster. The times
+are estimates, not bounds: launches, waits, softmax and sampling are not counted, the speed of a CPU is measured while
+other programs may run, and data in a cache is read faster than from memory. Imports neither models nor devices.
 """
 
 from collections.abc import Callable
@@ -19,28 +19,28 @@ from dataclasses import dataclass
 from decoder.events import Expected
 
 SIZES: tuple[tuple[int, int], ...] = ((1, 2), (4, 16), (8, 64))
-"""(levels that the draft drafts, rows that the target verifies) of the rounds whose times are printed."""
+"""(levels drafted, rows verified) of the rounds whose times are printed."""
 FLOPS = 2
-"""A multiplication and an addition."""
+"""Operations per weight and row: a multiplication and an addition."""
 
 
 @dataclass(frozen=True)
 class PassWork:
     weights_bytes: int
-    """Read by a pass of one row."""
+    """Bytes of weights that a pass of one row reads."""
     weights: int = 0
     """Weights by which each row is multiplied; 0 if unknown."""
     cached_bytes: Callable[[int], int] = lambda _: 0
-    """Length of the text -> bytes of keys and values that a pass reads."""
+    """(length of the text) -> bytes of keys and values that a pass reads."""
     sparse: bool = False
-    """Whether rows choose different experts, so that further rows read further weights, which are not counted."""
+    """Whether rows choose different experts; weights of experts that only further rows choose are not counted."""
 
 
 @dataclass(frozen=True)
 class DeviceSpeed:
     bytes_per_s: float
     flops_per_s: float | None = None
-    """None if unknown; arithmetic is then not counted."""
+    """Peak arithmetic rate; None if unknown, and arithmetic is then not counted."""
 
 
 def expected_times(
@@ -51,8 +51,8 @@ def expected_times(
     *,
     text: int = 0,
 ) -> Expected:
-    """`draft` is None if no model drafts or its work is unknown; `draft_on` is its device's speed if it differs, as
-    with a small model in the processor's cache.
+    """`draft` is None if no model drafts or if the draft's work is unknown. `draft_on`: speed for the draft where it
+    differs from `on`, for example of a small model in the processor's cache. `text`: length in tokens.
     """
     speed = draft_on or on
     return Expected(
@@ -79,10 +79,10 @@ def step_s(expected: Expected) -> float:
 
 
 def round_s(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Convex in both numbers: for mean numbers it is at most the mean over the rounds."""
+    """Convex in `draft_passes` and `rows`, so the time for mean numbers is at most the mean time of the rounds."""
     return draft_passes * expected.draft_pass_s + verify_s(expected, rows)
 
 
 def break_even(expected: Expected, draft_passes: float, rows: float) -> float:
-    """Tokens per round, the target's own included, from which such rounds beat steps in the expected times."""
+    """Tokens per round, bonus token included, above which rounds of this size are expected to beat plain decoding."""
     return round_s(expected, draft_passes, rows) / step_s(expected)

@@ -1,9 +1,9 @@
-"""Time of a round by the size of its tree, estimated from recorded rounds of one method.
+"""Time of a round by the size of its tree, estimated from recorded rounds of one method:
 
     seconds = fixed_s + level_s * levels + row_s * drafted
 
-Medians, so that a few stalled rounds change little. A chain that a least probability ended took one more level than it
-has. This module does not know screens.
+The costs are medians, so a few stalled rounds have little effect. A chain that ended because of `p_min` took one more
+draft pass than it has levels.
 """
 
 from collections.abc import Sequence
@@ -28,17 +28,17 @@ Floats: TypeAlias = NDArray[np.float64]
 @dataclass(frozen=True)
 class RoundCosts:
     fixed_s: float
-    """Verification of a single row, commit and the rest of a round."""
+    """Time that does not depend on the tree: verification of one row, commit, and the rest of the round."""
     level_s: float
     row_s: float
     draws: Floats = field(compare=False, repr=False)
-    """The same costs, of shape (3, draws), each estimated from resampled rounds."""
+    """The three costs in each bootstrap sample of the rounds, shape (3, draws)."""
 
     def seconds(self, levels: float, drafted: float) -> float:
         return self.fixed_s + self.level_s * levels + self.row_s * drafted
 
     def drawn_seconds(self, levels: Floats, drafted: Floats) -> Floats:
-        """By each draw, for mean sizes of shape (draws,)."""
+        """Seconds of a round in each bootstrap sample, for the sample's mean sizes; all of shape (draws,)."""
         fixed_s, level_s, row_s = self.draws
         seconds: Floats = fixed_s + level_s * levels + row_s * drafted
         return seconds
@@ -46,7 +46,7 @@ class RoundCosts:
 
 def fitted(rounds: Sequence[Round], plain_pass_s: float | None) -> RoundCosts | None:
     """`plain_pass_s`: time of a verification of one row, if known. None if too few rounds have a tree and times, or if
-    they are too alike to tell what a row costs.
+    their trees have too similar sizes to determine the cost of a row.
     """
     timed = np.array(
         [
@@ -72,7 +72,7 @@ def _levels(event: Round) -> int:
 
 
 def _costs(every: Floats, trees: Floats, plain_pass_s: float | None) -> Floats:
-    """Of samples of all rounds and of those with a tree, of shape (draws, rounds, 5); the result is (3, draws)."""
+    """Costs of shape (3, draws), from samples of all rounds and of rounds with a tree, shape (draws, rounds, 5)."""
     _, draft_s, verify_s, levels, drafted = np.moveaxis(trees, -1, 0)
     level_s = np.median(draft_s / levels, axis=1)
     row_s = np.maximum(0.0, _row_s(drafted, verify_s, plain_pass_s))
@@ -82,8 +82,8 @@ def _costs(every: Floats, trees: Floats, plain_pass_s: float | None) -> Floats:
 
 
 def _row_s(drafted: Floats, verify_s: Floats, plain_pass_s: float | None) -> Floats:
-    """From the time of one row if it is known, else from the different sizes of the trees, by linear regression; 0 for
-    a sample with trees of one size.
+    """Cost of a row: from `plain_pass_s` if known; otherwise by linear regression of verification times on tree sizes,
+    which gives 0 for a sample with trees of one size.
     """
     if plain_pass_s is not None:
         by_row: Floats = np.median((verify_s - plain_pass_s) / drafted, axis=1)

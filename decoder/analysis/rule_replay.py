@@ -1,6 +1,6 @@
-"""Replay of another growth rule on recorded trees, for all nodes of many rounds at once; what the record does not
-determine has a lower bound. What costs left out in rounds of `auto` stays out, and lookup guesses stay, since no growth
-rule affects them.
+"""Replays another growth rule on recorded trees, for all nodes of many rounds at once. Results that the record does not
+determine are lower bounds. In rounds of `auto`, nodes that were left out because of their costs stay out. Lookup
+guesses stay, since no growth rule affects them.
 """
 
 import math
@@ -31,7 +31,7 @@ class TreeRecord:
         """A root is its own parent."""
         logprobs = np.minimum(np.concatenate([event.logprobs for event in rounds]).astype(float), 0.0)
         self.levels: list[Ints] = []
-        """Nodes below the roots, an array per level."""
+        """Indices of the nodes below the roots, one array per level."""
         self.depth: Ints = np.zeros(len(logprobs), dtype=np.int64)
         path = np.zeros(len(logprobs))
         is_root = np.zeros(len(logprobs), dtype=np.bool_)
@@ -46,7 +46,7 @@ class TreeRecord:
             reached[level] = True
         self.p: Floats = np.exp(path)
         self.place: Ints = np.zeros(len(path), dtype=np.int64)
-        """Of each node within its level, by decreasing path probability."""
+        """Rank of each node within its level of the tree, by decreasing path probability."""
         for level in self.levels:
             order = level[np.lexsort((-self.p[level], self.round[level]))]
             self.place[order] = np.arange(len(order)) - np.searchsorted(self.round[order], self.round[order])
@@ -63,28 +63,28 @@ class TreeRecord:
             np.array(knobs, dtype=float).T[:, self.round] if len(knobs) == len(rounds) else np.empty((3, 0))
         )
         self.tau_h, self.tau_l, self.d0 = knob_values
-        """Under which each node was drafted; empty if a round does not report them."""
+        """Knob values under which each node was drafted; empty if any round does not report them."""
 
     def _children(self, q: Floats, drafted: Bools) -> None:
         nodes = np.arange(len(q))
         below, above = nodes[drafted], self.parent[drafted]
         self.child_count: Ints = np.bincount(above, minlength=len(q))
-        """Without lookup guesses."""
+        """Number of children of each node, without lookup guesses."""
         first = np.zeros(len(q), dtype=np.int64)
         first[above[::-1]] = below[::-1]
         self.rank: Ints = np.where(drafted, nodes - first[self.parent], 0)
         """Rank of each node among its siblings, the most probable first."""
         self.c: Floats = np.where(self.child_count > 0, q[first], np.nan)
-        """Draft's largest next-token probability after each node; NaN if not recorded."""
+        """The draft's largest next-token probability after each node; NaN if not recorded."""
         remainder = 1 + _FLOAT32 - np.bincount(above, weights=q[drafted], minlength=len(q))
         least = q[np.minimum(first + self.child_count - 1, len(q) - 1)]
         self.tail: Floats = np.where(self.child_count > 0, np.clip(np.minimum(least, remainder), 0.0, 1.0), 1.0)
         """Upper bound of the draft's probability of any next token that was not recorded."""
         self.below: Ints = np.searchsorted(np.maximum.accumulate(self.parent), nodes, side="right")
-        """First node that was drafted after each node's children."""
+        """For each node, index of the first node whose parent has a higher index."""
 
     def _paths(self, rounds: Sequence[Round]) -> Ints:
-        """A row per round: root and accepted nodes, padded with -1."""
+        """One row per round: its root and accepted nodes, padded with -1."""
         longest = max(len(event.accepted) for event in rounds)
         paths = np.full((len(rounds), longest + 2), -1)
         for row, (event, start) in enumerate(zip(rounds, self.starts.tolist(), strict=True)):
@@ -96,7 +96,7 @@ class TreeRecord:
         return sums
 
     def running(self, values: NDArray[np.generic]) -> Ints:
-        """For each node, sum over the nodes of its round up to this node."""
+        """For each node, the sum over the nodes of its round up to and including this node."""
         sums: Ints = np.cumsum(values, dtype=np.int64)
         before = sums[self.starts] - values[self.starts].astype(np.int64)
         return sums - before[self.round]
@@ -104,7 +104,7 @@ class TreeRecord:
 
 @dataclass(frozen=True)
 class ReplayedRounds:
-    """A count per round; one that is not known exactly is a lower bound."""
+    """Counts per round; a count that is not known exactly is a lower bound."""
 
     accepted: Ints
     accepted_known: Bools
@@ -113,11 +113,11 @@ class ReplayedRounds:
     drafted: Ints
     drafted_known: Bools
     levels: Ints
-    """That took a pass of the draft, also one after which nothing was drafted."""
+    """Levels that took a draft pass, including a pass after which nothing was drafted."""
     most_drafted: Ints
-    """An upper bound; equal to `drafted` where that is known."""
+    """Upper bound of `drafted`; equal if `drafted` is known exactly."""
     most_levels: Ints
-    """Likewise."""
+    """Upper bound of `levels`; equal if `levels` is known exactly."""
 
     @property
     def levels_known(self) -> Bools:
@@ -131,20 +131,20 @@ class _Growth:
     more: Bools
     """Whether each node would have had children that were not recorded."""
     further: Ints
-    """How many; 0 if unknown."""
+    """Number of children that were not recorded; 0 if unknown."""
     open: Bools
     """Whether the number of nodes below each node is unknown."""
     barren: Bools
-    """Whether the draft was run after each node and all its guesses were too improbable."""
+    """Whether the draft was run after each node, but all its guesses were too improbable."""
 
 
 _Choice: TypeAlias = tuple[Bools, Bools, Bools]
-"""(nodes surely within the budget, nodes surely outside, nodes for whose further children it surely leaves no room)"""
+"""(nodes surely within the budget, nodes surely outside it, nodes whose unrecorded children are surely outside it)"""
 
 
 def replay_rounds(record: TreeRecord, rule: TreeRule, recorded: TreeRule | None = None) -> ReplayedRounds:
-    """`recorded`: the rule of the record, with any values of the knobs that rounds report; None: `rule`, likewise.
-    Both have the same beam. Parameters of `rule.growth` may be arrays with a value for each node.
+    """`recorded`: the rule under which the trees were drafted (None: `rule`); knob values that rounds report replace
+    its own. Both rules have the same beam. Parameters of `rule.growth` may be arrays with a value for each node.
     """
     recorded = recorded or rule
     growth = _grown(record, rule, recorded)
@@ -205,8 +205,8 @@ def _grown(record: TreeRecord, rule: TreeRule, recorded_rule: TreeRule) -> _Grow
 
 
 def _too_improbable(record: TreeRecord, growth: Growth[Any], recorded: Growth[Any]) -> Bools:
-    """Whether the best guess after each node, which the record lacks, is surely too improbable under `growth`: it was
-    so under the recorded rule, at a threshold that is not higher.
+    """For nodes without recorded children: whether the node's best guess is surely too improbable under `growth`. It
+    was too improbable under the recorded rule, and the threshold of that rule is not higher.
     """
     stricter = recorded.middle == growth.middle == 0 and growth.tau_h >= recorded.tau_h
     sure: Bools = _expandable(recorded, record.depth, record.p) & stricter
@@ -214,7 +214,7 @@ def _too_improbable(record: TreeRecord, growth: Growth[Any], recorded: Growth[An
 
 
 def _reach(record: TreeRecord, rule: Growth[Any], growth: _Growth) -> Ints:
-    """For each node that gets children that were not recorded, the most levels down to these and nodes below them."""
+    """For each node that gets unrecorded children: upper bound of the depth of these children and their descendants."""
     improbable = record.p * record.tail * _SLACK < np.maximum(rule.stop, rule.deep)
     below = np.where(improbable, np.maximum(np.floor(rule.d0 + 0.5), record.depth + 1), rule.deepest)
     levels: Ints = np.where(growth.open, below, record.depth + 1).astype(np.int64)
@@ -222,16 +222,16 @@ def _reach(record: TreeRecord, rule: Growth[Any], growth: _Growth) -> Ints:
 
 
 def _as_costs_allow(record: TreeRecord, recorded: TreeRule, growth: _Growth) -> _Growth:
-    """A node with fewer children than its round's rule allowed lacks them because of their costs, and gets no further
-    ones.
+    """If a node has fewer children than its round's rule allowed, costs excluded the others; the replay adds no
+    children to such a node.
     """
     more = growth.more & ~_lacks_children(record, recorded)
     return replace(growth, more=more, further=np.zeros_like(growth.further), open=more)
 
 
 def _lacks_children(record: TreeRecord, recorded: TreeRule) -> Bools:
-    """Whether each node had fewer children than its round's rule allowed: the recorded one with the knob values of the
-    round, if it reports them.
+    """Whether each node had fewer children than its round's rule allowed; that rule is `recorded`, with the round's
+    knob values if the round reports them.
     """
     growth: Growth[Any] = recorded.growth
     if record.d0.size:
@@ -278,7 +278,7 @@ def _best(record: TreeRecord, rule: TreeRule, recorded: TreeRule, growth: _Growt
 
 
 def _most_probable_child(record: TreeRecord, recorded: TreeRule) -> Floats:
-    """Upper bound of the path probability of each node's unknown children: a child missing from a full tree is less
+    """Upper bound of the path probability of each node's unknown children. In a full tree, a missing child is less
     probable than every kept node.
     """
     full = record.total(np.ones_like(record.p)) - 1 >= recorded.budget.n_max
@@ -288,7 +288,7 @@ def _most_probable_child(record: TreeRecord, recorded: TreeRule) -> Floats:
 
 
 def _most_nodes(rule: TreeRule, depth: Ints) -> Floats:
-    """Maximum number of nodes from the root down to each depth: at most 1 / `stop` nodes of a level have children."""
+    """Upper bound of nodes down to each depth, root excluded: at most 1 / `stop` nodes of a level have children."""
     widest = float(rule.growth.wide)
     with np.errstate(divide="ignore", over="ignore"):
         most = widest * np.floor(np.divide(1.0, rule.growth.stop) + _FLOAT32)

@@ -1,7 +1,7 @@
-"""How many times as fast as plain decoding a method of a race is, or why this is unknown. The machine's load changes
-within a run, so two methods are compared segment by segment, the shortest parts in which both have decoded. All plain
-passes do the same work, so that differences between their times measure the load; if it is too uneven, there is
-no figure. Texts are pooled by taking their segments together.
+"""How many times as fast as plain decoding a method is in a race, or why this is unknown. The machine's load changes
+within a run, so times are compared in segments, the shortest parts of the race in which both have decoded. All plain
+passes do the same work, so differences between their times measure the load; if the load is too uneven, there is no
+speed-up. Several texts are combined by taking their segments together.
 """
 
 import math
@@ -17,18 +17,18 @@ from decoder.append_only import SharedList
 from decoder.events import Reason
 
 WARM_UP_TOKENS = 30
-"""A method's speed is shown only after these tokens, when caches and threads are ready, or at the end of its text."""
+"""Warm-up of caches and threads: a method's speed is shown only after these tokens, or at the end of its text."""
 WIDE = 2.0
-"""Ratio of an interval's ends from which it is wide."""
+"""An interval is wide if the ratio of its ends is at least this."""
 _FEWEST = 4
-"""Segments for a speed-up whose interval is not wide."""
+"""Least number of segments for a speed-up."""
 ENOUGH = 20
-"""Segments from which a wide interval has another cause: an uneven load, or tokens per round that differ much, which is
-no reason to withhold the speed-up.
+"""From this number of segments on, a wide interval is not caused by too few segments, but by an uneven load or by
+tokens per round that vary a lot; only an uneven load is a reason to withhold the speed-up.
 """
 _MOST = 64
 _FEWEST_TEXTS = 5
-"""Texts from which on the differences between texts give the interval of a change."""
+"""From this number of texts on, the interval of a change comes from the differences between texts."""
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """A method and plain decoding in the same part of a race."""
+    """Totals of a method and of plain decoding in the same part of a race."""
 
     tokens: int = 0
     seconds: float = 0.0
@@ -57,14 +57,14 @@ class Segment(msgspec.Struct, frozen=True):
 
 
 class Segments(msgspec.Struct, frozen=True):
-    """At the bound of entries, each pair of adjacent entries is replaced by their total."""
+    """Segments of a text. When `closed` has `_MOST` entries, each pair of adjacent entries is merged into one."""
 
     closed: SharedList[Segment] = msgspec.field(default_factory=SharedList)
     unfinished: Segment = Segment()
     complete: int = 0
-    """Segments in `unfinished`."""
+    """Number of segments that are summed in `unfinished`."""
     begun: Decoded = Decoded()
-    """The method's rounds in the segment that has not ended."""
+    """Total of the method's rounds in the current segment, which has not ended."""
     plain_before: Decoded = Decoded()
     stride: int = 1
 
@@ -75,7 +75,7 @@ class Segments(msgspec.Struct, frozen=True):
         return Turns(parts, len(self.closed) * self.stride + self.complete)
 
     def with_round(self, own: Decoded, plain: Decoded) -> "Segments":
-        """`plain` is all plain decoding before this round."""
+        """`plain`: total of all plain decoding before this round."""
         segments = self.ended(plain)
         before = segments.plain_before if segments.begun.seconds else plain
         return Segments(
@@ -100,9 +100,9 @@ class Segments(msgspec.Struct, frozen=True):
 
 class Turns(msgspec.Struct, frozen=True):
     parts: NDArray[np.float64]
-    """The fields of a `Segment` in each row."""
+    """Each row has the fields of a `Segment`."""
     count: int
-    """Segments in all rows."""
+    """Number of segments that are summed in all rows."""
 
 
 class Speedup(msgspec.Struct, frozen=True):
@@ -113,8 +113,8 @@ class Speedup(msgspec.Struct, frozen=True):
 
 
 def speedup(texts: Sequence[Turns], *, whole: bool) -> Speedup:
-    """Ratio of tokens per second to those of plain decoding, over all segments of a method's texts. `whole`: a text has
-    ended, so that no more of its segments will follow.
+    """Tokens per second divided by those of plain decoding, over all segments of a method's texts. `whole`: whether a
+    text has ended, so that no more of its segments will follow.
     """
     parts = np.concatenate([np.empty((0, 4)), *(turns.parts for turns in texts)])
     totals = parts.sum(axis=0)
@@ -132,8 +132,8 @@ def speedup(texts: Sequence[Turns], *, whole: bool) -> Speedup:
 
 
 def change(pairs: Sequence[tuple[Speedup, Speedup]], coverage: float = COVERAGE) -> Speedup:
-    """Geometric mean over texts of the second speed-up over the first one, where both were measured at different times.
-    From five texts on, its interval comes from the differences between texts, else from the given ones (of 95 %).
+    """Geometric mean over texts of second / first speed-up, which were measured at different times. From five texts on,
+    its interval comes from the differences between texts, otherwise from the 95 % intervals of the speed-ups.
     """
     known = [(one, other) for one, other in pairs if one.value and other.value]
     if not known:

@@ -1,8 +1,7 @@
 """Stalled rounds: rounds that waited so long for a processor that their time does not measure the method.
 
-Stalled rounds are left out of rates. If many rounds stall, waiting is normal on the machine, and to leave out all of
-them would favour methods with short rounds, which meet fewer waits; so only those that lost far more time than the
-others are left out.
+Stalled rounds are left out of rates. But if many rounds stall, leaving out all of them would favour methods with short
+rounds, which are interrupted less often; then only the rounds that lost the most time are left out.
 """
 
 from bisect import bisect_right
@@ -17,13 +16,13 @@ import msgspec
 from decoder.events import Figures
 
 LEVELS_S = (0.03, 0.1, 0.3, 1.0)
-"""Thresholds of lost time. Waits of 10 ms are common on a shared machine; if too many rounds stalled, only those above
-a higher threshold are left out.
+"""Thresholds of lost time, in seconds. The lowest is well above 10 ms, a common wait on a shared machine. If too many
+rounds stalled, only the rounds above a higher threshold are left out.
 """
 SHARE = 1 / 3
-"""Least share of a round's time that must be lost."""
+"""A round has stalled only if it lost at least this share of its time."""
 RECENT = 32
-"""Rounds of which the median is the usual time."""
+"""The usual time of a round is the median over this many latest rounds."""
 FEW, MANY = 1, 0.1
 """Of N rounds, at most `FEW` + `MANY` * N are left out."""
 
@@ -51,7 +50,7 @@ class Times(msgspec.Struct, frozen=True):
 
 class Stalls(msgspec.Struct, frozen=True):
     by_level: tuple[Times, ...] = ()
-    """Level i has the rounds whose lost time is between `LEVELS_S[i]` and the next threshold."""
+    """Entry i has the totals of rounds whose lost time is between `LEVELS_S[i]` and the next threshold."""
 
     @property
     def rounds(self) -> int:
@@ -72,8 +71,8 @@ class Stalls(msgspec.Struct, frozen=True):
 
 
 def stalled_s(round_s: float, waited_s: float, earlier: Sequence[float]) -> float:
-    """Zero for a round that has not stalled. Waits of some threads do not delay a round, so it lost at most its time
-    minus the usual time; `earlier` are the latest rounds that did not stall.
+    """Seconds that a round lost; 0 if it has not stalled. Since the waits of some threads do not delay a round, it lost
+    at most the excess over the usual time. `earlier`: times of the latest rounds that did not stall.
     """
     if waited_s < LEVELS_S[0]:
         return 0.0
@@ -87,7 +86,7 @@ def level_of(lost_s: float) -> int:
 
 
 def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
-    """Lowest level from which on the rounds are few enough to be left out (`FEW`)."""
+    """Lowest level for which the rounds at this level and above are few enough to be left out (`FEW`, `MANY`)."""
     total = Stalls()
     for run_stalls in stalls:
         total = total.plus(run_stalls)
@@ -97,7 +96,7 @@ def left_out_from(stalls: Iterable[Stalls], rounds: int) -> int:
 
 
 def stall_notes(figures: Iterable[Figures]) -> tuple[str, ...]:
-    """Wordings from the longest to the shortest; empty if no round stalled."""
+    """The note in wordings from the longest to the shortest; empty if no round stalled."""
     entries = list(figures)
     stalled, left_out = (sum(getattr(entry, key) for entry in entries) for key in ("stalled_rounds", "left_out_rounds"))
     if not stalled:

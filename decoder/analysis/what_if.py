@@ -1,9 +1,9 @@
 """What-if tables: drafted and accepted tokens of recorded rounds, and tokens per second, under other values of two
-knobs. A rule that drafts fewer nodes than were recorded is fully known; of one that drafts more, only the recorded part
-is, and the result is a lower bound: the record does not say whether a wider or deeper tree would have had the target's
-token, and its time is bounded by the largest tree that the rule allows. Also, every round is replayed from where it
-began, with constant knobs; where the history rule moved them, what they are compared with is the rounds as they were.
-Ranges come from resampled rounds, and from the costs of passes that these have.
+knobs. A rule that drafts only recorded nodes has exact results. A rule that drafts more has lower bounds: the record
+does not say whether its further nodes would be accepted, and its time is an upper bound, for the largest tree that it
+allows. Each round is replayed from its recorded place in the text, with constant knobs. If the history rule moved the
+knobs, the baseline is the rounds as recorded. Intervals come from bootstrap samples of rounds and of the costs of
+passes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,40 +28,40 @@ ROUNDS = 50
 LEAST_SHARE = 0.5
 LEAST_ROUNDS = 5
 ALIKE = 0.005
-"""Tokens per round below which two cells count as equal."""
+"""Unit to which tokens per round are rounded when cells are compared."""
 GAIN = 0.03
-"""Least relative gain of speed of a faster cell."""
+"""Least relative gain in speed for which a faster cell is reported."""
 _NODES = 6000
 _DEEPEST = 128
-"""No method drafts deeper trees."""
+"""Rounds with deeper trees are not replayed; no method drafts such trees."""
 _LINES = 5
 _SLACK = 1e-6
 _LEAST_S = 1e-9
-"""Of a round, against costs that are negative in some sample."""
+"""Least seconds of a round, since the estimated costs may be negative in some samples."""
 
 
 @dataclass(frozen=True)
 class GridCell:
-    """One pair of knob values over all replayed rounds. Rounds that are not fully known count with their lower bound;
-    leaving them out would bias the mean, since rounds with many tokens are fully known least often.
+    """Results of all replayed rounds under one pair of knob values. A round that is not fully known counts with its
+    lower bound. Leaving it out would bias the mean, since rounds with many tokens are fully known least often.
     """
 
     rounds: int
     judged: int
-    """Rounds whose tokens are known."""
+    """Number of rounds whose number of tokens is known exactly."""
     tokens: float
-    """Per round, or a lower bound."""
+    """Mean tokens per round, or a lower bound."""
     drafted_judged: int
     drafted: float
-    """Per round, or a lower bound."""
+    """Mean drafted nodes per round, or a lower bound."""
     seconds: float | None = None
-    """Per round, or an upper bound; None if costs are unknown."""
+    """Mean seconds per round, or an upper bound; None if costs are unknown."""
     rates: tuple[float, float] | None = None
-    """95 % interval of tokens per second, or of their lower bound; None if costs are unknown."""
+    """95 % interval of tokens per second, or of a lower bound; None if costs are unknown."""
     gains: tuple[float, float] | None = None
-    """95 % interval of the ratio to those under the present knobs, or of its lower bound; None if one is unknown."""
+    """95 % interval of the speed relative to the present knobs, or of a lower bound; None if either is unknown."""
     levels_exact: bool = True
-    """Whether the number of the draft's passes is known."""
+    """Whether the number of draft passes is known exactly."""
 
     @property
     def rate(self) -> float | None:
@@ -91,23 +91,23 @@ class GridCell:
 
 @dataclass(frozen=True)
 class Grid:
-    """A row for each value of the knob `down`, a column for each value of the knob `across`."""
+    """A table with a row for each value of the knob `down` and a column for each value of the knob `across`."""
 
     down: KnobName
     across: KnobName
     rows: tuple[float, ...]
     columns: tuple[float, ...]
-    """Whole numbers; D0 is rounded."""
+    """Whole numbers; a value of D0 is rounded."""
     cells: tuple[tuple[GridCell, ...], ...]
     present: tuple[int, int]
-    """(row, column) of the current values."""
+    """(row, column) of the cell with the current values."""
 
     def places(self) -> "list[Place]":
         return [Place(self, i, j) for i, row in enumerate(self.cells) for j, cell in enumerate(row) if cell.known]
 
 
 class Place(NamedTuple):
-    """A cell of a table."""
+    """A cell with its place in a table."""
 
     grid: Grid
     row: int
@@ -119,7 +119,7 @@ class Place(NamedTuple):
 
     @property
     def knobs(self) -> Mapping[KnobName, float]:
-        """That the tables change, with their values."""
+        """The two knobs of the table, with their values in this cell."""
         return {self.grid.down: self.grid.rows[self.row], self.grid.across: self.grid.columns[self.column]}
 
     @property
@@ -132,41 +132,41 @@ class WhatIf:
     grids: tuple[Grid, ...]
     rounds: int
     here: GridCell
-    """Of the current values, or of the rounds as they were where the history rule moves these."""
+    """Cell of the current knob values; if the history rule moves them, the cell of the rounds as recorded."""
     by_costs: bool = False
     """Whether costs also limited the trees, as in `auto`."""
     by_history: bool = False
-    """Whether the history rule moves the values, so that no cell has the present knobs."""
+    """Whether the history rule moves the knobs, so that no cell has the present knob values."""
 
     @property
     def cells(self) -> tuple[GridCell, ...]:
         return tuple(cell for grid in self.grids for row in grid.cells for cell in row)
 
     def by_rate(self) -> list[Place]:
-        """The cells by tokens per second or their lower bound, the fastest first; empty without costs. A row that both
-        tables have is that of the first.
+        """Cells by tokens per second or its lower bound, the fastest first; empty if costs are unknown. The row of the
+        current values, which both tables have, is taken from the first table.
         """
         places = [place for grid in self.grids for place in grid.places() if place.cell.rate is not None]
         distinct = [place for place in places if place.grid is self.grids[0] or place.row != place.grid.present[0]]
         return sorted(distinct, key=lambda place: -(place.cell.rate or 0.0))
 
     def faster(self) -> Place | None:
-        """The highest estimated speed; None if it gains less than `GAIN`, or perhaps nothing."""
+        """The cell with the highest estimated speed; None if its gain is below `GAIN` or may be zero."""
         fastest, here = next(iter(self.by_rate()), None), self.here.rate
         if fastest is None or here is None or (fastest.cell.rate or 0.0) < (1 + GAIN) * here:
             return None
         return fastest if fastest.cell.gains is not None and fastest.cell.gains[0] > 1 else None
 
     def best(self) -> Place | None:
-        """Known cell with the most tokens per round; of equal ones, first those with an exact number of drafted nodes,
-        then with fewer nodes, then nearer to the current values.
+        """The known cell with the most tokens per round. Ties are decided by an exact number of drafted nodes, then by
+        fewer nodes, then by the distance to the current values.
         """
         return max((place for grid in self.grids for place in grid.places()), key=_merit, default=None)
 
 
 def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = None) -> WhatIf | None:
-    """None for rules that are not replayed, and if no round can be. The rounds, oldest first, must have been drafted
-    under the same rules, except for tau_h, tau_l and D0 of adaptive trees, which each round records.
+    """None if these rules cannot be replayed, or none of the rounds. `past` has the oldest round first. Its rounds must
+    have been drafted under the same rules, except for tau_h, tau_l and D0 of adaptive trees, which each round records.
     """
     axes, rounds = _axes(rules), _newest(past, adaptive=isinstance(rules, AdaptiveTree))
     if not axes or not rounds:
@@ -180,12 +180,12 @@ def what_if(past: Sequence[Round], rules: Rules, plain_pass_s: float | None = No
 
 
 def _as_recorded(record: TreeRecord, rule: TreeRule) -> TreeRule:
-    """With each round's values of the knobs that the history rule moves."""
+    """The rule with each round's recorded values of tau_h and D0, which the history rule moves."""
     return replace(rule, growth=replace(rule.growth, tau_h=record.tau_h, d0=record.d0))
 
 
 def _has_tree(event: Round, *, adaptive: bool) -> bool:
-    """Also checks the accepted path, since recordings are untrusted."""
+    """Whether a round can be replayed; also checks the accepted path, since recordings are untrusted."""
     if (adaptive and event.knobs is None) or root_is_drafted(event.method) or event.limited_by == LENGTH:
         return False
     if max(depths(event.parents)) > _DEEPEST:
@@ -215,7 +215,7 @@ class _Axis:
     step: float = 1.0
 
     def values(self) -> tuple[float, ...]:
-        """The value and its nearest neighbours within the bounds, whole numbers of steps away."""
+        """The current value and its nearest neighbours within the bounds, at multiples of `step` from it."""
         apart = [self.step * count for count in range(-_LINES, _LINES + 1)]
         low, high = self.low - _SLACK, self.high + _SLACK
         inside = [self.value + way for way in apart if low <= self.value + way <= high or way == 0]
@@ -225,7 +225,7 @@ class _Axis:
 
 
 def _axes(rules: Rules) -> Sequence[tuple[_Axis, _Axis]]:
-    """Of each table, rows and columns; none for rules of which a record of trees says too little."""
+    """(rows, columns) of each table; empty for rules that cannot be replayed from recorded trees."""
     match rules:
         case AdaptiveTree():
             d0 = _Axis("d0", float(used_depth(rules.d0)), 1.0, rules.d_max - 1.0)
@@ -264,7 +264,7 @@ def _grid(
 
 
 class _Samples:
-    """Bootstrap samples of rounds, the same for all cells, and of costs."""
+    """Bootstrap samples of rounds, which are the same for all cells, and of costs."""
 
     def __init__(self, count: int, costs: RoundCosts | None) -> None:
         self.costs = costs

@@ -1,6 +1,6 @@
 """The proposer of `auto`: a draft model's guesses and lookup guesses grow one tree, whose size the tree size controller
-chooses. A token that both guess counts as the model's. In rounds in which lookups alone promise more tokens per second,
-the model does not run, and reads the tokens later.
+chooses. A token that both guess counts as the model's guess. In rounds where lookups alone are expected to give more
+tokens per second, the model does not run; it reads the tokens of these rounds later.
 """
 
 import math
@@ -20,18 +20,18 @@ from decoder.tree import TokenTree
 from decoder.tree_rules import Growth, TreeRule, breadth
 
 PROBED_FROM, PROBED_ROWS = 4, 32
-"""With more than `PROBED_FROM` unread tokens, a probe compares the model's guesses for the latest `PROBED_ROWS` of
-them.
+"""If the model has more than `PROBED_FROM` tokens to read, a probe compares its guesses with the latest `PROBED_ROWS`
+of these tokens.
 """
 
 
 class AutoDrafter(Proposer):
-    """Without a draft model, all guesses come from suffix lookup."""
+    """Grows trees from a draft model and suffix lookup; without a draft model, from suffix lookup alone."""
 
     def __init__(
         self, sizes: TreeSizeController, model: LevelDrafter | None, probabilities: DraftProbabilities | None = None
     ) -> None:
-        """`probabilities` give the target's sampling noise for lookups; None: greedy."""
+        """`probabilities` has the target's sampling noise, for lookups; None if decoding is greedy."""
         self.model = model
         self._probabilities = probabilities
         self._sizes = sizes
@@ -63,13 +63,13 @@ class AutoDrafter(Proposer):
         if room >= 1 and source != "plain":
             first = self._after_text(model, text, rule) if model and source == "draft" else None
             tree.lost = first is not None and first.lost
-            # A node is never worth more than its ancestors, so a node below `MOST_NODES` levels is never verified.
+            # A node is never worth more than its ancestors, so no node deeper than `MOST_NODES` is ever verified.
             chosen = _MixedTree(tree, rule, self._sizes).grow(model, first, guess, min(room, MOST_NODES))
             tree = model.keep(tree, chosen) if model else tree.subtree(chosen)
         return Proposal(tree, model.count - before if model else 0)
 
     def _followed(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
-        """A tree within the limits of an earlier decision."""
+        """Drafts the tree of a round that follows an earlier decision, within the limits in `rule`."""
         tree, before, calls = TokenTree([text[-1]]), model.count, list[int]()
         if room >= 1 and (behind := model.behind(text)):
             calls.append(behind)
@@ -109,8 +109,8 @@ class AutoDrafter(Proposer):
         return LookupGuess(continuation, self._sizes.lookups, len(text), noise)
 
     def _after_text(self, model: LevelDrafter, text: Sequence[int], rule: TreeRule) -> Children | None:
-        """If the model has many tokens to read since it did not run in recent rounds, a probe first compares its
-        guesses with them.
+        """The model's guesses after the text. If the model did not run in recent rounds and has many tokens to read, a
+        probe first compares its guesses with these tokens.
         """
         model.begin_tree()
         if self._sizes.missed <= PROBED_FROM:
@@ -130,7 +130,7 @@ def _expected(children: Children, acceptance: AcceptanceModel) -> Children:
 
 
 def _logarithms(probabilities: Sequence[float]) -> list[float]:
-    """Of probabilities that may have been rounded to 0."""
+    """Logarithms of probabilities, which may have been rounded to 0."""
     return [math.log(max(probability, sys.float_info.min)) for probability in probabilities]
 
 
@@ -143,8 +143,8 @@ class _MixedTree:
     def grow(
         self, model: LevelDrafter | None, first: Children | None, guess: LookupGuess | None, deepest: int
     ) -> list[int]:
-        """Returns the nodes that are worth verifying. `first` and `guess` are the model's and the lookup's guesses
-        after the root, if any; `deepest` is the context's limit of levels.
+        """Returns the nodes that are worth verifying. `first` and `guess`: the model's and the lookup's guesses after
+        the root, if any; `deepest`: largest number of levels that the context allows.
         """
         tree, depth, level = self.tree, 0, [0]
         options, guesses = {0: first} if first and first.tokens else {}, {0: guess} if guess else {}
@@ -176,7 +176,7 @@ class _MixedTree:
         return children
 
     def _lookup_guesses(self, level: Sequence[int], above: Mapping[int, LookupGuess]) -> dict[int, LookupGuess]:
-        """A node whose path does not occur in the text is left out."""
+        """Lookup guesses after nodes of a level, except nodes whose path does not occur in the text."""
         tree, guesses = self.tree, dict[int, LookupGuess]()
         for node in level:
             parent_guess = above.get(tree.parents[node])
@@ -187,8 +187,8 @@ class _MixedTree:
     def _model_guesses(
         self, model: LevelDrafter, level: Sequence[int], above: Mapping[int, Children]
     ) -> dict[int, Children]:
-        """Without nodes whose parent the model has not read; empty if it cannot draft deeper, or if a pass is not worth
-        its time.
+        """The model's guesses after those nodes of a level whose parents the model has read; empty if it cannot draft
+        deeper, or if a pass is not worth its time.
         """
         if self.tree.depths[level[0]] >= model.deepest:
             return {}

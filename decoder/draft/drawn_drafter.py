@@ -24,12 +24,12 @@ DraftRows: TypeAlias = Callable[[TokenTree, Sequence[int]], Float[Tensor, "N V"]
 
 
 def draw_tree(shape: DelayedTree, root: int, rows: DraftRows, generator: RandomGenerator) -> TokenTree:
-    """One call of `rows` per level, whose distributions the tree stores. The shape must not depend on any token sampled
-    for this tree, and `generator` must be independent of the verifier's.
+    """Samples a tree, with one call of `rows` per level; the tree stores these distributions. `shape` must not depend
+    on any token sampled for this tree, and `generator` must be independent of the verifier's generator.
     """
     tree = TokenTree([root], draws={})
     level = [0]
-    """Returns the next node of each rollout."""
+    """Latest node of each rollout."""
     for depth in range(shape.depth):
         if not level:
             break
@@ -45,8 +45,8 @@ def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generato
     node_rows = rows(tree, nodes)
     known = node_rows.isfinite().all(-1)
     if not known.all():
-        # No token follows a node whose row is NaN. This depends on the path to the node alone, so the tree stays one
-        # that lossless verifiers take: one whose paths differ in length.
+        # No token is sampled after a node whose row is not finite. This depends on the path to the node alone, so
+        # lossless verifiers can take the tree; its paths merely differ in length.
         tree.lost, node_rows = True, node_rows[known]
         nodes = [node for node, is_known in zip(nodes, known.tolist(), strict=True) if is_known]
         level = [node for node in level if node in nodes]
@@ -67,11 +67,11 @@ def _draw_level(tree: TokenTree, level: Sequence[int], rows: DraftRows, generato
 class ShapeChoice(NamedTuple):
     shape: DelayedTree
     logits: Float[Tensor, "1 V"] | None = None
-    """The draft's, after the text; None if they were not needed to choose the shape."""
+    """The draft's logits after the text; None if they were not needed to choose the shape."""
 
 
 ChooseShape: TypeAlias = Callable[[DraftPasses, Sequence[int]], ShapeChoice]
-"""(the draft's passes, text) -> shape, which must not depend on any token sampled for the tree."""
+"""(the draft's passes, text) -> shape; the shape must not depend on any token sampled for the tree."""
 
 
 class DrawnDrafter(Proposer):
@@ -80,7 +80,7 @@ class DrawnDrafter(Proposer):
     def __init__(
         self, passes: DraftPasses, choose: ChooseShape, schedule: Schedule, generator: RandomGenerator
     ) -> None:
-        """`generator` must be independent of the verifier's."""
+        """`generator` must be independent of the verifier's generator."""
         self.passes = passes
         self._choose = choose
         self._schedule = schedule

@@ -1,5 +1,5 @@
-"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens. Knows no models, texts or
-costs.
+"""Level-by-level growth of a draft tree under a growth rule, from any source of next tokens. Independent of models,
+texts and costs.
 """
 
 import math
@@ -12,14 +12,14 @@ from decoder.tree_rules import Growth, TreeRule, breadth, least_probability
 
 @dataclass(slots=True)
 class Children:
-    """Best next tokens after one node, most probable first."""
+    """The best next tokens after one node, the most probable first."""
 
     tokens: list[int]
     logprobs: list[float]
     draft_logprobs: list[float] = field(default_factory=list)
-    """The draft's own, if `logprobs` are sharpened or conditioned on sampling noise; else empty."""
+    """The draft's own log-probabilities if `logprobs` are sharpened or conditioned on sampling noise; else empty."""
     lost: bool = False
-    """The draft's logits are NaN or infinite."""
+    """Whether the draft's logits are NaN or infinite."""
 
     @property
     def confidence(self) -> float:
@@ -32,7 +32,7 @@ Source = Callable[[TokenTree, Sequence[int], Growth[float]], Sequence[Children]]
 
 def grow(tree: TokenTree, rule: TreeRule, source: Source, deepest: int) -> list[int]:
     """Grows a tree, which has only its root, in place; returns the nodes within the rule's budget, parents before
-    children. `deepest` is the context's limit of levels.
+    children. `deepest`: largest number of levels that the context allows.
     """
     n_max, least = rule.budget.n_max, rule.budget.least
     least_logprob = math.log(least) if least else -math.inf
@@ -61,7 +61,7 @@ def may_grow(tree: TokenTree, level: Sequence[int], rule: TreeRule) -> list[int]
 
 
 def _within_budget(tree: TokenTree, level: list[int], rule: TreeRule) -> list[int]:
-    """With `best`, the tree's `n_max` most probable nodes."""
+    """Nodes of a level; with `best`, only those among the tree's `n_max` most probable nodes."""
     if not rule.budget.best or len(tree) - 1 <= rule.budget.n_max:
         return level
     return [node for node in tree.most_probable(rule.budget.n_max) if node >= level[0]]

@@ -1,5 +1,5 @@
-"""Passes of drafting heads, which read the target's states of a text: EAGLE-3 heads and MTP layers level by level,
-P-EAGLE and DFlash heads all levels at once.
+"""Passes of drafting heads, which read the target's layer states of a text. EAGLE-3 heads and MTP layers draft level by
+level, P-EAGLE and DFlash heads all levels in one pass.
 """
 
 from collections.abc import Sequence
@@ -48,8 +48,8 @@ class HeadText(Passes):
         self.unread.append(self._states.take([0, *path]))
 
     def outputs(self, text: Sequence[int], latest: int, behind: Drafted | None = None) -> Float[Tensor, "N X"]:
-        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of them, then those of
-        `behind`: rows that are computed in the same pass, as a chain after the text, and not kept.
+        """Reads the unread tokens of the text; returns the head's outputs at the last `latest` of them, then at the
+        rows `behind`. The same pass computes these rows as a chain after the text; they are not kept.
         """
         tokens, states = text[self.cache.length + 1 :], torch.cat(self.unread)
         count, outputs = len(tokens), list[Tensor]()
@@ -73,9 +73,9 @@ class Eagle3Passes(HeadText):
         super().__init__(head, capacity, states)
         self._capacity = capacity
         self._carried: dict[int, Float[Tensor, X]] = {}
-        """The head's output at each node, an input for its children; for the root, that at the last row of the text."""
+        """The head's output at each node, an input of its children; for the root, the output at the text's last row."""
         self._visible_rows: dict[int, list[int]] = {}
-        """Of each drafted node and its ancestors, counted from the first row after the text."""
+        """For each drafted node, the rows of its ancestors and of itself, counted from the first row after the text."""
 
     def reserve(self, rows: int) -> None:
         self._capacity = max(self._capacity, rows)
@@ -138,7 +138,7 @@ class ParallelPasses(HeadText):
 
 
 PROBED = 3
-"""Most additional blocks in a pass, which begin at earlier tokens and guess tokens that the text already has."""
+"""Largest number of additional blocks in a pass; they begin at earlier tokens and predict tokens of the text."""
 
 
 class BlockPasses(Passes):
@@ -153,7 +153,7 @@ class BlockPasses(Passes):
         self._block: DraftBlock | None = None
         """The block that begins at the text's last token."""
         self._memory: dict[int, Float[Tensor, R]] = {}
-        """Of the head's correction after each node; -1 stands for the parent of the root."""
+        """Recurrent state of the head's correction after each node; key -1 is for the parent of the root."""
 
     def read(self, tokens: Sequence[int]) -> None:
         # The target's latest pass has read the same tokens.
@@ -165,7 +165,7 @@ class BlockPasses(Passes):
         self.cache.reserve(rows + self._head.shape.block_size)
 
     def after_latest(self, text: Sequence[int], latest: int) -> tuple[Float[Tensor, "N V"], list[int]]:
-        # Besides the last token, at most `PROBED` tokens have logits, since each needs a block.
+        # Logits are computed after the last token and at most `PROBED` earlier ones, since each token needs a block.
         count = min(latest, self.behind(text), 1 + PROBED)
         self._read(len(text) - 1 - self.cache.length)
         *before, self._block = self._head.blocks(self.cache, text[len(text) - count :])

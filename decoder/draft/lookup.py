@@ -1,5 +1,5 @@
-"""Suffix lookup: the tokens that followed earlier occurrences of a text's suffix, weighted by frequency
-(SuffixDecoding, arXiv:2411.04975), ranked under the target's noise, and as a proposer.
+"""Suffix lookup (SuffixDecoding, arXiv:2411.04975): guesses the tokens that followed earlier occurrences of a text's
+suffix, by frequency and, if known, the target's sampling noise. Also a proposer by lookup alone.
 """
 
 import math
@@ -21,24 +21,24 @@ COUNTED = 64
 SEARCHED = 4096
 """Only this many latest occurrences of the text's last two tokens are searched for longer matches."""
 SHORTEST = 2
-"""After a match of a single token, guesses are rarely right."""
+"""Shortest suffix that is looked up: after a match of a single token, guesses are rarely right."""
 FORESEEN = 8
-"""Tokens of the chain guessed after each suffix: lookup uses the suffix whose chain has the most expected tokens."""
+"""Longest chain guessed after each suffix; lookup uses the suffix whose chain has the most expected tokens."""
 _ROOM = 1024
 
 
 @dataclass(slots=True)
 class Continuation:
-    """The tokens that followed a suffix, which may include a path of the tree, earlier in the text."""
+    """The tokens that followed earlier occurrences of a suffix; the suffix may end with a path of the tree."""
 
     text: Sequence[int]
     length: int
     places: Sequence[int]
-    """Where the tokens after earlier occurrences are, the latest first; not empty."""
+    """Positions of the tokens after earlier occurrences, the latest first; not empty."""
 
     def following(self, most: int) -> list[tuple[int, float]]:
-        """The most frequent next tokens with their share, C(child) / C(parent) in SuffixDecoding; of equal ones, the
-        latest first.
+        """The most frequent next tokens with their shares, C(child) / C(parent) in SuffixDecoding; of equally frequent
+        tokens, the latest comes first.
         """
         text = self.text
         tokens = [text[place] for place in self.places]
@@ -47,13 +47,13 @@ class Continuation:
         return [(token, count / len(tokens)) for token, count in Counter(tokens).most_common(most)]
 
     def after(self, token: int) -> "Continuation | None":
-        """None if this token never followed the suffix."""
+        """The continuation after `token`; None if this token never followed the suffix."""
         text, end = self.text, len(self.text) - 1
         places = [place + 1 for place in self.places if place < end and text[place] == token]
         return Continuation(text, self.length + 1, places) if places else None
 
     def expected_tokens(self) -> float:
-        """Of a chain of most frequent tokens, each accepted with a probability equal to its share."""
+        """Expected accepted tokens of the chain of most frequent tokens, if shares are acceptance probabilities."""
         probability, total = 1.0, 0.0
         ahead: Continuation | None = self
         for _ in range(FORESEEN):
@@ -71,7 +71,7 @@ class SuffixIndex:
         self._text: list[int] = []
         self._array = np.empty(_ROOM, dtype=np.int32)
         self._pairs = defaultdict[tuple[int, int], list[int]](list)
-        """Positions of the second token of each pair."""
+        """Positions of the second token of each pair of adjacent tokens."""
         self.extend(text)
 
     def __len__(self) -> int:
@@ -87,8 +87,8 @@ class SuffixIndex:
         self._array[before : len(self._text)] = self._text[before:]
 
     def suffix_continuations(self) -> list[Continuation]:
-        """Longest suffix first; of suffixes with the same occurrences, only the longest. Acceptance does not depend on
-        lengths beyond `LONGEST`, so that longer ones are not considered.
+        """Continuations of suffixes, the longest suffix first; of suffixes with the same occurrences, only the longest.
+        Suffixes above `LONGEST` tokens are left out, since a greater length does not affect acceptance.
         """
         last, tokens = len(self._text) - 1, self._array
         before = self._pairs[self._text[-2], self._text[-1]][-SEARCHED - 1 : -1] if last > 1 else []
@@ -104,7 +104,7 @@ class SuffixIndex:
         return continuations[::-1]
 
     def continuation(self) -> Continuation | None:
-        """That of the most `expected_tokens`, then of the longest suffix; None if no suffix occurs earlier."""
+        """The continuation with the most `expected_tokens` (ties: the longest suffix); None if no suffix recurs."""
         best, most_expected = None, 0.0
         for ending in self.suffix_continuations():
             if (expected := ending.expected_tokens()) > most_expected:
@@ -118,7 +118,7 @@ RANKED = 16
 
 
 def rank_guesses(ahead: Continuation, position: int, noise: TokenNoise) -> list[tuple[int, float, float]]:
-    """Next tokens as (token, log share, log share + noise), best first; `position` is that of the next token."""
+    """Next tokens as (token, log share, log share + noise), best first; `position`: text position of these tokens."""
     following = ahead.following(RANKED)
     tokens = [token for token, _ in following]
     logprobs = [math.log(share) for _, share in following]
@@ -128,7 +128,7 @@ def rank_guesses(ahead: Continuation, position: int, noise: TokenNoise) -> list[
 
 class LookupDrafter(Proposer):
     def __init__(self, probabilities: DraftProbabilities | None = None) -> None:
-        """`probabilities` give the target's sampling noise; None: greedy."""
+        """`probabilities` has the target's sampling noise; None if decoding is greedy."""
         self._probabilities = probabilities
         self._past = SuffixIndex()
 
@@ -147,7 +147,7 @@ class LookupDrafter(Proposer):
 
 class _LookupSource:
     def __init__(self, root: Continuation, position: int, noise: TokenNoise | None) -> None:
-        """Continuations after the root, whose children have the position `position`."""
+        """`root`: continuation after the root; `position`: text position of the root's children."""
         self._after: dict[int, Continuation | None] = {0: root}
         self._position = position
         self._noise = noise
@@ -173,7 +173,7 @@ class _LookupSource:
 
 
 def _likeliest(ranking: Sequence[tuple[int, float, float]], count: int) -> Children:
-    """Probabilities are normalised over all ranked tokens."""
+    """The `count` best tokens; probabilities are normalised over all ranked tokens."""
     *_, best_score = ranking[0]
     whole = best_score + math.log(sum(math.exp(score - best_score) for *_, score in ranking))
     tokens, logprobs, scores = (list(column) for column in zip(*ranking[:count], strict=True))

@@ -1,4 +1,4 @@
-"""What all drafters of one text have in common; they know nothing of the target."""
+"""Interface of all drafters of one text; independent of the target."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class Proposal:
     forwards: int = 0
     """Draft forward passes in the round."""
     shape: DelayedTree | None = None
-    """None for a deterministic tree."""
+    """Shape of a sampled tree; None for a deterministic tree."""
 
 
 class Proposer(ABC):
@@ -28,7 +28,7 @@ class Proposer(ABC):
         """Reads the prompt without its last token."""
 
     def reserve(self, rows: int) -> None:
-        """Reserves cache rows for the whole text and a tree; with a larger tree, a cache grows during drafting."""
+        """Reserves cache rows for the whole text and a tree; for a larger tree, the cache grows during drafting."""
 
     @abstractmethod
     def propose(self, text: Sequence[int], rule: TreeRule, room: int) -> Proposal:
@@ -41,4 +41,4 @@ class Proposer(ABC):
         """Keeps the cache rows of committed nodes and drops the rows of all other nodes."""
 
     def record_times(self, draft_s: float, verify_s: float, round_s: float) -> None:
-        """Of drafting, of verification and of the whole round."""
+        """Learns from the times of drafting, of verification and of the whole round."""

@@ -1,19 +1,19 @@
-"""Repetition in a text: a guess that continues one is more likely to be accepted than its draft probability suggests,
-the more so the longer it is. A suffix automaton (Blumer and others, 1985) finds the length for the text and for every
-path of a tree, in time independent of the text's length.
+"""Finds repetitions in a text. A guess that continues a repetition is accepted more often than its draft probability
+suggests, and the longer the repetition, the more often. A suffix automaton (Blumer and others, 1985) finds the length
+of the repetition for the text and every path of a tree, in time independent of the text's length.
 """
 
 from collections.abc import Iterable
 
 FAMILIARITIES = 6
-"""Classes of substrings of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or more tokens."""
+"""Number of familiarity classes: repetitions of 0-1, 2-3, 4-7, 8-15, 16-31, and 32 or more tokens."""
 SuffixMatch = tuple[int, int]
-"""(state, length) of the longest suffix, of the text or of a path after it, that occurs earlier in the text. A state
-stands for all substrings with the same end positions.
+"""(state, length) of the longest suffix that occurs earlier in the text: a suffix of the text, or of the text followed
+by a path. A state stands for all substrings with the same end positions.
 """
 LONGEST = 1 << FAMILIARITIES - 1
 FAMILIARITY = tuple(max(1, length.bit_length()) - 1 for length in range(LONGEST + 1))
-"""Class of a substring, by its length."""
+"""Familiarity class of a repetition, by its length."""
 
 
 class SuffixAutomaton:
@@ -31,8 +31,8 @@ class SuffixAutomaton:
         return state, self._longest[state]
 
     def ahead(self, match: SuffixMatch, tokens: Iterable[int]) -> tuple[list[SuffixMatch], list[int]]:
-        """The match and the class of each candidate next token. The last class is of all others: 0 if a candidate
-        continues the match, else that of a token that does.
+        """The match after each candidate next token, and the token's familiarity class. The last class is for all other
+        tokens: 0 if a candidate continues the match, otherwise the class of a token that would continue it.
         """
         start, longest = match
         matches, familiar, rest_class = list[SuffixMatch](), list[int](), FAMILIARITY[min(longest + 1, LONGEST)]
@@ -66,8 +66,8 @@ class SuffixAutomaton:
             self._shorter[self._whole] = self._split(state, token)
 
     def _split(self, state: int, token: int) -> int:
-        """State of the longest substring of `state` and the token, split off if the token's state also stands for
-        longer ones.
+        """State of the longest substring of `state` followed by the token. If the token leads to a state that also
+        stands for longer substrings, a new state is split off.
         """
         joint, length = self._next[state][token], self._longest[state] + 1
         if self._longest[joint] == length:

@@ -21,20 +21,20 @@ from decoder.tree_rules import Growth
 CONTEXT_CHARACTERS = 64
 """Number of characters of the preceding text that are tokenized together with a text."""
 OPEN_CHARACTERS, SHORTENED_TO = 512, 128
-"""Length above which the end of a text that is tokenized again with each addition is shortened, and its length then."""
+"""Characters at the end of a text that are tokenized again with each addition: the maximum, and after shortening."""
 _WORD_START = re.compile(r"(?<=\S) (?=\S)")
 
 
 def common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     """Length of the longest common prefix of two sequences, which must have the same type."""
     shorter = min(len(one), len(other))
-    if one[:shorter] == other[:shorter]:  # nearly always so, and faster than comparing tokens one by one
+    if one[:shorter] == other[:shorter]:  # nearly always true, and faster than comparing tokens one by one
         return shorter
     return next(place for place in range(shorter) if one[place] != other[place])
 
 
 class Following:
-    """Tokens of texts that follow `before`."""
+    """Tokenizes texts that follow the text `before`."""
 
     def __init__(self, tokenizer: TextTokenizer, before: str = "") -> None:
         self._tokenizer = tokenizer
@@ -55,7 +55,7 @@ class GrowingTokens:
         """Tokens of the whole text, after the special tokens with which the tokenizer begins a text."""
         self._tokenizer, self._following = tokenizer, Following(tokenizer)
         self._final, self._open = len(self.tokens), ""
-        """Number of tokens at the start that no longer change, and the text of the others."""
+        """Number of tokens at the start that no longer change, and the text of the other tokens."""
 
     @property
     def end(self) -> str:
@@ -81,17 +81,17 @@ DRAFTED_A_TOKEN = 8
 
 
 class TranslatedDrafter(LevelDrafter):
-    """A draft of one text in tokens of its own.
+    """Drafts chains for one text, with a draft model that has its own tokens.
 
-    The last target token of a text may still become part of a longer one, so a token is proposed once another follows
-    it. Its probability is the product of those of the draft tokens whose text begins within it.
+    The last target token of the drafted text may still become part of a longer token, so a token is proposed only when
+    another follows. Its probability is the product of those of the draft tokens whose text begins within it.
     """
 
     def __init__(self, pair: Pair, draft: LanguageModel, translation: Translation, longest: int) -> None:
         """Begins a text of at most `longest` target tokens."""
         self.passes = DraftPasses(draft, translation.vocabulary, longest)
         self._pair, self._context, self._ends = pair, draft.context, translation.ends
-        # Guesses need every character at once, even if a later byte could still make its run invalid.
+        # Drafting needs each character immediately, even if a later byte could still make its run of bytes invalid.
         self._committed = TextStream(pair.tokenizer, (), longest_run=0)
         self._drafting = TextStream(translation.tokenizer, (), longest_run=0)
         self._own = GrowingTokens(translation.tokenizer)
@@ -102,9 +102,9 @@ class TranslatedDrafter(LevelDrafter):
         self._drafted, self._text = list[int](), ""
         """The round's draft tokens, and their text."""
         self._tokens, self._logprobs = list[int](), dict[int, tuple[float, float]]()
-        """Target tokens of this text; sharpened and own log-probability of each in which a draft token begins."""
+        """Target tokens of this text; (sharpened, own) log-probability of each token in which a draft token begins."""
         self._ended, self._lost = True, False
-        """Whether the round's chain ends here, and whether it does since the draft's logits are NaN or infinite."""
+        """Whether the chain has ended, and whether it has ended because the draft's logits are NaN or infinite."""
         self._ready: Float[Tensor, "1 V"] | None = None
         """Logits after the text, if they were computed before the round's first draft token."""
 
@@ -137,7 +137,7 @@ class TranslatedDrafter(LevelDrafter):
     def catch_up_with_guesses(
         self, text: Sequence[int], growth: Growth[float], latest: int
     ) -> tuple[list[Children], list[int]]:
-        """See `LevelDrafter`; the guesses for tokens that the text already has are for the draft's own tokens."""
+        """See `LevelDrafter`; guesses for tokens that the text already has are guesses of the draft's own tokens."""
         self._begin(text, growth)
         tokens = self._own.tokens
         if not self._has_room(tokens):
@@ -165,13 +165,13 @@ class TranslatedDrafter(LevelDrafter):
         self._ended, self._lost, self._ready = bool(self._committed.waiting), False, None
 
     def _child(self, tree: TokenTree, node: int) -> Children:
-        """The token after a node of the chain; none after another node, or if tokens of the chain have changed."""
+        """The token after a node of the chain; none after other nodes, or if tokens of the chain have changed."""
         path = [tree.tokens[ancestor] for ancestor in reversed(tree.ancestors(node)[:-1])]
         children = self._next(len(path))
         return children if path == self._tokens[: len(path)] else Children([], [])
 
     def _next(self, place: int) -> Children:
-        """The chain's token at a place; drafts until another follows it, or until the chain ends."""
+        """The chain's token at `place`; drafts until another token follows it, or until the chain ends."""
         for _ in range(DRAFTED_A_TOKEN * (place + 1) - len(self._drafted)):
             if self._ended or len(self._tokens) > place + 1:
                 break
@@ -206,11 +206,11 @@ class TranslatedDrafter(LevelDrafter):
             self._count(best, min(count, len(self._tokens) - 1))
         elif self._drafting.waiting:
             self._count(best, count)
-        else:  # a token without text, for example a special one
+        else:  # a token without text, for example a special token
             self._ended = True
 
     def _count(self, best: Children, place: int) -> None:
-        """Multiplies the probability of the target token at a place by a draft token's."""
+        """Multiplies the probability of the target token at `place` by the probability of a draft token."""
         ranked, own = self._logprobs.get(place, (0.0, 0.0))
         self._logprobs[place] = ranked + best.logprobs[0], own + (best.draft_logprobs or best.logprobs)[0]
 
@@ -218,7 +218,7 @@ class TranslatedDrafter(LevelDrafter):
         return 0 < len(tokens) < self._context
 
     def _after(self, tokens: list[int], latest: int = 1) -> Float[Tensor, "N V"]:
-        """Logits after the last `latest` of the draft's tokens, or after those that it has not read."""
+        """Logits after the last `latest` of the draft's tokens, or after its unread tokens, if these are fewer."""
         self.passes.cache.cut(min(common_prefix(self._read, tokens), len(tokens) - 1))
         self.passes.reserve(-(-len(tokens) // MORE_ROWS) * MORE_ROWS)
         self._read = [*tokens]

@@ -1,1 +1,1 @@
-"""Forward forms of a model (native, compiled, static, batch-invariant, Hugging Face): rows of tokens in, logits out."""
+"""Forward forms, which compute a model's forward passes: native, compiled, static, batch-invariant, Hugging Face."""

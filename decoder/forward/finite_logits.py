@@ -1,7 +1,6 @@
-"""Which logits of a target a token may be chosen from. NaN and plus infinity come from overflow or damaged weights; a
-choice among them is arbitrary, so decoding ends there. Minus infinity is a logit of a token that the model excludes.
-All this shows in a row's largest logit, which is finite if and only if a token may be chosen: the maximum of a row with
-NaN is NaN.
+"""Choice of tokens, only from finite logits. NaN and plus infinity come from overflow or damaged weights and make any
+choice arbitrary, so decoding ends there. Minus infinity is the logit of a token that the model excludes. The largest
+logit of a row is finite if and only if a token can be chosen, since the maximum of a row with NaN is NaN.
 """
 
 import math
@@ -35,8 +34,8 @@ def choices(logits: Float[Tensor, "N V"], offsets: Offsets | None = None) -> lis
 def kept_choice(
     logits: Float[Tensor, "N V"], offsets: Offsets, truncation: Sequence[Sampling]
 ) -> Callable[[int], int] | None:
-    """Maps the index of a row to its token with the largest sum of logit and offset, of those that truncation keeps.
-    Only rows that are asked for are computed, since few are. None without a compiled library for the logits.
+    """A function that returns, for the index of a row, the token with the largest sum of logit and offset among the
+    tokens that truncation keeps; it computes only this row. None without a compiled library for the logits.
     """
     if not logits.is_cpu or not (found := library()):
         return None
@@ -50,6 +49,6 @@ def require_choices(logits: Float[Tensor, "N V"]) -> None:
 
 
 def require_finite(largest: Iterable[float]) -> None:
-    """The same check by the largest logit of each row; NaN for a row with NaN."""
+    """Raises LogitsError as `choices` does, given the largest logit of each row: NaN for a row with NaN."""
     if not all(map(math.isfinite, largest)):
         raise LogitsError

@@ -50,8 +50,9 @@ class Layers(Cache):
         key_positions: Int[Tensor, "S"] | None = None,
         starts: Mapping[int, int] | None = None,
     ) -> None:
-        """`positions` are those of the new rows; None if these follow the cached `rows`. `key_positions` are those of
-        all rows, on the host. `starts` has the first row that a layer's attention reads, if this is not row 0.
+        """`positions` are the positions of the new rows; None if the new rows directly follow the cached `rows`.
+        `key_positions` are the positions of all rows, on the host. `starts` has, by layer, the first row that attention
+        reads, if this is not row 0.
         """
         super().__init__(layers=[])
         self._rows, self._positions, self._key_positions = rows, positions, key_positions
@@ -60,13 +61,13 @@ class Layers(Cache):
     def put(
         self, layer: int, _keys: Float[Tensor, "H N D"], _values: Float[Tensor, "G N E"]
     ) -> tuple[Float[Tensor, "H S D"], Float[Tensor, "G S E"]]:
-        """Stores new keys and values; returns all that attention reads."""
+        """Stores new keys and values; returns all keys and values that attention reads."""
         raise ValueError(
             f"the keys of layer {layer} cannot be read here: the module that owns the layer's state caches them itself"
         )
 
     def put_indexer(self, layer: int, _keys: Float[Tensor, "N I"]) -> Float[Tensor, "S I"]:
-        """Stores new keys of a layer's indexer, which serves sparse attention; returns all of them."""
+        """Stores new keys of a layer's indexer, which serves sparse attention; returns all keys of the indexer."""
         raise ValueError(f"layer {layer} has an indexer, whose keys this cache cannot hold")
 
     def update(
@@ -79,15 +80,14 @@ class Layers(Cache):
         return self.put_indexer(layer_idx, indexer_key_states[0])[None]
 
     def positions(self, first: int, end: int) -> Int[Tensor, "K"] | None:
-        """On the device of the pass; None if the pass does not know positions."""
+        """Positions of the rows `first` to `end` - 1, on the device of the pass; None if positions are unknown."""
         if self._key_positions is None or self._positions is None:
             return None
         return self._key_positions[first:end].to(self._positions.device)
 
     def get_seq_length(self, layer_idx: int | None = None) -> Any:
-        """Number of cached rows before the pass. With `layer_idx` and known positions, a number for each new row
-        instead: layers that scale queries by position (Llama 4) add each row's index to it, which gives the row's
-        position.
+        """Number of cached rows before the pass. With `layer_idx` and known positions, instead each new row's position
+        minus its index: layers that scale queries by position (Llama 4) add the index.
         """
         if layer_idx is None or self._positions is None:
             return self._rows
@@ -95,7 +95,7 @@ class Layers(Cache):
 
 
 class Appending(Layers):
-    """Writes new rows after the rows in use, which the caller counts; `cache.settle` must follow the first pass."""
+    """Writes new rows after the rows in use; the caller updates `cache.used`, and calls `cache.settle` after a pass."""
 
     def __init__(
         self, cache: KvCache, positions: Int[Tensor, "N"] | None = None, starts: Mapping[int, int] | None = None
@@ -129,7 +129,7 @@ def unknown_cache(layers: int, capacity: int) -> KvCache:
 
 
 def cache_argument(module: Any) -> str:
-    """Name of the cache, as an argument of a module and in the module's output; transformers 5.24 renamed it."""
+    """Name of the cache as an argument of a module and in the module's output; transformers 5.24 changed this name."""
     return next((name for name in CACHES if name in _arguments(module)), CACHES[0])
 
 
@@ -225,9 +225,9 @@ class ModuleForward(Forward):
 
 @torch.inference_mode()
 def has_room(module: Any, text: int, rows: int) -> bool:
-    """Whether a module can compute `rows` rows together after a text of `text` tokens; some store a mask for texts up
-    to a maximum length. Tried on torch's meta device, where a pass takes almost no time; True if this is impossible,
-    since the module's control flow depends on tensor values.
+    """Whether a module can compute `rows` rows in one pass after `text` tokens; some modules store a mask of limited
+    length. Tried on torch's meta device, where a pass takes almost no time; True if a module cannot be tried there,
+    because its control flow depends on tensor values.
     """
     return _computes(module, text, rows) or not _computes(module, FEW_ROWS, FEW_ROWS)
 
@@ -254,7 +254,7 @@ def _computes(module: Any, text: int, rows: int) -> bool:
 
 
 def _without_numbers(module: Any) -> Any:
-    """A copy on the meta device, which has some operators only for bfloat16; a pass may store tensors in it."""
+    """A copy on the meta device, where some operators support only bfloat16. A pass may store tensors in the copy."""
     originals = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return copy.deepcopy(module, {place: _shape(tensor) for place, tensor in originals.items()})
 
@@ -341,7 +341,7 @@ def traits_of(module: Any) -> Traits:
 
 
 def architecture_of(config: Any) -> Architecture | str:
-    """The name of the module's class if its family is not native."""
+    """Architecture of a model of a native family; else the name of the module's class."""
     module = skeleton(config, config.dtype).eval()
     source = source_of(module)
     return source.architecture if source else type(module).__name__
@@ -358,7 +358,7 @@ def settings(eos: Any, pad: int | None) -> GenerationConfig:
 
 
 def source_of(module: Any) -> ModelWeights | None:
-    """None if the module has any part that native families do not know."""
+    """The module's weights for a native model; None if native families do not support every part of the module."""
     config, name = module.config, type(module).__name__
     # The family is found by class name, since a module's configuration may have the model type of another family.
     kind = next((kind for kind, family in FAMILIES.items() if family.name == name), None)
@@ -372,13 +372,13 @@ def source_of(module: Any) -> ModelWeights | None:
 
 
 def frequencies_of(module: Any) -> Tensor | None:
-    """None if positions are not rotary, or if layers have different frequencies."""
+    """RoPE frequencies of the module; None if positions are not rotary, or if layers have different frequencies."""
     frequencies = getattr(getattr(module.base_model, "rotary_emb", None), "inv_freq", None)
     return frequencies if isinstance(frequencies, Tensor) else None
 
 
 def _plain(module: Any) -> bool:
-    """Whether all parts are the family's original ones, in one dtype: no adapter, no quantised matrix."""
+    """Whether all parts are the family's own, on one device and in one dtype: no adapter, no quantised matrix."""
     weights = {(weight.device, weight.dtype) for weight in module.parameters()}
     activation = type(ACT2FN[module.config.hidden_act])
     return (

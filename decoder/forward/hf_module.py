@@ -25,7 +25,7 @@ class HfModule:
         """`load` is None if the module cannot be loaded again."""
         self._device = traits.device
         self._skeleton = traits.skeleton
-        # A module's own source would keep its weights in memory.
+        # A source that was made from a module would keep the module's weights in memory.
         self._source = traits.source if module is None else None
         self._load = load
         self._module = module
@@ -82,7 +82,7 @@ class HfModule:
 
     @property
     def by_paths(self) -> bool:
-        """Whether draft trees are computed as whole paths: known of the module's family, or shown by a trial."""
+        """Whether draft trees are computed as whole paths, as the module's family or a trial requires."""
         return self._tried_by_paths or (self._module is not None and takes_paths(self._module.config.get_text_config()))
 
     def choose_paths(self) -> None:
@@ -90,12 +90,12 @@ class HfModule:
 
     @property
     def skeleton(self) -> Any:
-        """The module, without weights if it is not in memory."""
+        """The module if it is in memory, else a module without weights."""
         return self._skeleton() if self._module is None else self._module
 
     @property
     def source(self) -> ModelWeights | None:
-        """Read from a file or from the module; None if the model's family is not native."""
+        """Weights for a native model, read from a file or from the module; None if the family is not native."""
         return self._source or _hf().source_of(self.module)
 
     @property
@@ -116,7 +116,7 @@ class HfModule:
 
     @property
     def generation(self) -> Any:
-        """Settings of transformers' own methods."""
+        """Generation settings for transformers' own methods."""
         if self._settings is None:
             return self.module.generation_config
         if isinstance(self._settings, tuple):
@@ -153,7 +153,7 @@ class OnDemand(Wrapped):
         return self._hf.forward_form()
 
 
-# All need transformers.
+# These modules import transformers, so they are imported on first use.
 _hf = functools.partial(imported, "decoder.forward.hf")
 _recurrent = functools.partial(imported, "decoder.forward.recurrent.forward")
 _whole_paths = functools.partial(imported, "decoder.forward.whole_paths")

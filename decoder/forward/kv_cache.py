@@ -15,7 +15,7 @@ Part = tuple[str, int]
 
 
 class KvCache:
-    """Its tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
+    """Tensors are filled with zeros: uninitialised memory may contain NaN, and a NaN in a masked row would make the
     output NaN. If shapes are unknown before the first pass, `store` has no heads until `settle` is called.
     """
 
@@ -53,8 +53,8 @@ class KvCache:
         return noted
 
     def append_part(self, part: Part, rows: Tensor, axis: int) -> Tensor:
-        """Writes new rows of a part, counted by dimension `axis`; returns all of its rows. The first pass only notes
-        the part, and `settle` allocates it. Raises ValueError for a part that was not in the first pass.
+        """Writes new rows of a part, counted by dimension `axis`; returns all rows of the part. The first pass only
+        records the part, and `settle` allocates it. Raises ValueError for a part that was not in the first pass.
         """
         if part in self.parts:
             tensor, _ = self.parts[part]
@@ -67,7 +67,7 @@ class KvCache:
         return rows
 
     def settle(self) -> None:
-        """Allocates all rows after the first pass, in one tensor if the shapes of all layers are the same."""
+        """After the first pass, allocates all rows, in one tensor if the shapes of all layers are the same."""
         if not self._first:
             return
         first, self._first = self._first, {}
@@ -91,7 +91,7 @@ class KvCache:
         self.length = self.used = end
 
     def place(self, first: int, rows: Sequence[int]) -> None:
-        """Copies these rows to index `first` and the next indices; `keep` and `drop` do so."""
+        """Copies these rows to index `first` and the indices after it; called by `keep` and `drop`."""
         for tensor, axis in self._tensors():
             if tensor.device.type == "cpu":
                 # numpy moves a few rows in a third of torch's time.
@@ -131,11 +131,11 @@ class KvCache:
         self.length = self.used = min(self.length, length)
 
     def assume(self, length: int) -> None:
-        """Sets the number of committed rows, whose contents do not matter; drops all drafted rows."""
+        """Sets the number of committed rows, whatever they contain, for timed passes; drops all drafted rows."""
         self.length = self.used = length
 
     def reserve(self, capacity: int) -> None:
-        """Rows in use keep their contents."""
+        """Grows the cache to at least `capacity` rows; rows in use keep their contents."""
         if capacity <= self.capacity:
             return
         self.parts = {part: (_grown(rows, axis, capacity), axis) for part, (rows, axis) in self.parts.items()}
@@ -147,7 +147,7 @@ class KvCache:
 
 
 def _bits(tensor: Tensor) -> NDArray[Any]:
-    """In numpy, which does not know bfloat16."""
+    """The tensor's memory in numpy, as int16 for bfloat16, which numpy lacks."""
     array: NDArray[Any] = (tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor).numpy()
     return array
 

@@ -1,5 +1,5 @@
-"""What a configuration says of a model's layers: the longest text, attention windows by position, states, whole
-paths, and the size of a text's cache.
+"""Properties of a model that its configuration determines: the longest text, attention windows, layers with states,
+whether draft trees are computed as whole paths, and the size of a text's cache.
 """
 
 import inspect
@@ -19,14 +19,14 @@ LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
 """Configuration fields that may contain the context length; the first field present is used."""
 FULL, SLIDING = "full_attention", "sliding_attention"
 ATTENTION_OF: Mapping[str, str] = {"hybrid": FULL, "hybrid_sliding": SLIDING}
-"""Type of the attention in layer types that also keep a state."""
+"""For each layer type with both attention and a state, the type of the attention."""
 SHAPED = "keys and values differ in shape, and CUDA graphs need the keys and values of all layers in one tensor"
 Array = TypeVar("Array", NDArray[Any], Tensor)
 """Positions or a mask, on the host or on a device."""
 
 
 def sliding(queries: Array, keys: Array, size: int) -> Array:
-    """Keys after the query's position are within the window too; the tree mask hides them."""
+    """True for keys in the query's window, and for all keys after the query, which the tree mask hides."""
     return keys > queries[:, None] - size
 
 
@@ -38,7 +38,7 @@ def chunked(queries: Array, keys: Array, size: int) -> Array:
 
 @dataclass(frozen=True)
 class Limit:
-    """The configuration field of a window's size, its name in messages, and its mask."""
+    """A kind of attention window: the configuration field of its size, its name in messages, and its mask."""
 
     field: str
     name: str
@@ -50,12 +50,12 @@ LIMITS: Mapping[str, Limit] = {
     SLIDING: Limit("sliding_window", "a sliding window", sliding),
     "chunked_attention": Limit("attention_chunk_size", "chunks", chunked),
 }
-"""By layer type, as named in configurations."""
+"""Kinds of attention windows, by layer type as named in configurations."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Windows at least as long as the model's context are left out."""
+    """Attention windows of a model's layers; windows at least as long as the model's context are left out."""
 
     sizes: Mapping[str, int]
     """In tokens, for each layer type with a window."""
@@ -75,14 +75,14 @@ class Windows:
 
 
 def whole_mask(visible: Bool[np.ndarray, "N M"], keys: int) -> Bool[np.ndarray, "N S"]:
-    """From the mask of the last M keys; every query attends to all keys before them."""
+    """The mask of all keys, given the mask of the last M keys; every query attends to all earlier keys."""
     seen = np.ones((len(visible), keys), dtype=np.bool_)
     seen[:, keys - visible.shape[1] :] = visible
     return seen
 
 
 def first_seen(mask: Bool[np.ndarray, "N S"]) -> int:
-    """Attention need not read earlier keys."""
+    """Index of the first key that a query sees; attention need not read earlier keys."""
     return int(mask.any(0).argmax())
 
 
@@ -94,7 +94,7 @@ def windows_of(config: Any) -> Windows:
 
 
 def layer_types(config: Any) -> Sequence[str]:
-    """A configuration that names no types has one type for all layers."""
+    """Type of each layer; if the configuration names no types, all layers have the same type."""
     if named := getattr(config, "layer_types", None):
         return tuple(named)
     # A window size that the family does not declare, for example from a converted checkpoint, is ignored.
@@ -104,12 +104,12 @@ def layer_types(config: Any) -> Sequence[str]:
 
 
 def attention_types(config: Any) -> Sequence[str]:
-    """For a layer without attention, the type of the layer."""
+    """Attention type of each layer; for a layer without attention, its layer type."""
     return tuple(ATTENTION_OF.get(kind, kind) for kind in layer_types(config))
 
 
 def cached(config: Any, of_layers: Sequence[T]) -> Sequence[T]:
-    """Values for all cached layers: layers in a loop are cached again in each repetition, after all other layers."""
+    """Values for all cached layers; further repetitions of a loop's layers are cached after all other layers."""
     first, end, repetitions = _loop(config)
     return (*of_layers, *[*of_layers[first:end]] * (repetitions - 1))
 
@@ -124,7 +124,7 @@ def _loop(config: Any) -> tuple[int, int, int]:
 
 
 def window_sizes(config: Any, kind: str) -> set[Any]:
-    """Of all layers with attention of this type; a layer without a window has size 0."""
+    """Window sizes of all layers with attention of this type; 0 stands for a layer without a window."""
     field, kinds = LIMITS[kind].field, attention_types(config)
     sizes = by_layers(config, field)
     if len(sizes) == len(kinds):
@@ -133,7 +133,7 @@ def window_sizes(config: Any, kind: str) -> set[Any]:
 
 
 def by_layers(config: Any, field: str) -> list[Any]:
-    """One value if all layers share it."""
+    """Values of a configuration field, one per layer; a single value if all layers share it."""
     try:
         value = getattr(config, field, None)
     except RuntimeError:  # transformers raises it where the layers have different values
@@ -142,8 +142,8 @@ def by_layers(config: Any, field: str) -> list[Any]:
 
 
 def longest_text(config: Any) -> int:
-    """In tokens. For longer texts, longrope uses other frequencies at all positions, but cached keys keep the old ones;
-    the text would then depend on the number of rows in each pass.
+    """Length of the longest text, in tokens. For longer texts, longrope changes the frequencies at all positions, but
+    cached keys keep their old rotation, so the output would depend on the number of rows in each pass.
     """
     named = next((length for name in LENGTHS if (length := getattr(config, name, None))), NO_LIMIT)
     original = getattr(config, "original_max_position_embeddings", None)
@@ -156,7 +156,7 @@ def longest_text(config: Any) -> int:
 STATES = frozenset({"linear_attention", "conv", *ATTENTION_OF})
 """Layer types with a state; hybrid layers also attend to cached keys."""
 NO_MEMORY = frozenset({"moe", "mlp"})
-"""Layer types whose output at a row depends on the input at this row only."""
+"""Layer types whose output at a row depends only on the input at the same row."""
 MASKED = frozenset({FULL, "attention", "indexed_attention", *LIMITS})
 """Types of attention that take a mask; layers without attention must get no mask."""
 
@@ -168,7 +168,7 @@ def keeps_states(config: Any) -> bool:
 
 
 FAMILIES = frozenset({"bloom", "deepseek_v4", "gpt_neo", "minimax_m3_vl_text", "mpt", "roformer", "rwkv", "xlstm"})
-"""Model types whose positions follow from row numbers, or whose caches hold more than rows and states."""
+"""Model types that derive positions from row numbers, or whose caches hold more than rows and states."""
 UNCAPTURED = "a module that computes whole paths copies its cache in each pass, which a CUDA graph cannot do"
 
 
@@ -185,7 +185,7 @@ INDEXED = frozenset({"indexed_attention", "minimax_m3_sparse"})
 
 
 def cache_bytes(config: Any, tokens: int, item_bytes: int) -> tuple[int, int]:
-    """Bytes of all keys and values, as our cache stores them; and without those that ring buffers would drop."""
+    """Bytes of all keys and values as `KvCache` stores them, and without the rows that ring buffers would drop."""
     windows = windows_of(config)
     shared = getattr(config, "num_kv_shared_layers", None) or 0
     owners = windows.layers[: len(windows.layers) - shared]
@@ -207,7 +207,7 @@ def _row_sizes(config: Any) -> Sequence[int]:
 
 
 def _latents(config: Any, layers: int) -> list[int]:
-    """The same with latent attention, which caches one vector in place of keys and values; empty for other models."""
+    """Size of the vector that latent attention caches in place of keys and values, by layer; empty for other models."""
     if not any(by_layers(config, "kv_lora_rank")):
         return []
     parts = (_by_layer(config, field, [0] * layers) for field in ("kv_lora_rank", "qk_rope_head_dim"))
@@ -241,7 +241,7 @@ def _indexer_keys(config: Any, kinds: Sequence[str]) -> list[int]:
 
 
 def _by_layer(config: Any, field: str, usual: Sequence[int]) -> list[int]:
-    """A layer whose value is missing or 0 gets its value from `usual`."""
+    """Value of a field for each layer; a layer whose value is missing or 0 gets its value from `usual`."""
     named = by_layers(config, field)
     values = named if len(named) == len(usual) else named * len(usual)
     return [value or other for value, other in zip(values, usual, strict=True)]

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 HALF = (torch.bfloat16, torch.float16)
 TRIAL_WIDTH, TRIAL_LAYERS, TRIAL_ROWS, TRIAL_REPEATS = 1024, 4, 4, 12
-"""The weights exceed a core's caches; a small tree has about `TRIAL_ROWS` rows."""
+"""Sizes of the trial: its weights exceed a core's caches, and a small tree has about `TRIAL_ROWS` rows."""
 
 
 class Linear:
@@ -27,7 +27,7 @@ class Linear:
         return functional.linear(rows.to(self.weight.dtype), self.weight, self.bias)
 
     def added_to(self, residual: Tensor, rows: Tensor) -> Tensor:
-        """Overwrites `residual`."""
+        """Sum of `residual` and the product; overwrites `residual`."""
         if self.bias is not None or residual.dtype is not self.weight.dtype:
             return residual.add_(self(rows))
         return residual.addmm_(rows, self.weight.t())
@@ -36,7 +36,7 @@ class Linear:
 @functools.cache
 @torch.inference_mode()
 def products_pay_in_bfloat16() -> bool:
-    """A trial of 0.1 s, once per process."""
+    """Whether products in bfloat16 are faster than in float32, by a trial of 0.1 s once per process."""
     threads = torch.get_num_threads()
     # Only one thread is used: on busy cores, two threads would wait for each other and make the trial meaningless.
     torch.set_num_threads(1)
@@ -62,7 +62,7 @@ def _seconds(layers: list[Linear]) -> float:
 
 
 def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Tensor | None) -> Float[Tensor, "*N V"]:
-    """In float32 if an accelerator has such a product of a weight in half precision, else in the weight's dtype."""
+    """Product of an output head; in float32 if `has_wide_product` is true, else in the weight's dtype."""
     if not has_wide_product(weight.device, weight.dtype):
         return functional.linear(rows, weight, bias)
     flat = rows.flatten(0, -2)
@@ -77,12 +77,14 @@ def product(rows: Float[Tensor, "*N X"], weight: Float[Tensor, "V X"], bias: Ten
 
 
 def has_wide_product(device: torch.device, dtype: torch.dtype) -> bool:
-    """Tried once per process, by products that no CUDA graph may contain."""
+    """Whether products of matrices in half precision can have float32 results. Tried once per process, by products that
+    must not be captured in a CUDA graph.
+    """
     return dtype in HALF and device.type == "cuda" and _tried(device, dtype)
 
 
 def widen(module: Any) -> None:
-    """Heads that are quantised, or already changed by another library, stay as they are."""
+    """Makes the output head use `product`, unless it is quantised or was changed by another library."""
     head = module.get_output_embeddings()
     plain = type(head) is nn.Linear and "forward" not in vars(head)
     if plain and has_wide_product(head.weight.device, head.weight.dtype):

@@ -26,7 +26,7 @@ from decoder.system.deferred import imported
 from decoder.system.device import free_bytes, has_room, memory_is_full
 
 CHUNK = 512
-"""Tokens in one pass; a model with states reads a text in one, since caches may lose the state between two."""
+"""Tokens per pass; a model with states reads a whole text in one pass, since caches may lose states between passes."""
 CPU = torch.device("cpu")
 MARGIN = 1.25
 """Free memory required to load a module, as a multiple of the size of its weights."""
@@ -35,16 +35,16 @@ MARGIN = 1.25
 @dataclass(frozen=True)
 class Verdict:
     near_tie: bool
-    """Whether twice the largest rounding error of a logit in the model's dtype covers the gap, or such an error decides
-    whether top-k or top-p keeps one of the two tokens.
+    """Whether twice the largest rounding error of a logit in the model's dtype covers the gap, or whether rounding
+    errors decide if top-k or top-p keeps one of the two tokens.
     """
     gap: float
-    """Absolute difference of the two scores; that of a sampled token is its logit plus the position's noise."""
+    """Absolute difference of the two scores; in sampling, a score is the token's logit plus the position's noise."""
 
 
 @dataclass
 class Scorer:
-    """What the judges of one model's texts share, so that not every text loads the module again."""
+    """State that the judges of one model's texts share, so that the module is not loaded again for each text."""
 
     module: Any = None
     """Copy of the model's Hugging Face module that a judge has loaded."""
@@ -70,8 +70,8 @@ class Judge:
 
     @torch.inference_mode()
     def __call__(self, prefix: Sequence[int], rivals: tuple[int, int], *, by_module: bool = False) -> Verdict:
-        """`by_module` tells whether the Hugging Face module chose one token, so that its rounding error counts too.
-        Raises DeviceError if neither the model's device nor the CPU has enough memory.
+        """Judges two tokens after `prefix`. If `by_module`, the Hugging Face module chose one of them, so the module's
+        rounding error counts too. Raises DeviceError if both the model's device and the CPU have too little memory.
         """
         for place in dict.fromkeys((self._model.device, CPU)):
             if place in self._scorer.full:
@@ -112,7 +112,7 @@ class Judge:
         reference: Iterator[Float[Tensor, "P V"]],
         own: Sequence[Iterator[Float[Tensor, "P V"]]],
     ) -> Verdict:
-        """The largest difference between the logits of the reference and in `own` counts as the rounding error."""
+        """The largest difference between logits of `reference` and logits of `own` counts as the rounding error."""
         error, scores = 0.0, torch.empty(0)
         for exact, *rounded in zip(reference, *own, strict=True):
             error = max(error, *(float((logits.to(exact.device) - exact).abs().max()) for logits in rounded))
@@ -145,7 +145,7 @@ def near_tie_verdict(
 
 
 def _at_edge(logits: Float[Tensor, "V"], token: int, sampling: Sampling, error: float) -> bool:
-    """Whether such an error decides if top-k or top-p keeps a token."""
+    """Whether rounding errors of at most `error` decide if top-k or top-p keeps a token."""
     if not sampling.truncates:
         return False
     ways = []
@@ -181,7 +181,7 @@ def _by_module(
     device: torch.device,
     each: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> Iterator[Float[Tensor, "P V"]]:
-    """The same by the module from inputs on `device`; every pass runs in a context made by `each`."""
+    """Logits as from `_logits`, but by the module, from inputs on `device`; `each` makes a context for every pass."""
     cache, name = None, imported("decoder.forward.hf").cache_argument(module)
     for part in parts:
         ids = torch.tensor([list(part)], device=device)

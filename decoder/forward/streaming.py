@@ -1,8 +1,8 @@
 """StreamingLLM's cache: attention sinks and a sliding window, with positions counted within the cache (Xiao et al.,
 "Efficient Streaming Language Models with Attention Sinks", section 3.2). Each token attends to the first `sinks` and to
-the latest `window` tokens, itself included, whatever the other rows of its pass. A rotary score depends only on the
-distance of two positions, so keys within the window keep the rotation of their position in the text, and only the sinks
-are rotated further, for each row, by the number of tokens that left the window. Knows nothing of drafts.
+the latest `window` tokens, itself included, regardless of the other rows of its pass. With RoPE, a score depends only
+on the distance of two positions. So keys within the window keep the rotation of their position in the text, and only
+the sinks are rotated further, for each row, by the number of tokens that left the row's window. Independent of drafts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from decoder.forward.linear import HALF
 from decoder.forward.protocol import Forward, Ints, Mask
 
 SLACK = 64
-"""Rows by which the cache grows, and that are dropped together, since each drop moves all later rows."""
+"""Number of rows by which the cache grows, and that are dropped at once, since each drop moves all later rows."""
 READ_AT_ONCE = 64
 """Most text tokens in one pass, since each token needs its own copy of the sinks."""
 TRIED_TOKENS, FAR = (1, 2, 3), 1000
@@ -32,7 +32,7 @@ TRIED_TOKENS, FAR = (1, 2, 3), 1000
 @dataclass(frozen=True)
 class KeyRotation:
     frequencies: Float[Tensor, "R"]
-    """In radians per position, one for each pair of dimensions; on the host."""
+    """RoPE frequencies in radians per position, one for each pair of dimensions; on the host."""
     first: slice
     second: slice
     """`first` and `second` index the first and the second dimension of all pairs."""
@@ -81,7 +81,7 @@ def _keys(forward: Forward, start: int) -> Float[Tensor, "L H S D"]:
 
 
 class RollingCache(KvCache):
-    """Stores only the sinks and the latest rows, for good, but numbers rows by their positions in the text."""
+    """Stores only the sinks and the latest rows; all others are lost. Row numbers are positions in the text."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], sinks: int, window: int) -> None:
         super().__init__(store)
@@ -161,7 +161,7 @@ class Streaming(Forward):
     def _seen(
         self, stored: KvCache, gone: int, positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Hides the sinks, since each row attends to its own rotated copy of them."""
+        """Mask of stored and new rows that hides rows outside the window, and the sinks, which are seen as copies."""
         seen = np.ones((len(positions), stored.used + len(positions)), dtype=np.bool_)
         seen[:, seen.shape[1] - visible.shape[1] :] = visible
         seen[:, : self.sinks] = False
@@ -179,5 +179,5 @@ class Streaming(Forward):
 
 
 def _make_room(stored: KvCache, rows: int) -> None:
-    """In multiples of `SLACK`, so that the cache is not copied for each row."""
+    """Reserves rows in multiples of `SLACK`, so that the cache is not copied for each row."""
     stored.reserve(-(-(stored.used + rows) // SLACK) * SLACK)

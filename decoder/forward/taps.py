@@ -1,7 +1,7 @@
 """Hidden rows that passes keep: the inputs of some layers for a drafting head, and the latest rows for predictors of
 acceptance. The bits of logits are unchanged.
 
-Every pass computes these rows anyway, so keeping them costs at most a copy. Does not know which code reads them.
+Every pass computes these rows anyway, so keeping them costs at most a copy. Independent of the code that reads them.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from decoder.forward.kv_cache import KvCache
 from decoder.forward.protocol import Forward, Ints, Mask, Wrapped
 
 Note = Callable[[Tensor, Any, int], object]
-"""Reads a layer's input rows; the arguments are those of the layer. Compiled passes have no state of the pass."""
+"""(input rows of a layer, state of the pass or None in compiled passes, number of the layer) -> ignored result."""
 
 
 class LayerStates:
@@ -41,7 +41,7 @@ class LayerStates:
         self._held = rows if before is None else torch.cat([before, rows])
 
     def take(self, rows: Sequence[int]) -> Float[Tensor, "N Y"]:
-        """These rows, by index among the stored ones, now belong to the text; all others are dropped."""
+        """Returns the accepted rows, given as indices among the stored rows; all stored rows are dropped."""
         states, self._held = self._held, None
         assert states is not None, "rows can be taken only after a pass"  # noqa: S101 - a programmer's mistake
         self._taken += len(rows)
@@ -86,7 +86,7 @@ class ByHidden(Forward):
 
 
 class Native(ByHidden):
-    """A native model."""
+    """A native model, which gives access to the inputs of its layers."""
 
     embedding: Float[Tensor, "V X"]
     """Input embedding: one row per token id."""
@@ -100,7 +100,7 @@ class Native(ByHidden):
 
 
 class _Tapped(Wrapped):
-    """A native model that writes layer states in every pass."""
+    """A native model that writes the inputs of some layers to a `LayerStates` in every pass."""
 
     def __init__(self, model: Native, states: LayerStates) -> None:
         self._entered: list[Tensor] = []
@@ -126,7 +126,7 @@ class Observed(ByHidden):
 
     def __init__(self, model: Native) -> None:
         self.latest: Float[Tensor, "N X"] = model.embedding[:0]
-        """Of the last chunk if plain text was read in chunks."""
+        """Hidden rows of the latest pass; of the last chunk if plain text was read in chunks."""
         self._model = model
 
     @property

@@ -1,6 +1,6 @@
-"""A Hugging Face module that gets neither tree masks nor cached rows. Each pass computes the root-to-leaf paths through
-its rows as a batch, in copies of the cache that the module made for itself, so it is slower than a pass with one row
-per node. `keep` takes the copy of the accepted path, without the rows after it; if the cache cannot be shortened, or an
+"""A form for Hugging Face modules that take no tree mask and use their own cache. Each pass computes the root-to-leaf
+paths through its rows as a batch, in copies of this cache, so it is slower than a pass with one row per node. `keep`
+takes the copy of the accepted path and removes all tokens after the path; if the cache cannot be shortened, or if an
 earlier pass computed the path, the accepted tokens are read again before the next pass.
 """
 
@@ -34,13 +34,13 @@ def one_of(cache: Any, number: int) -> Any:
 
 
 def record(cache: Any) -> None:
-    """Switches on recording in a new cache; from then on, `shortened` must be called after each pass."""
+    """Makes a new cache keep what shortening needs; from then on, `shortened` must be called after each pass."""
     if _shortens(cache):
         cache.activate_past_recording()
 
 
 def shortened(cache: Any, count: int) -> bool:
-    """Removes the last `count` tokens of the latest pass; False if the cache cannot, for example if it holds states."""
+    """Removes the last `count` tokens of the latest pass; False if this is impossible, for example due to states."""
     if not _shortens(cache):
         return count == 0
     cache.crop(-count)
@@ -57,8 +57,8 @@ def nbytes(cache: Any) -> int:
 
 
 def _shortens(cache: Any) -> bool:
-    """A family's own cache layer class may inherit a method `crop` that removes only keys and values, which is wrong if
-    the class caches more. So it is trusted only if it has a method `crop` of its own.
+    """Whether a cache can be shortened. A family's own class of cache layers must define its own method `crop`: an
+    inherited one removes only keys and values, which is wrong if the class caches more.
     """
     return (
         isinstance(cache, Cache)
@@ -102,7 +102,7 @@ class PathPass:
     """Number of tokens that the pass computed for each path."""
 
     def after(self, path: Sequence[int]) -> Any | None:
-        """None if no path of the pass begins with this one, or if later tokens cannot be removed."""
+        """Cache after `path`; None if no path of the pass begins with `path`, or if later tokens cannot be removed."""
         number = next((each for each, known in enumerate(self.paths) if list(known[: len(path)]) == list(path)), None)
         if number is None:
             return None
@@ -111,7 +111,7 @@ class PathPass:
 
 
 class PathCache(KvCache):
-    """A cache whose rows are tokens; the tensor of `KvCache` stays empty."""
+    """Stores tokens and the module's own cache; the tensor of `KvCache` stays empty."""
 
     def __init__(self, layers: int, capacity: int, catch_up: Callable[["PathCache"], None]) -> None:
         super().__init__(torch.zeros((layers, 2, 0, capacity, 0)))
@@ -122,7 +122,7 @@ class PathCache(KvCache):
         """Number of committed tokens in `state`."""
         self.tokens: list[int] = []
         self.parents: list[int] = []
-        """Of the drafted rows; see `with_parents`."""
+        """Parents of the drafted rows; see `with_parents`."""
         self.latest: PathPass | None = None
         self._catch_up = catch_up
 
@@ -145,7 +145,7 @@ class PathCache(KvCache):
         self.tokens, self.parents, self.latest = [], [], None
 
     def cut(self, length: int) -> None:
-        """If the module's cache cannot be shortened so far, the next pass makes a new one."""
+        """If the module's cache cannot be shortened to `length`, the next pass makes a new cache."""
         if length < self.read:
             if keeps_all(self.state) and shortened(self.state, self.read - length):
                 self.read = length

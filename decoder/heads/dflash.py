@@ -2,7 +2,7 @@
 
 For a token of the text, all layers compute their keys and values from the same row, a projection of the target's states
 at the token. A block (the text's last token, then mask tokens) attends to the text and to itself; its rows predict all
-tokens of the block at once. The keys and values of a block are dropped after the pass. Knows neither trees nor texts.
+tokens of the block at once. The keys and values of a block are dropped after the pass.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,16 +27,16 @@ Rows = Callable[[Float[Tensor, "R X"]], Float[Tensor, "R X"]]
 @dataclass(frozen=True, eq=False)
 class DraftBlock:
     anchor: int
-    """The text's last token, which is the block's first row."""
+    """The token of the text that is the block's first row."""
     rows: Sequence[BlockRow]
-    """Those that predict tokens, one for each level of a tree."""
+    """The rows that predict tokens, one row for each level of a tree."""
     memory: Float[Tensor, "1 R"]
     """Recurrent state of the head's correction before the first of `rows`."""
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """The cache rows of the blocks follow those of the text, block by block."""
+    """Layout of cache rows and their positions: the rows of the text come first, then those of each block in turn."""
 
     text: int
     starts: Sequence[int]
@@ -54,7 +54,7 @@ class _Layout:
 
 
 class _Convolution(nn.Module):
-    """DFlash2's convolutions of the input and of the output of a sublayer over the rows of each block."""
+    """DFlash2's convolutions over the rows of each block: one of a sublayer's input, one of its output."""
 
     def __init__(self, shape: BlockShape, convolution: Convolution) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class _Layer(Layer):
 
 
 class BlockHead(HeadModule):
-    """A DFlash head of random weights."""
+    """A DFlash head, built with random weights."""
 
     def __init__(self, name: str, shape: BlockShape, target_layers: Sequence[int]) -> None:
         arch, states = shape.layer, shape.states * shape.target_width
@@ -98,7 +98,7 @@ class BlockHead(HeadModule):
         self.hidden_norm = RmsNorm(arch.hidden_size, arch.norm_eps)
         self.layers = nn.ModuleList(_Layer(shape) for _ in range(arch.num_hidden_layers))
         self._correction = ""
-        """Name of the correction's module."""
+        """Name of the correction's module; empty if there is no correction."""
         if found := correction_of(shape):
             self._correction, correction = found
             self.add_module(self._correction, correction)
@@ -113,7 +113,7 @@ class BlockHead(HeadModule):
         return [layer for layer in self.layers if isinstance(layer, _Layer)]
 
     def new_cache(self, capacity: int) -> KvCache:
-        """Has room for `capacity` rows of text and one block."""
+        """A cache with room for `capacity` rows of text and one block."""
         arch = self.shape.layer
         rows = capacity + self.shape.block_size
         size = (arch.num_hidden_layers, 2, arch.num_key_value_heads, rows, arch.head_dim)
@@ -131,8 +131,8 @@ class BlockHead(HeadModule):
         cache.length = cache.used = end
 
     def blocks(self, cache: KvCache, anchors: Sequence[int]) -> list[DraftBlock]:
-        """One block begins at each of `anchors`, the last tokens of the text, of which the very last must not have a
-        row in the cache yet. A block sees the rows of the text before it, and its own.
+        """Computes a block for each of `anchors`, the last tokens of the text; the last of them must not have a row in
+        the cache yet. A block attends to the text's rows before the block, and to its own rows.
         """
         shape, count = self.shape, len(anchors)
         layout = _Layout(cache.length, [cache.length - count + 1 + place for place in range(count)], shape.block_size)
@@ -164,8 +164,8 @@ class BlockHead(HeadModule):
     def logits(
         self, row: BlockRow, tokens: Sequence[int], memory: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "M V"], Float[Tensor, "N R"]]:
-        """Over the target's token ids after each of N previous tokens, or a single row if the head has no correction;
-        and the memory of the N paths for the next row.
+        """Logits over the target's token ids after each of N previous tokens (a single row if the head has no
+        correction), and the memory of the N paths for the next row.
         """
         correction = self.correction
         if correction is None:
@@ -174,7 +174,7 @@ class BlockHead(HeadModule):
         return self.over_target_ids(own), memory
 
     def own_logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
-        """Over the head's own token ids."""
+        """Logits over the head's own token ids, from the last layer's outputs."""
         return self._scaled(self.norm(outputs))
 
     def _scaled(self, hidden: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
@@ -194,7 +194,7 @@ class BlockHead(HeadModule):
         )[0]
 
     def _mask(self, layer: int, layout: _Layout) -> Bool[Tensor, "R S"] | None:
-        """Which rows of the text and of the blocks each block row sees; None if all."""
+        """Which rows of the text and of the blocks each block row attends to; None if each row attends to all."""
         window, causal = self.shape.window(layer), self.shape.causal[layer]
         if window is None and not causal and len(layout.starts) == 1:
             return None

@@ -2,7 +2,7 @@
 
 A pass computes all rows of a block at once, so no row depends on the tokens that are chosen for the rows before it. A
 correction computes a row's logits for each token that may come before the row, at the cost of small matrix products.
-Parameters have the names of published checkpoints. Knows neither trees nor texts.
+Parameters have the names of published checkpoints.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from decoder.heads.dflash_shape import BlockShape, Markov, Selector, Swiglu
 from decoder.heads.parts import RmsNorm
 
 SWIGLU_EPS = 1e-6
-"""Of the norm within TreeFlash's correction; configurations have no field for it."""
+"""Epsilon of the norm within TreeFlash's correction; configurations have no field for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,11 +26,11 @@ class BlockRow:
     """A row of a block, which predicts one token."""
 
     output: Float[Tensor, "X"]
-    """Of the last layer."""
+    """Output of the last layer."""
     hidden: Float[Tensor, "X"]
     """The output after the final norm."""
     logits: Float[Tensor, "D"]
-    """Uncorrected, over the head's own token ids."""
+    """Uncorrected logits over the head's own token ids."""
 
 
 class Outer(Protocol):
@@ -40,7 +40,7 @@ class Outer(Protocol):
     def embed_tokens(self) -> nn.Embedding: ...
 
     def own_logits(self, outputs: Float[Tensor, "N X"]) -> Float[Tensor, "N D"]:
-        """Over the head's own token ids."""
+        """Logits over the head's own token ids."""
 
 
 Corrected = tuple[Float[Tensor, "N D"], Float[Tensor, "N R"]]
@@ -99,7 +99,7 @@ class CandidateSelector(Correction):
         tokens: Int[Tensor, "N"],
         memory: Float[Tensor, "N R"],
     ) -> Corrected:
-        """Tokens that are no candidates lose their probability."""
+        """Tokens that are not candidates get probability 0."""
         base, candidates = row.logits.topk(self.candidates)
         context = self.predecessor_codebook[tokens] * self.hidden_projection(row.hidden[None])
         scores = base + context @ self.successor_codebook[candidates].T
@@ -122,7 +122,7 @@ class ArApproximation(Correction):
 
 
 def correction_of(shape: BlockShape) -> tuple[str, Correction] | None:
-    """The correction and the prefix of its weights' names."""
+    """Prefix of the names of the correction's weights, and the correction; None if the head has none."""
     match shape.correction:
         case Markov() as markov:
             return "markov_head", MarkovHead(shape, markov)

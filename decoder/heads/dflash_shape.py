@@ -13,8 +13,8 @@ class Markov:
 
     rank: int
     kind: Literal["vanilla", "gated", "rnn"] = "vanilla"
-    """gated: a gate that also reads the row scales the token's embedding; rnn: the bias also depends on the row and on
-    a recurrent state of the path.
+    """gated: a gate that also depends on the row scales the token's embedding; rnn: the bias also depends on the row
+    and on a recurrent state of the path.
     """
 
 
@@ -28,7 +28,7 @@ class Selector:
 
 @dataclass(frozen=True)
 class Swiglu:
-    """TreeFlash's correction: adds to each row a SwiGLU of two inputs, the previous token's embedding and that row."""
+    """TreeFlash's correction: adds to each row a SwiGLU of the previous token's embedding and the row itself."""
 
 
 Correction = Markov | Selector | Swiglu
@@ -48,7 +48,7 @@ class BlockShape:
     kind: ClassVar[str] = "DFlash head"
 
     layer: Architecture
-    """`vocab_size` is the target's."""
+    """Architecture of a layer; its `vocab_size` is the target's."""
     draft_vocabulary: int
     """Number of tokens that the head can predict."""
     block_size: int
@@ -57,12 +57,11 @@ class BlockShape:
     causal: tuple[bool, ...]
     """For each layer, whether attention within the block is causal; otherwise it is bidirectional."""
     target_layers: tuple[int, ...] | None = None
-    """Ascending; if None, `usual_layers` chooses them."""
+    """Numbers of the target layers that the head reads, ascending; if None, `usual_layers` chooses them."""
     from_anchor: bool = False
     """Whether a row predicts the token after its position, not at it; otherwise, the first row predicts no token."""
     fixed_window: bool = False
-    """Whether all rows of a block see the same window of text before the block, and all of its rows, in sliding layers.
-    """
+    """Whether, in sliding layers, each row of a block sees the window before the block, and the whole block."""
     embedding_scale: float = 1.0
     output_scale: float = 1.0
     """Factor of the logits."""
@@ -86,7 +85,7 @@ class BlockShape:
         return self.layer.num_hidden_layers if self.target_layers is None else len(self.target_layers)
 
     def window(self, layer: int) -> int | None:
-        """In tokens; None if the layer attends to the whole text."""
+        """Attention window of a layer, in tokens; None if the layer attends to the whole text."""
         return self.layer.sliding_window if self.layer.layer_types[layer] == SLIDING else None
 
     def layers_of(self, target_layers: int) -> tuple[int, ...]:
@@ -94,8 +93,8 @@ class BlockShape:
 
 
 def usual_layers(target_layers: int, layers: int) -> tuple[int, ...]:
-    """As many target layers as the head has itself, evenly spaced from layer 2 to layer `target_layers` - 2, or one in
-    the middle, for a head whose configuration lists none.
+    """Target layers for a head whose configuration lists none: as many as the head has layers, evenly spaced from layer
+    2 to layer `target_layers` - 2; for a head of one layer, a layer in the middle.
     """
     if layers == 1:
         return (target_layers // 2 + 1,)

@@ -1,6 +1,6 @@
 """Network of EAGLE-3 and P-EAGLE heads: one or a few layers that predict tokens from the target's hidden states.
 Sources: EAGLE-3 (arXiv 2503.01840), section 3; some options are from EAGLE-3.1, and mask rows from P-EAGLE (arXiv
-2602.01469). Knows no files, texts or trees.
+2602.01469).
 """
 
 from collections.abc import Callable, Sequence
@@ -32,13 +32,13 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 @dataclass(frozen=True)
 class HeadShape:
     layer: Architecture
-    """`vocab_size` is the target's."""
+    """Architecture of a layer; its `vocab_size` is the target's."""
     draft_vocabulary: int
     """Number of tokens that the head can predict."""
     target_width: int
     """Width of a hidden row of the target."""
     target_layers: tuple[int, ...] | None = None
-    """Ascending; if None, `usual_layers` chooses them."""
+    """Numbers of the target layers that the head reads, ascending; if None, `usual_layers` chooses them."""
     norm_before_residual: bool = False
     """Whether the residual starts from the normalised hidden row."""
     norm_before_fc: bool = False
@@ -50,7 +50,7 @@ class HeadShape:
     normed_heads: bool = False
     """Whether queries and keys are normalised head by head, as in Qwen3."""
     layers: int = 1
-    """All but the first are plain layers of Llama or Qwen3."""
+    """Number of layers; all but the first are plain layers of Llama or Qwen3."""
     guesses: int = 1
     """Number of levels that a pass over the text predicts: 1, and one more for each of P-EAGLE's mask rows."""
     mask_token: int | None = None
@@ -89,7 +89,7 @@ class _First(Layer):
 
 
 class Head(HeadModule, GuidedHead):
-    """An EAGLE-3 or P-EAGLE head of random weights."""
+    """An EAGLE-3 or P-EAGLE head, built with random weights."""
 
     def __init__(self, name: str, shape: HeadShape, target_layers: Sequence[int]) -> None:
         arch, states, eps = shape.layer, shape.states * shape.target_width, shape.layer.norm_eps
@@ -145,7 +145,7 @@ class Head(HeadModule, GuidedHead):
     def through(
         self, tokens: Int[Tensor, "*B N"], hidden: Float[Tensor, "*B N X"], rotation: Rotation, attend: Attend
     ) -> Float[Tensor, "*B N X"]:
-        """Outputs of N rows; `tokens` and `hidden` are those of `GuidedHead.forward`."""
+        """Outputs of N rows; `tokens` and `hidden` are the arguments of `GuidedHead.forward`."""
         first, *others = cast("tuple[_First, *tuple[Layer, ...]]", tuple(self.layers))
         normed = first.hidden_norm(hidden)
         given = torch.cat([first.input_layernorm(self.embed_tokens(tokens)), normed], -1)
@@ -171,7 +171,7 @@ class Head(HeadModule, GuidedHead):
 
 
 def _seen(visible: NDArray[np.bool_], width: int) -> Bool[Tensor, "N S"]:
-    """All rows before the last M rows are visible."""
+    """Extends `visible` to `width` columns: all rows before the last M rows are visible."""
     rows, recent = visible.shape
     seen = torch.ones((rows, width), dtype=torch.bool)
     seen[:, width - recent :] = torch.from_numpy(visible)
@@ -191,7 +191,7 @@ class StaticHead:
         return self.head.new_cache(capacity).store
 
     def rotation(self, positions: Int[Tensor, "N"]) -> Float[Tensor, "2 N R"]:
-        """To pass to `outputs`."""
+        """The rotation that `outputs` takes."""
         return torch.stack(self.head.rotation(positions))
 
     def outputs(

@@ -1,7 +1,7 @@
-"""A target's multi-token prediction (MTP) layer as a head: a projection of the normalised embedding of a token and the
-normalised state before it passes through a decoder layer of the target's family and a final norm, as a one-layer
-Hugging Face module. The result is the state for the next row, and the target's output head predicts from it. Source:
-DeepSeek-V3 (arXiv 2412.19437), section 2.2.
+"""A target's multi-token prediction (MTP) layer as a head. A token's normalised embedding and the normalised state at
+the position before it are projected together, then pass through a one-layer Hugging Face module: a decoder layer of the
+target's family and a final norm. The result is the state for the next row; the target's output head predicts from it.
+Source: DeepSeek-V3 (arXiv 2412.19437), section 2.2.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class MtpHead(GuidedHead):
 
     name: str
     target_layers: tuple[int, ...]
-    """How many layers the target has, for the target's state after its final norm; see `LayerStates`."""
+    """The target's number of layers, which selects the target's state after the final norm; see `LayerStates`."""
     layer: ModuleForward = field(repr=False)
     """Decoder layer and final norm, without an output head."""
     embed: Rows = field(repr=False)

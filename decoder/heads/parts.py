@@ -1,4 +1,4 @@
-"""What all drafting heads share: base classes, and the layer with the parameter names of published checkpoints."""
+"""Base classes of drafting heads, and a layer with the parameter names of published checkpoints."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -33,8 +33,8 @@ class StatesReader(ABC):
 class GuidedHead(StatesReader):
     """A head that drafts level by level: an EAGLE-3 head, or the target's own MTP layer.
 
-    A row combines a token with the hidden state at the position before it: the target's states for tokens of the text,
-    the head's own output for drafted tokens.
+    A row combines a token with the hidden state at the position before the token. For tokens of the text, this state is
+    computed from the target's states; for drafted tokens, it is the head's own output.
     """
 
     @abstractmethod
@@ -80,20 +80,20 @@ class GuidedHead(StatesReader):
 OFFSETS = "d2t"
 """Name of the tensor of differences between token ids; all other tensors contain floating-point numbers."""
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""(queries, keys, values) -> attended values; shapes (..., H, N, D). There may be fewer heads of keys and values than
-of queries. The function also stores the keys and values.
+"""(queries, keys, values) -> attended values; shapes (..., H, N, D). Keys and values may have fewer heads than queries.
+The function also stores the keys and values.
 """
 
 
 class Rotation(NamedTuple):
-    """Cosines and sines of the angles by which heads at N positions are rotated."""
+    """RoPE: cosines and sines of the rotation angles at N positions."""
 
     cosines: Float[Tensor, "N R"]
     sines: Float[Tensor, "N R"]
 
     @classmethod
     def at(cls, positions: Int[Tensor, "N"], frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> "Rotation":
-        """The angles are computed in float32."""
+        """Computes the angles in float32."""
         angles = positions.float()[:, None] * frequencies
         return cls(angles.cos().to(dtype), angles.sin().to(dtype))
 
@@ -141,7 +141,7 @@ class SelfAttention(nn.Module):
     def keys_and_values(
         self, rows: Float[Tensor, "*B N Z"], rotation: Rotation
     ) -> tuple[Float[Tensor, "*B H N D"], Float[Tensor, "*B H N D"]]:
-        """Rotated keys of rows, and their values."""
+        """The rows' keys, rotated, and their values."""
         return rotation.of(self.k_norm(self._split(self.k_proj(rows)))), self._split(self.v_proj(rows))
 
     def _split(self, columns: Float[Tensor, "*B N Y"]) -> Float[Tensor, "*B H N D"]:
@@ -183,7 +183,7 @@ class Layer(nn.Module):
 
 
 class HeadModule(nn.Module, StatesReader):
-    """A drafting head with its weights, all on one device and in one dtype: the part that every kind has."""
+    """Common part of EAGLE-3, P-EAGLE and DFlash heads, with weights on one device and in one dtype."""
 
     d2t: Int[Tensor, "D"]
     """For each token of the head's vocabulary, how much must be added to its id to get the target's id."""

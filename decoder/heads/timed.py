@@ -29,7 +29,7 @@ def timed(head: StatesReader) -> Forward:
 
 
 class _Guided(Forward):
-    """An EAGLE-3 head or MTP layer: `read` takes the time of a pass over text, `forward` of one over drafted rows."""
+    """An EAGLE-3 head or MTP layer: `read` takes as long as a pass over text, `forward` as one over drafted rows."""
 
     def __init__(self, head: GuidedHead) -> None:
         self._head = head
@@ -56,7 +56,7 @@ class _Guided(Forward):
 
 
 class _Parallel(_Guided):
-    """`forward` runs no pass: it returns one row of logits of the latest `read` for all nodes of a level."""
+    """A P-EAGLE head: `forward` runs no pass, but returns a row of the latest `read`'s logits for a whole level."""
 
     def __init__(self, head: Head) -> None:
         super().__init__(head)
@@ -75,7 +75,7 @@ class _Parallel(_Guided):
 
 
 class _Blocks(Forward):
-    """`read` takes the time of reading a text and of its block, `forward` of the correction of one level."""
+    """A DFlash head: `read` takes as long as reading a text and its block, `forward` as correcting one level."""
 
     def __init__(self, head: BlockHead) -> None:
         self._head = head

@@ -1,4 +1,4 @@
-"""Registry of decoding methods, each a file of this folder, for everything outside; imports no torch."""
+"""Registry of decoding methods; each method is defined in a file of this folder. Imports no torch."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,17 +26,17 @@ from decoder.methods.option import Option
 from decoder.sampling.settings import SAMPLING, Sampling
 
 METHODS: dict[str, Method] = {}
-"""In the order of help texts; `register` adds a method."""
+"""Methods by name, in the order of help texts; `register` adds a method."""
 SIDE_A = ":A"
-"""At the end of a method's name: the same method in a lane of its own, with a parameter set of the lane's name, beside
-which the method itself is side B.
+"""Suffix of a method's name, for a second lane of the same method that has a parameter set of its own, under the lane's
+name. In the comparison, this lane is side A and the method itself is side B.
 """
 WHOLE = sys.maxsize
-"""`same_until` of a text whose tokens must all equal those of `ar`; larger than any text's length."""
+"""Value of `same_until` if all tokens of a text must equal those of `ar`; larger than any text's length."""
 
 
 def register(method: Method) -> None:
-    """Raises ValueError if its name, an option or a knob is taken, or it uses the parameters of an unknown method."""
+    """Raises ValueError if the name, an option or a knob is in use, or if `obeys` names an unknown method."""
     taken = {option.name for other in METHODS.values() for option in other.options}
     known = all_knobs()
     for what, clash in (
@@ -67,7 +67,7 @@ def chosen(names: Sequence[str]) -> list[Method]:
 
 
 def _lane_method(name: str, method: Method) -> Method:
-    """For a lane of side A, the method under the lane's name, so that its parameters are the lane's own."""
+    """For a lane of side A, a copy of the method under the lane's name, so that the lane has its own parameters."""
     if name in METHODS:
         return method
     owner = METHODS[method.rules or method.name]
@@ -104,7 +104,7 @@ def racing() -> tuple[str, ...]:
 
 
 def all_knobs() -> Mapping[KnobName, KnobInfo]:
-    """First those of the methods, in the order of `METHODS`, then those of sampling."""
+    """All knobs by name: first knobs of the methods, in the order of `METHODS`, then knobs of sampling."""
     of_methods = (knob for method in METHODS.values() for knob in method.knobs)
     return {knob.name: knob for knob in (*of_methods, *Sampling.knobs)}
 
@@ -117,24 +117,24 @@ def require_knobs(names: Iterable[KnobName]) -> None:
 
 
 def options_of(name: RulesName) -> tuple[Option, ...]:
-    """Of a method's parameters or those of sampling."""
+    """Options that set a method's parameters, or those of sampling."""
     return METHODS[name].options if name in METHODS else sampling.OPTIONS
 
 
 def defaults(temperature: float, lanes: Iterable[str] = ()) -> dict[RulesName, TunableParameters]:
-    """`lanes`: names of lanes that have parameter sets of their own."""
+    """Default parameter sets by name; `lanes`: names of lanes that have parameter sets of their own."""
     methods = METHODS | {method.name: method for method in chosen([*lanes])}
     by_method = ((name, method.defaults(temperature)) for name, method in methods.items())
     return {SAMPLING: Sampling(temperature), **{name: rules for name, rules in by_method if rules is not None}}
 
 
 def base(name: RulesName, rules: TunableParameters) -> TunableParameters:
-    """Reference values, from which command lines and settings state only differences."""
+    """Reference values: command lines and settings state only the parameters that differ from them."""
     return METHODS[name].base(rules) if name in METHODS else Sampling()
 
 
 def root_is_drafted(method: str) -> bool:
-    """False for an unknown method."""
+    """Whether node 0 of the method's trees is a drafted token; False for an unknown method."""
     known = method_of(method)
     return known is not None and known.root_is_drafted
 
@@ -146,7 +146,7 @@ def draws_alone(method: str) -> bool:
 
 
 def same_until(method: str, parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """First tokens that must equal those of `ar` with the same noise; None if the parameters do not determine it."""
+    """Number of first tokens that must equal those of `ar` at equal noise; None if parameters do not determine it."""
     known = method_of(method)
     return known.same_until(parameters, prompt_tokens) if known and known.same_until else WHOLE
 

@@ -1,6 +1,6 @@
-"""Parameters of adaptive trees and their knobs, named as in the DynaTree paper (section 3 and appendix A). Its
+"""Parameters of adaptive trees and their knobs, named as in the DynaTree paper (section 3 and appendix A). The paper's
 ablations need no switches: adaptive breadth is off with three equal branchings, adaptive depth with `rho_stop` and
-`rho_deep` 0, the history rule without `history`.
+`rho_deep` equal to 0, the history rule without `history`.
 """
 
 import math
@@ -13,23 +13,22 @@ from decoder.knobs import HIGHEST_BRANCHING, HIGHEST_DEPTH, KNOB_DIGITS, KNOB_GA
 from decoder.tree_rules import Budget, Growth, History, Rules, TreeRule, used_depth
 
 SHARPEST = 4.0
-"""An exponent of 4 leaves the most probable token nearly all probability."""
+"""Largest exponent; it gives the most probable token nearly all probability."""
 
 
 @dataclass(frozen=True)
 class AdaptiveTree(Rules):
-    """The draft's confidence at a node decides its breadth, path probabilities the tree's depth."""
+    """A node's number of children depends on the draft's confidence, the tree's depth on path probabilities."""
 
     d0: float = 5.0
-    """Rounded when used. From this depth on, a node gets children only with a path probability of at least `rho_deep`.
-    """
+    """Base depth (rounded); nodes this deep or deeper get children only with path probability `rho_deep` or more."""
     d_max: int = 8
     branching: tuple[int, int, int] = (1, 2, 3)
-    """Children of a node where the draft is confident, in between, and unsure."""
+    """Number of children of a node where the draft is confident, in between, and unsure."""
     tau_h: float = 0.9
-    """Least largest next-token probability of a confident draft; the history rule adapts it."""
+    """The draft is confident if its largest next-token probability is at least this; the history rule adapts it."""
     tau_l: float = 0.4
-    """Largest next-token probability below which the draft is unsure."""
+    """The draft is unsure if its largest next-token probability is below this."""
     rho_stop: float = 0.1
     """Least path probability at which a node gets children."""
     rho_deep: float = 0.5
@@ -37,14 +36,13 @@ class AdaptiveTree(Rules):
     tau: float = 0.05
     """Lower bound on `rho_stop`; in the paper also the threshold of the fixed tree."""
     sharpness: float = 1.0
-    """Exponent on the draft's probabilities in greedy decoding, which then estimate how probably the target chooses a
-    token; 1 is the paper's rule. In sampling, the factor is
-    `decoder.sampling.noise.sharpness` of the temperature.
+    """Exponent on the draft's probabilities in greedy decoding, so that they estimate the probability that the target
+    chooses a token; 1 is the paper's rule. In sampling it is not used: see `decoder.sampling.noise.sharpness`.
     """
     history: bool = True
     """Whether the history rule adapts `d0` and `tau_h` after each round."""
     window: int = 10
-    """Rounds over which the history rule averages the depth acceptance."""
+    """Number of rounds over which the history rule averages the depth acceptance."""
     target_acceptance: float = 0.7
     """Depth acceptance that the history rule tries to reach."""
     eta_d: float = 1.0
@@ -117,7 +115,7 @@ class AdaptiveTree(Rules):
         require_feasible({"the largest branching": high}, "branching")
 
     def moved(self, d0: float, tau_h: float) -> Self:
-        """A copy with values from the history rule that are within their bounds. One is made in every round;
+        """A copy with values from the history rule, which are within their bounds. It is made in every round, where
         `dataclasses.replace` would take ten times as long, since it checks all parameters.
         """
         copy = object.__new__(type(self))
@@ -142,7 +140,7 @@ class AdaptiveTree(Rules):
         return TreeRule(growth, budget, history)
 
     def _limit(self, depth: int, probability: float) -> Limit | None:
-        """None if a node of this depth and path probability may have children."""
+        """The limit that prevents children of a node of this depth and path probability; None if there is none."""
         if depth >= self.d_max:
             return "d_max"
         if probability < max(self.rho_stop, self.tau):

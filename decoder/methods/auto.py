@@ -13,7 +13,7 @@ from decoder.tree_rules import MOST_NODES, Budget, TreeRule
 
 @dataclass(frozen=True)
 class Auto(AdaptiveTree):
-    """Wide bounds, within which `decoder.draft.tree_size` chooses the size of each round's tree."""
+    """Wide bounds of trees; within them, `decoder.draft.tree_size` chooses the size of each round's tree."""
 
     d0: float = 8.0
     d_max: int = 12

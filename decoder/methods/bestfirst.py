@@ -1,5 +1,5 @@
-"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. Their sum is
-the expected number of accepted nodes, which by the draft's probabilities no other tree of this size exceeds.
+"""bestfirst: a tree of the nodes with the highest path probabilities, as in OPT-Tree, DDTree and TALON. Their sum is,
+by the draft, the expected number of accepted nodes; no other tree of this size has a larger sum.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from decoder.methods.option import Option, whole_numbers
 from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 MOST_CHILDREN = 32
-"""Each omitted child has less than 1/32 of the node's path probability."""
+"""Largest number of children of a node; an omitted child has less than 1/32 of the node's path probability."""
 
 
 @dataclass(frozen=True)

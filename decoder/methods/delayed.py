@@ -1,6 +1,6 @@
 """delayed: trees sampled from the draft, with a lossless verifier (section 5 of the paper cited in
 `decoder.verify.lossless`). The options --verifier and --drafting apply to all methods: with drafting `tree`, the
-verifier checks the deterministic trees of the others.
+verifier checks the deterministic trees of the other methods.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from decoder.session.protocol import Session
 
 DRAFT_STREAM, VERIFY_STREAM = 1, 2
-"""Separate random streams: a verifier that used the draft's numbers would be biased."""
+"""Separate random streams, since a verifier that used the draft's random numbers would be biased."""
 _VERIFIERS = (COUPLED, *(name for name in VERIFIER_NAMES if name != "block"), "block")
 """Values of the knob `verifier`: `coupled` is invalid for sampled trees, `block` for trees of several paths."""
 _DRAFTINGS = tuple(Drafting)
 SHIPPED, NONE = "shipped", ""
-"""Values of `selector` other than a file: those shipped for the embedded pair, and none."""
+"""Values of `selector` other than a file: the selector shipped for the embedded pair, or no selector."""
 
 
 def _verifier_ends(own: "Delayed") -> tuple[float, float]:
@@ -48,15 +48,15 @@ def _drafting_ends(own: "Delayed") -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Delayed(VerifierRules):
-    """A path of `l1` sampled tokens, then `k` rollouts of `l2` from its end; with drafting `iid`, all start at the
-    root.
+    """A path of `l1` sampled tokens, then `k` rollouts of `l2` tokens from its end; with drafting `iid`, `k` rollouts
+    of `l1` + `l2` tokens from the root.
     """
 
     k: int = 2
     l1: int = 2
     l2: int = 2
     selector: str = SHIPPED
-    """A file, `SHIPPED` or `NONE`."""
+    """A file name, `SHIPPED` or `NONE`."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("rollouts", "K", "rollouts from the end of the path", "whole",
@@ -81,7 +81,7 @@ class Delayed(VerifierRules):
 
     @property
     def shape(self) -> DelayedTree:
-        """With a selector, used where the selector chooses no shape."""
+        """Shape of the trees; with drafting `selector`, of trees whose shape the selector does not choose."""
         l1 = 0 if self.drafting == Drafting.IID else self.l1
         k = 1 if self.selects and self.verifier == "block" else self.k
         return DelayedTree(k, l1, self.l1 + self.l2 - l1)
@@ -137,8 +137,8 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _chooser(engine: "Engine", length: int, rules: Delayed) -> "Chooser | None":
-    """None unless the selector is in use or can be switched on during the run. Raises ConfigError if it is in use or
-    was given as a file, but is not available.
+    """None unless the selector is in use or can be switched on during the run. Raises ConfigError if the selector is
+    not available, although it is in use or was given as a file.
     """
     if not (rules.selects or rules.selector):
         return None

@@ -24,8 +24,8 @@ class DynaTree(AdaptiveTree):
     n_max: int = 256
     """Largest number of drafted nodes in a tree."""
     selection: Selection = "bfs"
-    """Which nodes are kept if the tree has more than `n_max`: the first nodes in breadth-first order, or the most
-    probable nodes.
+    """Which nodes are kept if the tree has more than `n_max` nodes: the first in breadth-first order, or the most
+    probable.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -47,7 +47,7 @@ class DynaTree(AdaptiveTree):
         return self._rule(Budget(self.n_max, best=self.selection == "best"))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that kept a leaf of this depth and path probability from having children."""
+        """The limit that kept a leaf of this depth and path probability from having children."""
         return self._limit(depth, probability) or "n_max"
 
 
@@ -65,9 +65,9 @@ PRESETS: Mapping[str, DynaTree] = {
 """Presets of DynaTree's knobs. The default is `tuned` at temperature 0 and `sampled` above.
 
 Both were chosen on the embedded pair on a CPU, where a drafted node costs about a fifth of a plain pass: only probable
-paths are extended, and nodes have siblings only where the draft is unsure. A turn of D0, tau_h or tau_l changes the
-trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule is off, since its
-target, a depth acceptance of .7, makes trees too shallow.
+paths are extended, and nodes have siblings only where the draft is unsure. Changes of D0, tau_h and tau_l have an
+effect on these trees. `tuned` was chosen for greedy decoding, `sampled` for temperatures .6 and 1. The history rule is
+off, since its target, a depth acceptance of .7, makes trees too shallow.
 """
 
 METHOD = Method(
@@ -105,6 +105,6 @@ METHOD = Method(
 
 
 def shipped_preset(temperature: float) -> str:
-    """Name of the preset that DynaTree has at this temperature if the user names no preset."""
+    """Name of DynaTree's default preset at this temperature."""
     usual = METHOD.defaults(temperature)
     return next(name for name, rules in PRESETS.items() if rules == usual)

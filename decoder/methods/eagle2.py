@@ -1,5 +1,5 @@
-"""eagle2: the tree of EAGLE-2 (Li et al. 2024, section 4), which SGLang and TensorRT-LLM draw too: a beam of the most
-probable nodes grows level by level, then the most probable of all drafted nodes are kept.
+"""eagle2: the tree of EAGLE-2 (Li et al. 2024, section 4), which SGLang and TensorRT-LLM also use. A beam of the most
+probable nodes grows level by level; then the most probable of all drafted nodes are kept.
 """
 
 from collections.abc import Mapping
@@ -16,15 +16,15 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 @dataclass(frozen=True)
 class Eagle2(Rules):
-    """Of each level, the `topk` nodes of highest path probability get their `topk` most probable children. Parameters
-    count as SGLang's `--speculative-num-steps`, `--speculative-eagle-topk` and `--speculative-num-draft-tokens` do.
+    """In each level, the `topk` nodes of highest path probability get `topk` children. The parameters are SGLang's
+    `--speculative-num-steps`, `--speculative-eagle-topk` and `--speculative-num-draft-tokens`.
     """
 
     steps: int = 5
     """Levels below the root."""
     topk: int = 4
     draft_tokens: int = 8
-    """Nodes that are verified, root included."""
+    """Number of nodes that are verified, root included."""
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
         KnobInfo("eagle_steps", "steps", "levels below the root", "whole",
@@ -56,7 +56,7 @@ class Eagle2(Rules):
 
 
 PRESETS: Mapping[str, Eagle2] = {"sglang": Eagle2(), "eagle2": Eagle2(6, 10, 60)}
-"""Values by name: SGLang's defaults for Llama, and those of EAGLE-2's own code."""
+"""Presets by name: SGLang's defaults for Llama, and the defaults of EAGLE-2's own code."""
 
 
 def _read(given: str) -> Mapping[str, Any]:

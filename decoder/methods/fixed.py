@@ -47,14 +47,14 @@ class Fixed(Rules):
         return TreeRule(fixed_growth(self.depth, self.tau, self.branching), Budget(self.n_max))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """Limit that kept a leaf of this depth and path probability from having children."""
+        """The limit that kept a leaf of this depth and path probability from having children."""
         if depth >= self.depth:
             return "fixed_depth"
         return "fixed_tau" if probability < self.tau else "n_max"
 
 
 _PARTS: Mapping[str, Callable[[str], float]] = {"depth": whole, "branching": whole, "tau": float, "n_max": whole}
-"""The parts of a value of --fixed, in order, each with its parser."""
+"""The parts of a value of --fixed, in order, and the parser of each part."""
 
 
 def _read(shape: str) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""hf: assisted generation of the library transformers, as a baseline."""
+"""hf: assisted generation by the library transformers, as a baseline."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -12,7 +12,7 @@ from decoder.tree_rules import Budget, Rules, TreeRule, fixed_growth
 
 K = KnobInfo("k", "K", "length of the chain", "whole", lambda own: (1.0, float(max(HIGHEST_DEPTH, own.k))),
              keys="-=", brief="chain length", key_help="linear: chain length")  # fmt: skip
-"""Shared by several methods."""
+"""A knob that several methods share."""
 P_MIN: Limit = "p_min"
 
 
@@ -22,8 +22,8 @@ class Linear(Rules):
 
     k: int = 5
     p_min: float = 0.0
-    """The chain ends before a token that is less probable after the tokens before it, by the probabilities that the
-    draft ranks tokens by (`Round.logprobs`); llama.cpp's `--spec-draft-p-min`.
+    """The chain ends before a token whose probability, given the tokens before it, is below this. These are the
+    probabilities by which the draft ranks tokens (`Round.logprobs`). Same as llama.cpp's `--spec-draft-p-min`.
     """
 
     knobs: ClassVar[tuple[KnobInfo, ...]] = (
@@ -40,11 +40,11 @@ class Linear(Rules):
     def rule(self) -> TreeRule:
         """The growth rule of a chain."""
         growth = fixed_growth(self.k, 0, 1)
-        # One child from `p_min` on, else none.
+        # A node has one child if the draft's confidence is at least `p_min`, otherwise none.
         return TreeRule(replace(growth, tau_h=self.p_min, middle=0) if self.p_min else growth, Budget(self.k))
 
     def limit(self, depth: int, probability: float) -> Limit:
-        """What ended a chain of this depth."""
+        """The limit that ended a chain of this depth."""
         del probability
         return P_MIN if depth < self.k and self.p_min else "k"
 

@@ -1,4 +1,4 @@
-"""Definition of a decoding method, by which alone race, command line, settings and screen know it."""
+"""Definition of a decoding method: all that the race, the command line, settings and the screen use of it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -20,11 +20,11 @@ Open = Callable[["Engine", Sequence[int], int, Any], "Session"]
 N_MAX = KnobInfo(
     "n_max", "N_max", "most guesses a round", "whole", lambda own: (1.0, float(max(HIGHEST_NODES, own.n_max))), coarse=8
 )
-"""Shared by several methods."""
+"""A knob that several methods share."""
 
 
 class Run(Protocol):
-    """Those settings of a run that methods need."""
+    """The settings of a run that methods need."""
 
     @property
     def max_new_tokens(self) -> int: ...
@@ -34,13 +34,13 @@ class Run(Protocol):
 
 @dataclass(frozen=True)
 class Sweep:
-    """Benchmark option --NAME, which runs a method with several settings, each a group of numbers."""
+    """The benchmark option --NAME, which runs a method with several settings; each setting is a group of numbers."""
 
     metavar: str
     help: str
     usual: str
     example: str
-    """Whole numbers separated by x."""
+    """An example of a group: whole numbers separated by x."""
     changes: Callable[..., Mapping[str, Any]]
     """(numbers of a group) -> parameters that they set."""
     label: Callable[..., str] = lambda *group: "x".join(map(str, group))
@@ -60,11 +60,11 @@ class Method:
     obeys: RulesName | None = None
     """Another method whose parameters this one uses."""
     options: tuple[Option, ...] = ()
-    """In the order of a copied command line."""
+    """Options, in the order of a copied command line."""
     presets: Mapping[str, TunableParameters] = field(default_factory=dict)
-    """`own` and `sampled` are among them."""
+    """Presets by name; `own` and `sampled` are among them."""
     opened: Open | None = None
-    """None: the engine's standard session, which drafts by the parameters' growth rule, if any."""
+    """Opens a session; None: the engine's standard session, which drafts by the parameters' growth rule, if any."""
     races: bool = False
     """Whether the method runs in the race when --methods is not given."""
     root_is_drafted: bool = False
@@ -72,8 +72,8 @@ class Method:
     own_noise: bool = False
     """Whether the method samples with its own noise, so that its text differs from that of `ar`."""
     same_until: Callable[[Mapping[str, Any], int], int | None] | None = None
-    """(parameters, prompt length) -> how many first tokens of a text must equal those of `ar`; None if the parameters
-    do not determine it, as in an old recording. Without this function, all must be equal.
+    """(parameters, prompt length) -> number of first tokens that must equal those of `ar`; None if the parameters do
+    not determine it, as in an old recording. Without this function, all tokens must be equal.
     """
     by_module: bool = False
     """Whether transformers decodes the text, in a separate thread."""
@@ -101,7 +101,7 @@ class Method:
         return engine.session(prompt_ids, run.max_new_tokens, KnobState(rules) if isinstance(rules, Rules) else None)
 
     def parameters(self, run: Run) -> dict[str, Any]:
-        """As a recording stores them: tuples become lists."""
+        """Parameters as a recording stores them: tuples become lists."""
         own = asdict(run.rules(self.rules)) if self.rules else {}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in own.items()}
 

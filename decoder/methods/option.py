@@ -1,4 +1,4 @@
-"""Options that set a method's parameters: parsing and formatting. This module knows no method and no command-line
+"""Options that set a method's parameters: parsing and formatting. Independent of the methods and of the command-line
 parser.
 """
 
@@ -11,13 +11,13 @@ from decoder.errors import ConfigError, quoted
 from decoder.knobs import KnobInfo, TunableParameters
 
 LARGEST_WHOLE = 2**53
-"""Of a whole number in an event."""
+"""Largest absolute value of a whole number in an event."""
 Kind = type[bool] | type[int] | type[float] | type[str]
 
 
 @dataclass(frozen=True)
 class Option:
-    """Command-line option, and the setting of the same name."""
+    """A command-line option, and the setting of the same name."""
 
     name: str
     kind: Kind
@@ -25,19 +25,19 @@ class Option:
     metavar: str
     help: str
     sets: tuple[str, ...] = ()
-    """Parameters that the option sets, if not the one of its name."""
+    """Parameters that the option sets; empty: the parameter of the same name."""
     read: Callable[[Any], Mapping[str, Any]] | None = None
-    """Value of the option -> parameters, or ConfigError; None: the value is the parameter's."""
+    """(value of the option) -> parameters, or ConfigError; None: the parameter gets the option's value."""
     write: Callable[[Any], str] | None = None
-    """Parameters -> value of the option; None: the parameter's value."""
+    """(parameters) -> value of the option; None: the parameter's value."""
     choices: tuple[str, ...] = ()
-    """For shell completion."""
+    """Values that shell completion offers."""
     selects_preset: bool = False
-    """Whether the option selects a value for each parameter, from which other options then differ."""
+    """Whether the option sets all parameters to a preset's values, which other options may then change."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """Remedies in error messages, by invalid value."""
+    """(invalid value) -> remedy in the error message."""
     rank: int = 0
-    """Options of lower rank come first in the help, those of equal rank in the order of the methods."""
+    """Options of lower rank come first in the help; options of equal rank are in the order of the methods."""
 
     @property
     def flag(self) -> str:
@@ -69,12 +69,12 @@ def option_words(name: str, value: bool | float | str) -> tuple[str, ...]:  # no
 
 
 def number(value: float) -> str:
-    """Shortest text from which a number is parsed exactly."""
+    """The shortest text that is parsed as exactly this number."""
     return str(value).removesuffix(".0")
 
 
 def whole(text: str) -> int:
-    """Raises ValueError also for absolute values above `LARGEST_WHOLE`."""
+    """Raises ValueError if `text` is no whole number, or if its absolute value is above `LARGEST_WHOLE`."""
     value = int(text)
     if abs(value) > LARGEST_WHOLE:
         raise ValueError(text)
@@ -82,7 +82,7 @@ def whole(text: str) -> int:
 
 
 def whole_numbers(flag: str, text: str, *, example: str) -> tuple[int, ...]:
-    """As many comma-separated whole numbers as the example has, or ConfigError."""
+    """Parses as many comma-separated whole numbers as the example has; raises ConfigError for other text."""
     parts, count = text.split(","), len(example.split(","))
     with suppress(ValueError):
         if len(parts) == count:
@@ -122,7 +122,7 @@ def differing(one: TunableParameters, other: TunableParameters) -> set[str]:
 
 
 def any_knobs(name: str, help_: str, usual: TunableParameters, *, example: str, rank: int = 0) -> Option:
-    """Sets several knobs by KNOB=X,KNOB=Y,... in one option, since some values are valid only together."""
+    """An option that sets several knobs at once by KNOB=X,KNOB=Y,..., since some values are valid only together."""
     known = {knob.name: knob for knob in usual.knobs}
 
     def read(text: str) -> Mapping[str, Any]:

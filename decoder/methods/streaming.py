@@ -1,6 +1,6 @@
 """streaming: a chain of drafted tokens with StreamingLLM's KV cache: attention sinks and a rolling window, with
-positions counted within the cache. What a position attends to does not depend on the chain, so the text is that of
-plain decoding with the same cache, and up to sinks and window together that of `ar`.
+positions counted within the cache. The drafted chain does not change what a position attends to, so the text equals
+that of plain decoding with the same cache. While the text fits into sinks and window, it equals that of `ar`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ MOST_SINKS = 64
 
 @dataclass(frozen=True)
 class Streaming(Rules):
-    """Attends to the `sinks` first and the `window` latest tokens, and drafts chains of `k`."""
+    """Attends to the `sinks` first and the `window` latest tokens, and drafts chains of `k` tokens."""
 
     sinks: int = 4
     window: int = 1020
@@ -57,7 +57,7 @@ def _opened(engine: "Engine", prompt_ids: Sequence[int], max_new_tokens: int, ru
 
 
 def _same_until(parameters: Mapping[str, Any], prompt_tokens: int) -> int | None:
-    """Token i has position prompt_tokens + i - 1. Below sinks + window, attention reaches all earlier tokens."""
+    """Token i (from 0) is predicted at position prompt_tokens + i - 1; below sinks + window, no token is dropped."""
     match parameters:
         case {"sinks": int(sinks), "window": int(window)}:
             return max(0, sinks + window - prompt_tokens + 1)

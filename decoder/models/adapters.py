@@ -1,8 +1,8 @@
-"""Adapters, such as LoRA: what an adapter_config.json says, and which model it changes; reads no weights.
+"""Adapters, such as LoRA: what an adapter_config.json says, and which model the adapter changes; reads no weights.
 
-peft defines the format. An adapter is merged into the weights of its base model while these are loaded
+peft defines the format. An adapter is merged into the weights of its base model while these weights are loaded
 (`decoder.models.merged_adapter`), so everything after loading sees one model. A checkpoint with an adapter is never
-decoded without it.
+decoded without the adapter.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ class Adapter:
     base: str
     """Hub id or folder of the base model; equal to `name` if the adapter is beside the model's own files."""
     kind: str
-    """By peft's name, for example LORA."""
+    """Kind of the adapter, by peft's name, for example LORA."""
 
     @cached_property
     def has_tokenizer(self) -> bool:
@@ -40,8 +40,8 @@ class Adapter:
 
 
 def adapter_of(name: str) -> Adapter | None:
-    """The adapter in a hub id or folder; ModelError if peft is not installed, or it cannot be read or has no base
-    model.
+    """The adapter in a hub id or folder; None without an adapter. Raises ModelError if peft is not installed, or if the
+    adapter cannot be read or has no base model.
     """
     content = content_of(name, CONFIG)
     if content is None:
@@ -93,7 +93,7 @@ def _is_complete(name: str) -> bool:
 
 
 def _fields(name: str, content: bytes) -> Mapping[str, Any]:
-    """Raises ModelError for a file that is not JSON, or a number beyond its range."""
+    """Raises ModelError if the file is not JSON, or has a number beyond `LARGEST`."""
     try:
         fields: dict[str, Any] = msgspec.json.decode(content, type=dict[str, Any])
         large = next((number for _, number in numbers("", fields) if not abs(number) <= LARGEST), None)

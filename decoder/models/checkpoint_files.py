@@ -206,20 +206,20 @@ _KINDS = (
 )
 """Upper bounds of further sizes, by patterns of their names in other families."""
 OTHERS = 2**53
-"""Bound of the absolute value of every other whole number."""
+"""Bound of the absolute value of every other integer."""
 FRACTIONS = 3.4e38
-"""Bound of the absolute value of every other number: models compute in float32 or less."""
+"""Bound of the absolute value of every other number, since models compute in float32 or less."""
 
 
 def check_ranges(name: str, content: bytes) -> None:
-    """Raises PairError if a number in a config.json is beyond its range; whoever reads it next reports what is not
-    JSON.
+    """Raises PairError if a number in a config.json is beyond its range. Content that is not JSON is not refused here,
+    since the next reader of the file reports it.
     """
     try:
         fields = msgspec.json.decode(content)
         large = next(((key, number) for key, number in numbers("", fields) if abs(number) > _most(key, number)), None)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return  # whoever reads the file next reports what it is
+        return  # the next reader of the file reports the fault
     if large:
         key, number = large
         span = f"1 to {largest(key)}" if isinstance(number, int) else f"between -{FRACTIONS} and {FRACTIONS}"

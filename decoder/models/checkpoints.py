@@ -1,7 +1,7 @@
 """Reads models from a folder or the Hugging Face hub: configuration, weights and tokenizer.
 
-transformers reads all models but the embedded pair, which starts sooner without it. Each model is read alone: whether
-two models make a pair is decided elsewhere.
+transformers reads all models except GGUF files and the embedded pair, which starts sooner without transformers. Each
+model is read alone: whether two models make a pair is decided elsewhere.
 """
 
 import functools
@@ -53,7 +53,7 @@ def load_config(name: str) -> Any:
     Raises:
         PairError: A number in the configuration is beyond its range.
         ConfigError: The GGUF file is missing or broken.
-        ModelError: There is no configuration, it cannot be read, or it is an adapter's without a base model or peft.
+        ModelError: There is no readable configuration, or an adapter lacks its base model or the package peft.
     """
     if is_gguf(name):
         return gguf_file(name)
@@ -103,8 +103,8 @@ def load_model(
 
 
 def _native_on_cpu(module: Any, name: str, load: Load) -> LanguageModel | None:
-    """The native model of a module on a CPU; each layer is freed once it was read, so that no more than one is in
-    memory twice. None if there is no native form.
+    """The native model of a module on a CPU; None if there is no native form. Each layer of the module is freed once it
+    has been read, so that at most one layer is in memory twice.
     """
 
     def free(layer: str) -> None:

@@ -37,10 +37,9 @@ from decoder.system.deferred import imported
 
 REMEDY = "choose a decoder-only language model of another family"
 KINDS = {FULL, "indexed_attention", *LIMITS, *STATES, *NO_MEMORY}
-"""Layer types that cache rows (full attention, attention to an indexer's choice of keys, windows), keep a state, or
-remember nothing."""
+"""Layer types that cache rows (in full, indexed or windowed attention), keep a state, or have no memory."""
 CHOSEN = "keep_window_size"
-"""Number of tokens that sparse attention selects; in a shorter text it selects all."""
+"""Configuration field: number of tokens that sparse attention selects; in a shorter text, it selects all tokens."""
 
 SAMPLE = "The quick brown fox, naïve as ever, jumped over 12 lazy dogs.\n\tdef f(x): return x"
 """Text that two tokenizers with equal vocabularies may still split into different tokens."""
@@ -49,20 +48,20 @@ NO_TEXT = "it does not run on token ids alone"
 NO_TREE = "it does not accept the attention mask or the positions of a tree"
 NO_CACHE = "it keeps no cache of a text"
 SIBLINGS = 32
-"""Number of siblings in the probe's tree. A model that takes row numbers for positions is wrong by so many positions,
-which shows in half precision too.
+"""Number of siblings in the probe's tree. If a model takes row numbers for positions, its positions are wrong by this
+number, which shows in half precision too.
 """
 AS_TREE = f"for a draft tree of {SIBLINGS + 2} nodes than for plain text"
 GIVEN = "with the positions 0, 1, 2, ..., as transformers' generate gives them, than with the model's own positions"
 TEXT, FIRST, SECOND, THIRD, FOURTH = (1, 2, 3), 4, 5, 6, 7
 PATHS = (FIRST,), (SECOND,), (FIRST, THIRD), (FIRST, THIRD, FOURTH)
-"""Paths of the probe after `TEXT`: three of a tree, and the longest plus a token that is computed after it was kept."""
+"""Probe paths after `TEXT`: three of a tree; the fourth adds a token, computed after the third path was kept."""
 LATER = (FIRST, THIRD), (FIRST, THIRD, FIRST), (FIRST, THIRD, SECOND), (FIRST, THIRD, FIRST, FOURTH)
-"""Paths through a second tree, which follows the path (FIRST,) of the first: three of the tree, and its path (FIRST,
-THIRD, FIRST) plus a token that is computed after it was kept.
+"""Paths through a second tree, which follows the path (FIRST,) of the first tree: three of the second tree; the fourth
+adds a token to (FIRST, THIRD, FIRST), computed after this path was kept.
 """
 PASSED = 2
-"""Size, in tokens, that replaces each size of a configuration; every text of the probe exceeds it."""
+"""Value in tokens that replaces each size of a configuration, one at a time; every text of the probe exceeds it."""
 
 
 def check_config(name: str, config: Any) -> None:
@@ -148,11 +147,11 @@ def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer,
 
 @torch.inference_mode()
 def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
-    """Compares the logits of a small tree with those of its paths as plain text; with a module also for reduced sizes
-    in its configuration, one at a time. A model that is only right if it computes whole paths is set to do so, which is
-    slower.
+    """Compares the logits of a small tree with those of its paths as plain text. With a module, repeats this for each
+    size in its configuration, reduced. A model whose logits agree only if it computes whole paths is set to do so,
+    which is slower.
 
-    `plain` are the same weights in another form, which computes the plain text if no module is loaded.
+    `plain` has the same weights in another form, which computes the plain text if no module is loaded.
 
     Raises:
         PairError: This model cannot compute a draft tree; the message says why.
@@ -167,7 +166,7 @@ def probe(model: LanguageModel, plain: LanguageModel | None = None) -> None:
 
 
 def _computes_paths(model: LanguageModel) -> bool:
-    """Whether a tree that is computed as whole paths has the logits of plain text, if not by a mask."""
+    """Whether a tree has the logits of plain text if it is computed as whole paths; False if this is already set."""
     if model.hf.by_paths:
         return False
     try:
@@ -249,7 +248,7 @@ def _text_of_form(model: LanguageModel) -> Tensor:
 
 
 def _text_of_module(model: LanguageModel) -> Tensor:
-    """`_text` by the module, called without mask and positions; fails if it caches anything other than rows."""
+    """`_text` by the module, called without mask and positions; raises PairError if it caches anything but rows."""
 
     def as_kept_text() -> Tensor:
         hf = imported("decoder.forward.hf")
@@ -269,7 +268,7 @@ def _after(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
 
 
 def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tensor:
-    """`_after`, by the model's form; a model with states reads token by token."""
+    """`_after` by the form that runs the model; a model with states reads token by token."""
 
     def after(tokens: Sequence[int]) -> Tensor:
         cache = model.new_cache(len(tokens))
@@ -284,7 +283,7 @@ def _after_by_form(model: LanguageModel, paths: Sequence[Sequence[int]]) -> Tens
 
 def _check_beyond_sizes(model: LanguageModel) -> None:
     """Probes a module with each size in its configuration reduced to `PASSED`, one at a time, so that the few tokens of
-    the probe exceed it. No text exceeds sizes of at least the context.
+    the probe exceed the size. Sizes of at least the context length are left out, since no text exceeds them.
     """
     if model.runs_without_module or takes_paths(model.hf.module.config.get_text_config()):
         # All sizes of these models are known. Besides, a resized RWKV module shares its weights with the model, and
@@ -357,8 +356,8 @@ def _no_tree(model: LanguageModel, fault: str) -> PairError:
 
 
 def _agree(model: LanguageModel, computed: Tensor, as_text: Tensor, how: str = AS_TREE) -> None:
-    """Refuses a model whose logits differ from those of plain text by more than rounding; `how` says how it computed
-    them.
+    """Refuses a model whose logits differ from those of plain text by more than rounding; `how` says in words how the
+    logits `computed` were computed.
     """
     if not as_text.isfinite().all():
         wide = model.dtype in (torch.float32, torch.float64)

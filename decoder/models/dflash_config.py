@@ -44,7 +44,7 @@ USUAL: Mapping[str, Any] = {"is_neox_style": True, "projector_type": "dflash"}
 
 
 class Layers(LayerFields, frozen=True, kw_only=True):
-    """These are Qwen3 layers whatever `model_type` says."""
+    """Configuration fields of the head's layers, which are Qwen3 layers whatever `model_type` says."""
 
     model_type: str = "qwen3"
     num_hidden_layers: LayerCount
@@ -54,7 +54,7 @@ class Layers(LayerFields, frozen=True, kw_only=True):
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields of the head; one that the configuration lacks is None."""
+    """Configuration fields of the head; a field that the configuration lacks is None."""
 
     target_layer_ids: list[Annotated[int, Meta(ge=-1)]] | None = None
     """Target layers whose outputs the head reads; -1 for the embedded tokens."""
@@ -89,12 +89,12 @@ class Nested(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Dialect:
-    """What all heads have that share an architecture name or `speculators_model_type`."""
+    """Properties of all heads that have the same architecture name or `speculators_model_type`."""
 
     options: Options
-    """Values for fields that are missing."""
+    """Values of fields that the configuration lacks."""
     corrections: tuple[str, ...] = ()
-    """Optional parts of the network, named by the first word of the names of their fields."""
+    """Optional parts of the network, each named by the first word of its configuration fields."""
     fixed_window: bool = False
     """See `BlockShape`."""
 
@@ -132,8 +132,8 @@ TYPES: Mapping[str, Dialect] = {
 
 
 def block_shape(name: str) -> BlockShape | None:
-    """The DFlash head in a hub id or folder; None if there is another checkpoint, ModelError if it is invalid or
-    unsupported.
+    """The DFlash head in a hub id or folder; None if the checkpoint is no DFlash head. Raises ModelError if the head is
+    invalid or unsupported.
     """
     content, shown = content_of(name, "config.json"), display_name(name)
     dialect = None if content is None else _dialect(kind_of(content))

@@ -1,7 +1,7 @@
-"""Reads the models of the embedded pair without transformers, whose import takes longer than torch's.
+"""Reads the models of the embedded pair without transformers, which takes longer to import than torch.
 
-Only these folders are read here, so their layout is known: GPT-NeoX in one file, tied or not, with a plain BPE
-tokenizer. Any other model is read by `decoder.models.hf_checkpoints`.
+Only these folders are read here, so their layout is known: GPT-NeoX in one file, with or without a tied output head,
+and a plain BPE tokenizer. Any other model is read by `decoder.models.hf_checkpoints`.
 """
 
 import json
@@ -30,7 +30,7 @@ def architecture_in(folder: str) -> Architecture:
 
 
 def ends_in(folder: str) -> Any:
-    """In the form in which the checkpoint lists them."""
+    """End-of-text tokens, in the form in which the checkpoint lists them."""
     return _content(folder, "generation_config.json")["eos_token_id"]
 
 

@@ -69,7 +69,7 @@ def kind_of(content: bytes) -> Kind:
 
 
 def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fields:
-    """Raises ModelError if a config.json is not that of a head of this kind."""
+    """Decodes a config.json; raises ModelError if it is not the configuration of a head of this kind."""
     try:
         return msgspec.json.decode(content, type=fields)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -79,8 +79,8 @@ def fields_of(shown: str, kind: str, content: bytes, fields: type[Fields]) -> Fi
 
 
 def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architecture:
-    """Architecture of a head's layers, with the values in `resolved`; raises ModelError for rotary positions of an
-    unsupported kind, or sizes that do not fit each other.
+    """Architecture of a head's layers; `resolved` replaces values of `layer`. Raises ModelError for rotary positions of
+    an unsupported kind, or sizes that do not fit each other.
     """
     fields = msgspec.structs.asdict(layer) | {"rope_parameters": _rotary(name, layer), "dtype": None} | resolved
     arch = Architecture.of(SimpleNamespace(**fields))
@@ -94,9 +94,9 @@ def architecture_of(name: str, layer: LayerFields, **resolved: Any) -> Architect
 
 
 def ascending(name: str, field: str, layers: Sequence[int], written: object) -> tuple[int, ...] | None:
-    """The target layers whose inputs a head reads; None if there are none, ModelError unless they ascend.
+    """The target layers whose inputs a head reads; None if `layers` is empty. Raises ModelError unless they ascend.
 
-    `field` names the layers in the configuration, as `written`.
+    `field` is the configuration field that lists the layers, and `written` is its value.
     """
     if any(low >= high for low, high in pairwise(layers)):
         raise ModelError(
@@ -169,7 +169,7 @@ class HeadFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def head_shape(name: str) -> HeadShape | None:
-    """The EAGLE-3 head in a hub id or folder; None if there is another checkpoint, ModelError if it is invalid."""
+    """The EAGLE-3 head in a hub id or folder; None for any other checkpoint. Raises ModelError if it is invalid."""
     content, shown = content_of(name, "config.json"), display_name(name)
     if content is None or not _is_head(content):
         return None

@@ -80,8 +80,8 @@ def read_tensors(name: str, shown: str, own_name: Callable[[str], str | None]) -
 
 
 def filled(head: Filled, tensors: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> Filled:
-    """The head, built on the meta device, with these weights on `device` in `dtype`; raises ModelError if it has other
-    ones.
+    """The head, which was built on the meta device, with the weights `tensors` on `device` in `dtype`. Raises
+    ModelError if the tensors are not exactly the head's.
     """
     wanted, given = head.state_dict(), dict(tensors)
     words = head.embed_tokens.num_embeddings
@@ -116,7 +116,7 @@ def _fault(kind: str, key: str, tensor: Tensor, wanted: Tensor | None) -> str:
 
 
 def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) -> Iterator[tuple[str, Tensor]]:
-    """Name by `own_name` and tensor of each used weight of a file; raises ModelError if the file cannot be read."""
+    """Yields name (by `own_name`) and tensor of each used weight of a file; raises ModelError if it cannot be read."""
     try:
         with safe_open(path, "pt") as file:
             for there in file.keys():  # noqa: SIM118 - the file is no mapping
@@ -129,8 +129,8 @@ def weights_in(path: Path, shown: str, own_name: Callable[[str], str | None]) ->
 
 
 def _token_ids(shown: str, offsets: Int[Tensor, "D"], words: int) -> Int[Tensor, "D"] | None:
-    """For each of the head's token ids, the target's id, below `words`; None if both have the same ids. `offsets` are
-    the differences.
+    """The target's token id for each token id of the head; None if all are equal. `offsets` are the target's ids minus
+    the head's. Raises ModelError unless the target's ids are distinct and below `words`.
     """
     tokens = offsets.long() + torch.arange(len(offsets))
     if len(tokens.unique()) < len(tokens) or not ((tokens >= 0) & (tokens < words)).all():

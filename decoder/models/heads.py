@@ -49,7 +49,7 @@ def load_head(name: str, shape: BlockShape, target: LanguageModel, dtype: torch.
 def load_head(name: str, shape: MtpShape, target: LanguageModel, dtype: torch.dtype) -> GuidedHead: ...
 def load_head(name: str, shape: AnyShape, target: LanguageModel, dtype: torch.dtype) -> StatesReader:
     """Loads the head of a hub id or folder onto the device of its target. For an MTP layer, `name` is the target's hub
-    id or folder. A file without embedding or output head has the target's.
+    id or folder. If the files have no embedding or no output head, the target's is used.
 
     Raises:
         ConfigError: The MTP layer is not supported; see `load_mtp`.

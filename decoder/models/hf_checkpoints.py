@@ -35,9 +35,9 @@ _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 _SCALE = re.compile(r"\.weight_scale(_inv|_2)?$")
 MISSHAPEN = "{} weights differ in shape from the configuration"
 MOST_TIMES = 4
-"""Numbers of a module for each number in its files at most; a module counts weights that two parts share twice."""
+"""Largest ratio of a module's numbers to those in its files; a module counts weights that two parts share twice."""
 _WITHOUT_ADAPTER = {"subfolder": "no adapter"}
-"""Makes transformers look for an adapter where there is none, since it would put one beside the weights."""
+"""Points transformers to a folder without an adapter, since it would keep an adapter beside the weights."""
 _MTP = "eh_proj.weight"
 _OF_A_WRONG_KIND = (AttributeError, TypeError, ArithmeticError, LookupError)
 
@@ -98,8 +98,8 @@ def load_module(
 
 
 def _in_memory(module: Any, device: torch.device) -> Any:
-    """The module; weights that a native form on a CPU keeps are copied from the mapped file, where they have arbitrary
-    addresses, which makes sums slower, and where another process may change them.
+    """The module. Weights that a native form on a CPU keeps are copied from the mapped file, in which arbitrary
+    addresses make sums slower and another process may change the weights.
     """
     for weight in module.parameters() if device.type == "cpu" and hf.source_of(module) else ():
         weight.data = weight.data.clone()
@@ -107,9 +107,9 @@ def _in_memory(module: Any, device: torch.device) -> Any:
 
 
 def _check_shapes(name: str, config: Any, dtype: torch.dtype) -> None:
-    """Refuses a configuration whose weights are not those in the files, before memory for the weights is taken.
+    """Refuses a configuration whose weights differ from those in the files, before memory for the weights is allocated.
 
-    Weights that transformers renames or joins while it loads them are compared after they were loaded.
+    Weights that transformers renames or joins during loading are compared after loading.
     """
     stored = weight_shapes(name)
     if not stored:
@@ -127,7 +127,7 @@ def _check_shapes(name: str, config: Any, dtype: torch.dtype) -> None:
 
 
 def _unlike(name: str, fault: str, keys: Collection[str]) -> ModelError:
-    """`fault` has {} for the number of weights."""
+    """`fault` is a message with {} in place of the number of weights."""
     return ModelError(
         f"{shortened(name)}: {fault.format(len(keys))}, for example {shortened(min(keys))}; download the model again"
     )
@@ -171,8 +171,8 @@ def _complete_module(name: str, dtype: torch.dtype, **options: Any) -> Any:
 
 
 def load_body(module: Any, config: Any, weights: dict[str, Tensor], dtype: torch.dtype) -> tuple[Any, str]:
-    """A new body (a model without output head) of the class of `module`'s, with this configuration and these weights,
-    named as in a checkpoint of the body. Also names a weight that does not fit; empty if all fit.
+    """A new body (a model without output head) of the class of `module`'s body, with this configuration and these
+    weights, named as in a checkpoint of the body. Also returns the fault of a weight that does not fit, or "".
     """
     embedding = torch.zeros(config.vocab_size, config.hidden_size)
     body, info = _read(
@@ -213,14 +213,14 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         lambda: AutoTokenizer.from_pretrained(place, trust_remote_code=False, local_files_only=True),
         lambda: tokenizer_fault(Path(place)),
     )
-    # transformers makes a tokenizer without any files.
+    # transformers also makes a tokenizer if there are no tokenizer files.
     if not tokenizer("a", add_special_tokens=False).input_ids and (fault := tokenizer_fault(Path(place))):
         raise ModelError(f"cannot load the tokenizer of {shortened(name)}: {fault}")
     return tokenizer
 
 
 def _of_further_layers(unexpected: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Unexpected names, without MTP weights, that differ from a known one only in the layer number."""
+    """Unexpected names that differ from a known name only in the layer number, without those of MTP weights."""
     forms, names = {_NUMBER.sub("#", name) for name in known}, list(unexpected)
     of_mtp = tuple(name.removesuffix(_MTP) for name in names if name.endswith(_MTP))
     return [name for name in names if _NUMBER.sub("#", name) in forms and not name.startswith(of_mtp)]
@@ -231,11 +231,11 @@ def _scales(unexpected: Iterable[str], known: Collection[str]) -> list[str]:
 
 
 def _read(name: str, part: str, load: Callable[[], Any], fault: Callable[[], str] = str) -> Any:
-    """Result of a loader of transformers, which writes nothing to the terminal.
+    """Result of `load`, a loader of transformers, which is kept from writing to the terminal.
 
     Raises:
-        ModelError: The loader fails. Its message of one line is that of `fault`, which looks for the cause in the
-            files; if it finds none, that of the loader's own error.
+        ModelError: The loader fails. The message has one line: the result of `fault`, which looks for the cause in the
+            files, or if that is empty, the message of the loader's own error.
     """
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()

@@ -20,11 +20,11 @@ from decoder.system.quiet import quiet
 INSTALL = "pip install 'dynatui[sentencepiece]'"
 _SENTENCEPIECE = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 _OTHERS = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "tiktoken.model")
-"""The first alone is sufficient for all of them."""
+"""Files of tokenizers other than SentencePiece; messages name only the first."""
 TOKENIZER_FILES = (*_OTHERS, *_SENTENCEPIECE)
-"""Files of which a tokenizer needs one."""
+"""Files of which a tokenizer needs at least one."""
 _PACKAGES = ("sentencepiece", "google.protobuf")
-"""With which transformers reads a SentencePiece model."""
+"""Packages with which transformers reads a SentencePiece model."""
 
 
 def tokenizer_fault(folder: Path) -> str:
@@ -46,7 +46,7 @@ def _installed(module: str) -> bool:
 
 
 PATIENCE_S = 5.0
-"""Longest wait for an answer."""
+"""Longest wait for an answer of the hub."""
 _AGAIN_S = 60.0
 """Time after a failed request in which the hub is not asked about a model again."""
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
@@ -58,7 +58,7 @@ LIBRARY = "huggingface_hub"
 T = TypeVar("T")
 
 tell: ContextVar[Tell] = ContextVar("tell", default=lambda _: None)
-"""Called before a wait for the hub, with what is waited for."""
+"""Called before each wait for the hub, with a description of the wait."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class _Listing:
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REVISION = re.compile(r"(?!.*\.\.)[\w.-]+(/[\w.-]+)*", re.ASCII)
 _commits: dict[str, str] = {}
-"""The commit of each name with a branch or a tag, once the hub was asked."""
+"""Commit of each name with a branch or a tag, after the hub was asked for it."""
 _listings: dict[str, _Listing] = {}
 _failures: dict[str, tuple[float, str]] = {}
-"""When asking about a model failed, and the message."""
+"""Time at which the latest request about a model failed (`time.monotonic`), and the error message."""
 
 
 def is_hub_id(name: str) -> bool:
@@ -109,8 +109,8 @@ def _content(reference: Path) -> str:
 
 
 def hub_file(name: str, part: str) -> Path | None:
-    """A file of a hub id, downloaded if the cache lacks it; None if there is none, or if a cached model is complete
-    without it.
+    """A file of a hub id, downloaded if the cache lacks it; None if the hub has no such file, or if a cached model is
+    complete without it.
 
     Raises ModelError if the hub cannot be asked for a missing file.
     """
@@ -122,7 +122,7 @@ def hub_file(name: str, part: str) -> Path | None:
 
 
 def _ask_for_commit(name: str) -> None:
-    """Asks the hub once which commit a named branch or tag is now; if it cannot be asked, the cached one is used."""
+    """Asks the hub once for the current commit of a branch or tag; if the hub cannot be asked, a cached one is used."""
     if name in _commits or not revision(name) or _COMMIT.fullmatch(revision(name)):
         return
     folder = cached_folder(name)
@@ -138,7 +138,7 @@ def _ask_for_commit(name: str) -> None:
 
 
 def folder_with(name: str, part: str) -> str:
-    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs; a folder's name as it is.
+    """Folder with the files that loading `part` (configuration, weights, tokenizer) needs; a local folder is unchanged.
 
     Raises ModelError if the hub cannot be asked for a missing file.
     """
@@ -162,8 +162,8 @@ def folder_with(name: str, part: str) -> str:
 
 
 def answered(call: Callable[[], T]) -> T:
-    """Result of a request; TimeoutError after `PATIENCE_S` seconds, also if a name server does not answer. The
-    request's own time limit must be longer, so that the error is the same for all causes.
+    """Result of a request; TimeoutError after `PATIENCE_S` seconds, even if only a name server does not answer. The
+    time limit of the request itself must be longer, so that the error is the same for all causes.
     """
     results: list[T] = []
     errors: list[Exception] = []
@@ -185,7 +185,7 @@ def answered(call: Callable[[], T]) -> T:
 
 
 def explained(error: Exception, kind: str, page: str) -> tuple[str, str]:
-    """Cause of a failed request for a `kind` (such as "data set"), and advice; access is granted on `page`."""
+    """Cause of a failed request for a `kind` (such as "data set"), and advice; access can be requested on `page`."""
     return _refused(error, kind, page) or _broken_off(_first_cause(error))
 
 
@@ -249,7 +249,7 @@ def _is_small(file: str) -> bool:
 
 
 def _listing(name: str) -> _Listing:
-    """The files of a model on the hub, at the cached revision if there is one; the hub is asked once."""
+    """Files of a model on the hub, at the named revision, or else at the cached one, if any; the hub is asked once."""
     if name in _listings:
         return _listings[name]
     failed_s, message = _failures.get(name, (-math.inf, ""))

@@ -1,9 +1,10 @@
-"""The embedded pair at the cost of larger models: the same texts, from passes that read as many weights.
+"""The embedded pair at the cost of larger models: the same texts, from passes that read as many weights as theirs.
 
-Every width is repeated, and layers that add nothing follow. A matrix that is repeated in both directions and divided by
-the number of copies maps repeated rows to repeated rows, whose mean and variance are those of the row; so all logits
-are those of the embedded model but for rounding. The number of copies is a power of two, so that the division is exact
-in every dtype. The further layers read all their weights, but their output matrices are 0. Knows no options of runs.
+Every width is repeated, and layers that add nothing are appended. A matrix that is repeated in both directions and
+divided by the number of copies maps repeated rows to repeated rows, whose mean and variance are those of one copy; so
+all logits equal those of the embedded model but for rounding. The number of copies is a power of two, so that the
+division is exact in every dtype. The appended layers read all their weights, but their output matrices are 0. Knows no
+options of runs.
 """
 
 import math
@@ -28,13 +29,13 @@ from decoder.system.deferred import imported
 from decoder.system.device import free_bytes
 
 DRAFT_SHARE = 0.01
-"""Parameters of the draft, as a share of the target's: that of the drafts of 68 million parameters for LLaMA-7B in
-SpecInfer (Miao et al., 2024).
+"""Ratio of the draft's to the target's parameters, as for the drafts of 68 million parameters for LLaMA-7B in SpecInfer
+(Miao et al., 2024).
 """
 WIDTH_PER_LAYER = 100
 """Usual ratio of a large model's width to its number of layers: 80 in Pythia-2.8B, 128 in Llama-3.1-8B."""
 SHORTFALL = 1.1
-"""A width is taken if its fewest layers have at most this many times the wanted parameters."""
+"""A width is allowed if its model with the fewest layers has at most this many times the wanted parameters."""
 _SIZE = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)([MB])", re.IGNORECASE)
 _UNITS = {"M": (10**6, "million"), "B": (10**9, "billion")}
 _WIDTHS = ("hidden_size", "num_attention_heads", "num_key_value_heads", "intermediate_size")
@@ -68,7 +69,7 @@ class Inflated:
 
     @property
     def name(self) -> str:
-        """Such as books-16m inflated to 2.8B."""
+        """Name for display, such as books-16m inflated to 2.8B."""
         number, unit = _rounded(self.parameters)
         return f"{display_name(self.folder)} inflated to {number}{unit}"
 
@@ -92,7 +93,7 @@ class Inflated:
         small = imported("decoder.models.hf_checkpoints").load_module(self.folder, dtype, device)
         module = self._skeleton(dtype).eval()
         module.load_state_dict(dict(_Weights(self, source_of(small).weights)), assign=True)
-        for place, buffer in small.named_buffers():  # these depend on the width of a head alone, which stays
+        for place, buffer in small.named_buffers():  # buffers depend only on the head size, which is equal in both
             part, _, own = place.rpartition(".")
             setattr(module.get_submodule(part), own, buffer)
         return module
@@ -109,7 +110,7 @@ class _Weights(Mapping[str, Tensor]):
         self._first = f"{family.body}.layers.0."
         self._further = tuple(f"{family.body}.layers.{layer}." for layer in further)
         self._adding = family.outward, family.down
-        """Names of a layer's matrices whose output is added to the rows."""
+        """Names of a layer's matrices whose outputs are added to the hidden rows."""
 
     def __getitem__(self, name: str) -> Tensor:
         before = next((prefix for prefix in self._further if name.startswith(prefix)), None)
@@ -172,7 +173,7 @@ def made(models: Mapping[str, Inflated]) -> str:
 
 def require_memory(models: Mapping[str, Inflated], dtypes: Mapping[str, torch.dtype], device: torch.device) -> None:
     """Raises DeviceError if the free memory is known and too small for weights, the keys and values of a text as long
-    as the context, and what making the largest layer takes.
+    as the context, and the temporary memory for making the largest layer.
     """
     if not models:
         return

@@ -24,7 +24,7 @@ from decoder.models.hub import ADAPTER as CONFIG
 WEIGHTS = "adapter_model.safetensors"
 RANKS = ("r", "rank_pattern")
 TWICE = ".modules_to_save"
-"""Part of the name of a weight that peft saves without this part too."""
+"""If a weight's name has this part, peft saves the weight also under the name without it."""
 TOKENS = 8
 TOLERANCE = 1e-3
 """Largest difference of two logits, as a share of the largest logit."""
@@ -74,7 +74,7 @@ def _sizes(weights: Path) -> dict[str, list[int]]:
 
 
 def _check_ranks(shown: str, config: Any, sizes: dict[str, list[int]]) -> None:
-    """Refuses a rank that no weight of the adapter has, before memory of that size is taken."""
+    """Refuses a rank that no weight of the adapter has, before memory of that size is allocated."""
     longest = max((side for size in sizes.values() for side in size), default=0)
     for field in RANKS:
         given = getattr(config, field, None)
@@ -87,7 +87,7 @@ def _check_ranks(shown: str, config: Any, sizes: dict[str, list[int]]) -> None:
 
 
 def _widen(module: Any, sizes: dict[str, list[int]]) -> None:
-    """Adds the embedding rows of an adapter with more tokens."""
+    """Resizes the embedding to the rows of an adapter with more tokens."""
     places = {
         f"{place}{own}.weight"
         for place, part in module.named_modules()
@@ -104,7 +104,7 @@ def _ends(module: Any) -> list[Any]:
 
 
 def _untie(module: Any) -> None:
-    """Gives the output head its own weights if the adapter changes it or the embedding: merging would change both."""
+    """Unties the output head from the embedding if the adapter changes either, since merging would change both."""
     inputs, outputs = module.get_input_embeddings(), module.get_output_embeddings()
     own = [getattr(part, "base_layer", getattr(part, "original_module", part)) for part in (inputs, outputs)]
     if own != [inputs, outputs] and own[0].weight is own[1].weight:
@@ -131,10 +131,10 @@ def _check_logits(shown: str, merged: Tensor, beside: Tensor) -> None:
 
 @contextmanager
 def _told(what: str, remedy: str) -> Iterator[None]:
-    """Errors of peft, of many kinds, become a ModelError of one sentence."""
+    """Turns every error of peft into a ModelError of one sentence."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they warn of shows in the logits
+            warnings.simplefilter("ignore")  # the comparison of logits finds such faults
             yield
     except (torch.OutOfMemoryError, ModelError):
         raise

@@ -35,7 +35,7 @@ REMEDY = "name a draft model, or give --draft lookup"
 
 @dataclass(frozen=True)
 class MtpShape:
-    """An MTP layer has no configuration except the target's."""
+    """Stands for the target's MTP layer, which has no configuration except the target's."""
 
     kind: ClassVar[str] = "MTP layer"
 
@@ -54,7 +54,7 @@ class WeightNames:
     """Names of weights that are not read, since they are copies of the target's weights."""
 
     def own(self, name: str) -> str | None:
-        """Name that a weight of the decoder layer or its final norm has in a module with one layer; None for others."""
+        """Name of a weight of the decoder layer or its final norm in a module with one layer; None for others."""
         if name == self.norm:
             return "norm.weight"
         if name in (self.embedding_norm, self.state_norm, self.projection, *self.copies):
@@ -86,8 +86,8 @@ def _as_layer(number: int) -> WeightNames:
 
 
 def mtp_layout(name: str, config: Any) -> WeightNames:
-    """Layout of the MTP layer in a target's checkpoint, before it is loaded; raises ConfigError if it has none that is
-    supported.
+    """Layout of the MTP layer in a target's checkpoint, found before the target is loaded. Raises ConfigError if the
+    checkpoint has no supported MTP layer.
     """
     shown, text = display_name(name), getattr(config, "get_text_config", lambda: config)()
     names = weight_names(name)
@@ -112,10 +112,10 @@ def mtp_layout(name: str, config: Any) -> WeightNames:
 
 
 def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead:
-    """Loads the MTP layer of `target`, whose hub id or folder is `name`, onto its device.
+    """Loads the MTP layer of `target`, whose hub id or folder is `name`, onto the target's device.
 
     Raises:
-        ConfigError: It is not a layer of the target's family, or the target's form gives no access to its states.
+        ConfigError: The layer is not of the target's family, or the target's form gives no access to its states.
         ModelError: The weights cannot be read.
     """
     shown = display_name(name)
@@ -156,7 +156,7 @@ def load_mtp(name: str, target: LanguageModel, dtype: torch.dtype) -> GuidedHead
 
 
 def _one_layer(config: Any) -> Any:
-    """With one layer; the embedding is never used and has one row."""
+    """A copy of the configuration with one layer and an embedding of one row, which is never used."""
     kinds = {
         field: [(getattr(config, f"mtp_{field}", None) or [usual(getattr(config, field))])[0]]
         for field, usual in (("layer_types", _attending), ("mlp_layer_types", lambda types: types[-1]))
@@ -185,7 +185,7 @@ def _norm(like: nn.Module, weight: Tensor) -> nn.Module:
 
 
 def _read(name: str, shown: str, layout: WeightNames) -> dict[str, Tensor]:
-    """The weights of the MTP layer by their names in the checkpoint, without copies of the target's."""
+    """The weights of the MTP layer by their names in the checkpoint, without copies of the target's weights."""
     around = layout.embedding_norm, layout.state_norm, layout.projection
 
     def kept(there: str) -> str | None:

@@ -1,5 +1,5 @@
-"""Words that are given in place of a draft's name, parts of hub ids, and checks of the names of target and draft;
-imports no torch.
+"""Names that stand for a draft without a model, parts of hub ids, and checks of the names of target and draft; imports
+no torch.
 """
 
 from typing import Literal, TypeAlias
@@ -8,9 +8,9 @@ from decoder.errors import ConfigError, require
 from decoder.events import HeadKind
 
 LOOKUP = "lookup"
-"""In place of a draft model: suffix lookup drafts (`decoder.draft.lookup`)."""
+"""Given in place of a draft model: suffix lookup drafts (`decoder.draft.lookup`)."""
 MTP = "mtp"
-"""In place of a draft model: the target's own MTP layer drafts (`decoder.models.mtp`)."""
+"""Given in place of a draft model: the target's own MTP layer drafts (`decoder.models.mtp`)."""
 DraftKind: TypeAlias = Literal["model", "lookup"] | HeadKind
 
 

@@ -13,7 +13,7 @@ from decoder.models.tokenizer import TextTokenizer
 class Translation:
     tokenizer: TextTokenizer
     vocabulary: int
-    """Ids that both the draft's tokenizer and its logits have."""
+    """Number of token ids that both the draft's tokenizer and its logits have."""
     ends: frozenset[int]
 
 
@@ -25,17 +25,17 @@ class Pair:
     tokenizer: TextTokenizer
     eos: frozenset[int]
     context: int
-    """Shorter of the models' context lengths, in tokens; that of the target with a translated draft, which then drafts
-    only while its own context has room.
+    """Context length in tokens, the shorter one of the two models. With a translated draft, it is the target's, and the
+    draft drafts only while its own context has room.
     """
     head: StatesReader | None = None
-    """Drafts from the target's layer states in place of a draft model."""
+    """Drafting head, which drafts from the target's layer states in place of a draft model."""
     translation: Translation | None = None
-    """Tokens of a draft model with its own tokenizer."""
+    """For a draft model with a tokenizer of its own."""
 
     @property
     def vocabulary(self) -> int:
-        """Width of the target's logits, whatever the draft has."""
+        """Width of the target's logits, whatever the draft's width."""
         return self.target.width
 
     def observed(self) -> "Pair":
@@ -58,7 +58,7 @@ class Pair:
 
     @property
     def models(self) -> dict[str, LanguageModel]:
-        """By role."""
+        """Target and draft model by the roles "target" and "draft"."""
         return {"target": self.target} | ({"draft": self.draft} if self.draft else {})
 
     @property
@@ -78,7 +78,7 @@ class Pair:
 
     @property
     def limit(self) -> str:
-        """Whose context that of the pair is: a model's name in the genitive."""
+        """Genitive of the name of the model whose context length limits the pair."""
         names = (model.name for model in self.models.values() if model.context == self.context)
         return f"{next(names, self.target.name)}'s"
 
@@ -103,7 +103,7 @@ class Pair:
 
     @property
     def draft_dtype(self) -> str:
-        """The target's dtype if suffix lookup drafts."""
+        """Dtype of the draft in words; the target's dtype if suffix lookup drafts."""
         if self.head:
             return str(self.head.dtype).removeprefix("torch.")
         return (self.draft or self.target).precision

@@ -17,11 +17,11 @@ from decoder.system.deferred import imported
 
 REMEDY = "name the unquantised model"
 _BITS = ("bits", "w_bit", "nbits", "num_bits")
-"""Number of bits of a weight."""
+"""Settings with the number of bits of a weight."""
 _KINDS = ("weights", "quant_type", "_type", "_data")
-"""May name the type of the weights, for example int8."""
+"""Settings that may name the type of the weights, for example int8."""
 _ACTIVATIONS = ("input_activations", "output_activations", "kv_cache_scheme")
-"""About activations or the KV cache, not weights."""
+"""Settings of activations or the KV cache, not of weights."""
 _KIND = re.compile(r"(?:int|float)_?(\d+)", re.IGNORECASE)
 
 
@@ -33,7 +33,7 @@ class Method:
     gpu: bool = False
     """Whether the method's kernels run only on GPUs."""
     bits: int | None = None
-    """Of a weight; None if checkpoints of this method differ."""
+    """Number of bits of a weight; None if checkpoints of this method differ."""
     converts: bool = False
     """Whether transformers can convert the weights to the model's dtype while it loads them."""
     unpacks: bool = False
@@ -41,7 +41,7 @@ class Method:
     own_dtype: bool = False
     """Whether weights that stay unquantised keep the dtype of the file."""
     loads: bool = True
-    """Whether transformers loads such weights, and does not only quantise plain weights while it loads them."""
+    """Whether transformers loads such checkpoints; otherwise, it only quantises plain weights while it loads them."""
 
 
 METHODS: Mapping[str, Method] = {
@@ -79,9 +79,9 @@ class Quantisation:
     """Quantisation of a checkpoint, and what becomes of its weights on a device."""
 
     words: str
-    """For example GPTQ 4 bit."""
+    """Method and bits for display, for example GPTQ 4 bit."""
     bits: int | None
-    """Of a quantised weight; None if unknown, or if it differs between layers."""
+    """Number of bits of a quantised weight; None if unknown, or if it differs between layers."""
     converted: bool
     """Whether the weights are converted to the model's dtype while they are loaded."""
     packed: bool
@@ -114,8 +114,8 @@ def quantisation_of(name: str, config: Any, device: torch.device) -> Quantisatio
 
 
 def settings_on(config: Any, device: torch.device) -> dict[str, Any]:
-    """Settings with which transformers loads a quantised model; they request conversion if the device has no kernels
-    for the weights: transformers alone would look only at the machine, and leave a model on its CPU quantised.
+    """Settings with which transformers loads a quantised model. They request conversion if the device has no kernels
+    for the weights: transformers looks only for a GPU in the machine, and would leave a model on the CPU quantised.
     """
     from transformers.utils.import_utils import is_kernels_available  # noqa: PLC0415 - see the module's docstring
 
@@ -163,7 +163,7 @@ def _bits(settings: Mapping[str, Any]) -> Iterator[int]:
 
 
 def _converts(name: str, method: Method, settings: dict[str, Any], device: torch.device) -> bool:
-    """Raises ConfigError if transformers cannot load the weights on this machine."""
+    """Whether the weights are converted while they are loaded; raises ConfigError if this machine cannot load them."""
     from transformers.quantizers.auto import AutoHfQuantizer  # noqa: PLC0415 - see the module's docstring
     from transformers.utils import logging  # noqa: PLC0415 - as above
 
@@ -197,17 +197,17 @@ def _installed(package: str) -> bool:
 class Memory:
     weights_bytes: int
     token_bytes: int
-    """Keys and values of one token, in all layers."""
+    """Bytes of the keys and values of one token, in all layers."""
     context: int
-    """In tokens."""
+    """Context length in tokens."""
     windows: tuple[int, ...] = ()
     """Attention windows that are shorter than the context, ascending."""
     ring_bytes: int = 0
-    """Of the KV cache of a text as long as the context, if layers with windows kept only the rows in them."""
+    """Size of the KV cache of a text as long as the context, if layers with windows kept only the rows in them."""
 
     @property
     def cache_bytes(self) -> int:
-        """Of the KV cache of a text as long as the context."""
+        """Size of the KV cache of a text as long as the context."""
         return self.token_bytes * self.context
 
 
@@ -235,8 +235,8 @@ def _weights_bytes(module: Any, dtype: torch.dtype, bits: int | None) -> int:
 
 
 def bits_per_number(module: Any, dtype: torch.dtype, bits: int | None) -> Callable[[Tensor], int]:
-    """Number of bits of a number in a weight: those of `dtype`, or `bits`, if given, in matrices other than embedding
-    and head.
+    """Returns (weight) -> number of bits of one of its numbers: the bits of `dtype` or, if `bits` is given, `bits` for
+    matrices other than embedding and output head.
     """
     if bits is None:
         return lambda _: 8 * dtype.itemsize

@@ -1,5 +1,5 @@
-"""Tokenizing prompts, with or without a chat template, and detokenizing streams; a token may be a part of a
-character.
+"""Tokenizing of prompts, with or without a chat template, and incremental detokenizing, in which a token may be a part
+of a character.
 """
 
 import re
@@ -13,21 +13,21 @@ from decoder.prompts.prompt import AnyPrompt, Prompt, as_prompt, templated
 
 LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 TORN_BYTES = 3
-"""Of an incomplete character in UTF-8, at most."""
+"""Largest number of bytes in an incomplete UTF-8 character."""
 LONGEST_RUN = 64
-"""Bytes that a run must have before its complete characters are shown while it still goes on."""
+"""Length in bytes from which on a run of byte tokens shows its complete characters before the run ends."""
 KEPT_TOKENS, MOST_TOKENS = 16, 32
-"""A window with more than `MOST_TOKENS` tokens that are shown is shortened to `KEPT_TOKENS` of them."""
+"""A window with more than `MOST_TOKENS` tokens whose text was shown is shortened to `KEPT_TOKENS` of these tokens."""
 KEPT_CHARACTERS = 4
-"""Shown characters at the end of a window that must not change when it is shortened."""
+"""Number of shown characters at a window's end that must stay the same when the window is shortened."""
 START_CHARACTERS = 256
-"""Characters of a prompt's start among which special tokens that begin texts are searched."""
+"""Number of characters at a prompt's start that are searched for special tokens such as BOS."""
 TOKEN_CHARACTERS = 32
 """Upper bound of the average length of a text's tokens, in characters."""
 
 
 OF_MODELS = "the models'"
-"""In place of the name of the model that sets the context."""
+"""Stands for the name of the model that sets the context."""
 
 
 def without_surrogates(text: str) -> str:
@@ -56,7 +56,7 @@ def _begun_once(tokenizer: TextTokenizer, ids: list[int]) -> list[int]:
 
 
 def repeated_start(tokenizer: TextTokenizer, prompt: str, *, special: bool) -> str:
-    """Text of the special tokens, such as BOS, with which a prompt would begin twice: `encode_prompt` drops them."""
+    """Text of the special tokens, such as BOS, with which a prompt would begin twice; `encode_prompt` drops them."""
     ids: list[int] = tokenizer(prompt[:START_CHARACTERS], add_special_tokens=special, verbose=False).input_ids
     repeated = ids[: len(ids) - len(_begun_once(tokenizer, ids))]
     return decoded(tokenizer, repeated, special=True)
@@ -65,8 +65,8 @@ def repeated_start(tokenizer: TextTokenizer, prompt: str, *, special: bool) -> s
 def encode_prompt(
     tokenizer: TextTokenizer, prompt: str, max_new_tokens: int, context: int, *, special: bool, limit: str = OF_MODELS
 ) -> list[int]:
-    """Token ids of a prompt. `special` adds the tokenizer's special tokens, but not those with which the prompt itself
-    begins; `limit` says whose context it is.
+    """Token ids of a prompt. `special` adds the tokenizer's special tokens, except those with which the prompt itself
+    begins; `limit` is the genitive of the name of the model whose context it is.
 
     Raises PromptError if the prompt is empty, or leaves no room for `max_new_tokens` within `context` tokens.
     """
@@ -89,7 +89,7 @@ def encode_prompt(
 
 
 def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, vocabulary: int) -> None:
-    """Raises PromptError for a token of the prompt that the target lacks: it may have been added after training."""
+    """Raises PromptError for a prompt token that the target lacks, for example one that was added after training."""
     if unknown := [token for token in ids if token >= vocabulary]:
         text = decoded(tokenizer, unknown[:1], special=True)
         raise PromptError(
@@ -101,17 +101,17 @@ def require_known(tokenizer: TextTokenizer, ids: Sequence[int], target: str, voc
 class TextStream:
     """Incremental detokenizer of committed tokens; an incomplete character waits for its last byte.
 
-    All that `push` and `finish` return, joined, is the decoding of the prompt and all tokens without the characters
-    that begin in the prompt. In general this is what the tokens add to the decoding of the prompt alone; a character
-    within which the prompt ends belongs to the prompt.
+    The texts that `push` and `finish` return, joined, are the decoding of the prompt and all tokens, without the
+    characters that begin in the prompt. Usually, this is what the tokens add to the decoding of the prompt alone. A
+    character that begins in the prompt and ends after it belongs to the prompt.
 
-    Text that is returned stays, while a decoder may change earlier text: an invalid byte makes U+FFFD of every byte of
-    its run (see `token_kinds`). So a run waits until it ends. But from `longest_run` bytes on, its complete characters
-    no longer wait; if such a run becomes invalid, they stay, and only the bytes after them become U+FFFD. Likewise,
-    complete characters of such a run at the end of a prompt belong to the prompt.
+    Returned text is never changed, but a decoder may change earlier text: in a run of byte tokens, one invalid byte
+    turns every byte of the run into U+FFFD (see `TokenKinds`). So a run waits until it ends. From `longest_run` bytes
+    on, the run's complete characters no longer wait; if the run then becomes invalid, these characters stay, and only
+    the bytes after them become U+FFFD. Complete characters of such a run at the end of a prompt belong to the prompt.
 
-    Therefore at most `longest_run` bytes wait and, where bytes are decoded character by character, `TORN_BYTES`
-    characters U+FFFD. The time of a push does not depend on the length of the text before it.
+    Therefore, at most `longest_run` bytes wait or, if the tokenizer decodes bytes character by character, at most
+    `TORN_BYTES` characters U+FFFD. The time of a push does not depend on the length of the text before it.
     """
 
     _window: list[int]
@@ -119,22 +119,22 @@ class TextStream:
     _shown: int
     """Number of characters of the window's text that were returned or belong to the prompt."""
     _hidden: int
-    """Number of characters of the window's text after these, without an incomplete character of a run."""
+    """Number of the window's further characters, which wait, without an incomplete character of a run."""
     _most: int
     """Number of tokens that the window may have before it is shortened, without those of `_run.unread`."""
     _run: ByteRun
-    """The run with which the text ends."""
+    """The run at the end of the text."""
     _prompt_end: str
     """Characters U+FFFD at the end of the prompt that are not in `_shown`, since the last of them may be an incomplete
     character; empty for tokenizers with runs.
     """
     _begun: tuple[int, int]
-    """Number of characters not in `_shown` that begin in the run with which the prompt ends, if this run stays valid,
+    """Number of characters that begin in the run at the prompt's end and are not in `_shown`: if this run stays valid,
     and if it becomes invalid.
     """
 
     def __init__(self, tokenizer: TextTokenizer, prompt_ids: Sequence[int], *, longest_run: int = LONGEST_RUN) -> None:
-        """With a `longest_run` of 0 every character is returned with its last byte."""
+        """If `longest_run` is 0, every character is returned with its last byte."""
         self._tokenizer = tokenizer
         self._kinds = TokenKinds(tokenizer)
         self._longest_run = longest_run
@@ -142,7 +142,7 @@ class TextStream:
 
     @property
     def waiting(self) -> list[int]:
-        """Latest tokens, whose text is not returned yet, or only in part."""
+        """Latest tokens whose text has not been returned completely."""
         if self._run.unread or not self._hidden:
             return self._window[len(self._window) - len(self._run.unread) :]
         begun = (self._window[:length] for length in reversed(range(len(self._window))))
@@ -177,7 +177,7 @@ class TextStream:
             self._begun = self._hidden + (self._run.torn > 0), len(self._run.unread)
 
     def _last_words(self, tokens: Sequence[int]) -> list[int]:
-        """Some tokens from the end that together have a text, since decoders may treat a text's start differently."""
+        """Some of the last tokens that together have a text, since decoders may treat a text's start differently."""
         kept = KEPT_TOKENS
         while True:
             last = [token for token in tokens[-kept:] if not self._kinds.silent(token)]
@@ -242,10 +242,10 @@ class TextStream:
         return released
 
     def _shorten(self, text: str) -> None:
-        """Drops the window's first tokens, unless this would change the end of `text`, which is its text."""
+        """Drops the window's first tokens, unless this would change the end of `text`, the window's text."""
         end = text[max(0, self._shown - KEPT_CHARACTERS) :]
         fewest = KEPT_TOKENS + len(self._run.unread)
-        for kept in range(fewest, fewest + TORN_BYTES + 1):  # not all of them begin within a character
+        for kept in range(fewest, fewest + TORN_BYTES + 1):  # one of these windows begins with a whole character
             window = self._window[-kept:]
             shorter = self._text(window)
             if shorter.endswith(end) and len(shorter) > self._hidden:
@@ -287,7 +287,7 @@ _TUNED = "or choose models that were tuned for chat"
 def fed_text(tokenizer: TextTokenizer, prompt: AnyPrompt, chat: bool | None) -> tuple[str, bool]:  # noqa: FBT001 - a setting of the run, passed on
     """The text that the models read for a prompt, and whether the chat template wrote it; for `chat` see `templated`.
 
-    Raises ConfigError without a chat template, and PromptError if it fails on a conversation.
+    Raises ConfigError without a chat template or if it fails on plain text, PromptError if it fails on a conversation.
     """
     if not templated(prompt, chat):
         return without_surrogates(as_prompt(prompt).text), False
@@ -303,7 +303,7 @@ def encode_prompts(
     limit: str = OF_MODELS,
     chat: bool | None = None,
 ) -> list[list[int]]:
-    """Token ids of each prompt; for `chat` see `templated`, for `limit` `encode_prompt`, also for the errors."""
+    """Token ids of each prompt. See `templated` for `chat`, and `encode_prompt` for `limit` and the errors."""
     encoded = []
     for number, prompt in enumerate(prompts, 1):
         try:

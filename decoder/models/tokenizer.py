@@ -1,4 +1,4 @@
-"""Interface of tokenizers, and what their decoding does with single tokens; knows neither prompts nor streams."""
+"""Interface of tokenizers, and how they decode single tokens; knows neither prompts nor streams."""
 
 from codecs import utf_8_decode
 from collections import Counter
@@ -32,11 +32,11 @@ class Encoded:
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _LETTER, _CONTINUATION = ord("A"), 0x80
-"""A character, and a byte that is invalid after it."""
+"""Bytes: the letter A, and a byte that is invalid after it."""
 
 
 def decoded(tokenizer: TextTokenizer, ids: list[int], *, special: bool = False) -> str:
-    """Without any clean-up; `special` includes the text of special tokens."""
+    """Text of these tokens without clean-up of spaces; `special` includes the text of special tokens."""
     text = tokenizer.decode(ids, skip_special_tokens=not special, clean_up_tokenization_spaces=False)
     assert isinstance(text, str), "a single list of ids has a single text"  # noqa: S101 - the library's type is wider
     return text
@@ -50,21 +50,21 @@ class TokenKinds:
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self.anchor: list[int] = tokenizer("a", add_special_tokens=False).input_ids[-1:]
-        """An ordinary token, beside which other tokens are decoded as within a text."""
+        """An ordinary token; other tokens are decoded next to it, as within a text."""
         self.bytes = _byte_tokens(tokenizer)
-        """Value of each token that byte fallback uses for a byte; empty for tokenizers without byte fallback."""
+        """Byte value of each token that byte fallback uses; empty for tokenizers without byte fallback."""
         self.invalid = self._invalid()
-        """A token that makes a run invalid wherever it follows a whole character; None if bytes are decoded character
-        by character.
+        """A token that makes a run of byte tokens invalid wherever it follows a whole character; None if bytes are
+        decoded character by character.
         """
         self._silent: dict[int, bool] = {}
 
     def in_run(self, token: int) -> int | None:
-        """Value of a byte that is decoded together with its whole run; None for all other tokens."""
+        """Value of a byte token that is decoded together with its whole run; None for all other tokens."""
         return None if self.invalid is None else self.bytes.get(token)
 
     def silent(self, token: int) -> bool:
-        """Whether decoding skips a token, so that a character may go on after it; most special tokens are silent."""
+        """Whether decoding skips a token, so that a character may continue after it; most special tokens are silent."""
         if token not in self._silent:
             around = self.anchor
             self._silent[token] = not self._decoded(token) and (
@@ -98,14 +98,14 @@ def _byte_tokens(tokenizer: TextTokenizer) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class ByteRun:
-    """The run that a text ends with; without bytes, if the text ends with another token."""
+    """The run of byte tokens at the end of a text; empty if the text ends with another token."""
 
     length: int = 0
-    """Bytes of a run that is valid so far."""
+    """Number of bytes of a run that is valid so far."""
     unread: bytes = b""
     """Last bytes of the run, whose text has not been returned yet."""
     torn: int = 0
-    """How many of these bytes are an incomplete character."""
+    """Number of these bytes that belong to an incomplete character."""
     invalid: bool = False
     """Whether the run has a byte that makes it invalid, whatever follows."""
 
@@ -120,7 +120,7 @@ class ByteRun:
 
     @property
     def characters(self) -> int:
-        """Complete characters that have not been returned yet."""
+        """Number of complete characters that have not been returned yet."""
         return len(self.unread[: len(self.unread) - self.torn].decode())
 
     def read(self) -> "ByteRun":

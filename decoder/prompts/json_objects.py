@@ -1,4 +1,4 @@
-"""Reads the objects of a text that may be longer than the memory: JSON lines, objects one after another, or one array.
+"""Reads JSON objects from a text that may be larger than memory: JSON lines, consecutive objects, or one array.
 
 Knows nothing of the objects' fields.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from decoder.errors import first_line
 
 LONGEST = 16 * 2**20
-"""Characters of an object, so that endless text cannot fill the memory."""
+"""Largest length of an object in characters, so that an endless text cannot fill the memory."""
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _decoder = json.JSONDecoder()
 
@@ -30,7 +30,7 @@ class Window:
         self.at = 0
         """Index in `text` of the first unread character."""
         self.line = 1
-        """Number of this character's line."""
+        """Line number of this character."""
         self._chunks = chunks
 
     def grow(self) -> bool:
@@ -71,7 +71,7 @@ class Window:
 
 
 def objects(window: Window) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Objects and the numbers of the lines on which they begin; raises MalformedError at anything else."""
+    """Yields each object with the number of the line on which it begins; raises MalformedError for anything else."""
     in_array = window.next_character() == "["
     if in_array:
         window.read_to(window.at + 1)
@@ -97,7 +97,7 @@ def objects(window: Window) -> Iterator[tuple[int, dict[str, Any]]]:
 def value_at(window: Window, line: int | None = None) -> tuple[Any, int]:
     """The JSON value at the window's first unread character, and the index after it.
 
-    Raises MalformedError on `line`, or if that is None, on the line of the fault.
+    Raises MalformedError with the number `line` or, if `line` is None, the number of the line of the fault.
     """
     while True:
         try:

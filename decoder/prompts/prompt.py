@@ -1,4 +1,4 @@
-"""A prompt with what its file says about it, found in an object by its fields."""
+"""A prompt with its category, and the search for a prompt in an object of a prompt file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class Prompt(msgspec.Struct, frozen=True, omit_defaults=True):
     earlier: tuple[ChatMessage, ...] | None = None
     """For a conversation, the messages before its last one; None for plain text."""
     category: str = ""
-    """From the prompt's file."""
+    """Category from the prompt's file."""
 
     @property
     def messages(self) -> tuple[ChatMessage, ...]:
-        """Plain text is a single message of the user."""
+        """All messages; plain text is a single message of the user."""
         return (*(self.earlier or ()), ChatMessage(USER, self.text))
 
 
@@ -52,28 +52,28 @@ def with_category(text: str, category: str) -> AnyPrompt:
 
 
 def templated(prompt: AnyPrompt, chat: bool | None) -> bool:  # noqa: FBT001 - a setting of the run, passed on
-    """Whether a chat template writes the text of a prompt: for every prompt if `chat` is True, for none if it is False,
-    and if it is None for conversations alone.
+    """Whether a chat template writes the text of a prompt: always if `chat` is True, never if it is False, and only for
+    conversations if it is None.
     """
     return as_prompt(prompt).earlier is not None if chat is None else chat
 
 
 FIELDS = ("messages", "conversations", "conversation", "prompt", "instruction", "question", "turns", "text")
-"""In order of precedence; `text` is last, since in data sets for training it holds prompt and answer."""
+"""Fields that may hold a prompt, in order of precedence; `text` is last: in training data it includes the answer."""
 _CONVERSATIONS = ("messages", "conversations", "conversation")
 _BODY = "body"
 _FURTHER = ("input", "context")
-"""What an instruction is about."""
+"""Fields with the input to which an instruction applies."""
 _CATEGORIES = ("category", "tag")
 _LONGEST_CATEGORY = 80
 _SPEAKERS = ("role", "from")
 _CONTENTS = ("content", "value", "text")
 _ROLES = {"human": USER, "prompter": USER, **dict.fromkeys(("gpt", "chatgpt", "bard", "bing", "model"), ASSISTANT)}
-"""By the names of speakers in ShareGPT's and similar files."""
+"""Roles by the names of speakers in ShareGPT's and similar files."""
 
 
 class FieldError(ValueError):
-    """The message is the reason."""
+    """The object has no usable prompt; the message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -82,16 +82,16 @@ class Found:
     """None for a conversation without a message of the user."""
     field: str
     answer: str = ""
-    """Of the assistant, directly after the last message of a conversation's user; empty without one."""
+    """The assistant's message directly after the user's last message in a conversation; empty if there is none."""
 
 
 def has_prompt(record: object, field: str | None = None) -> bool:
-    """Whether a value is an object with the named field or, if none is named, with one that holds prompts."""
+    """Whether a value is an object that has the field `field` or, if it is None, any field that holds prompts."""
     return isinstance(record, dict) and next(_present(record, field), None) is not None
 
 
 def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
-    """The prompt in the named field, or else in the first of `FIELDS`; raises FieldError if there is none."""
+    """The prompt in the named field, or else in the first field of `FIELDS` that is present. Raises FieldError."""
     found = next(_present(record, field), None)
     if found is None:
         looked_for = quoted(field) if field else ", ".join(map(_in_quotes, FIELDS))
@@ -108,8 +108,8 @@ def prompt_in(record: Mapping[str, Any], field: str | None = None) -> Found:
 
 
 def _present(record: Mapping[str, Any], field: str | None) -> Iterator[tuple[str, Any, Mapping[str, Any]]]:
-    """Name and value of each field that may hold the prompt, and the object that has it; a name may be a path:
-    body.messages.
+    """Name and value of each field that may hold the prompt, and the object with this field. A name may be a path, such
+    as body.messages.
     """
     if field is not None:
         value: Any = record
@@ -141,7 +141,7 @@ def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
 
 
 def _conversation(name: str, messages: Sequence[object]) -> Prompt | None:
-    """Up to its last message of the user; None if there is none."""
+    """The conversation up to the user's last message; None if there is no message of the user."""
     read = [_message(name, number, message) for number, message in enumerate(messages, 1)]
     last = max((place for place, message in enumerate(read) if message.role == USER), default=None)
     return None if last is None else Prompt(read[last].content, tuple(read[:last]))

@@ -1,7 +1,7 @@
-"""Reads text in chunks, from plain and from gzip files, in UTF-8 or as a byte order mark says.
+"""Reads text in chunks from plain or gzip files, in UTF-8 or in the encoding of a byte order mark.
 
-The size of a chunk is bounded, so that a small file of great length, when unpacked, does not fill the memory. Knows
-nothing of what the text contains.
+The size of a chunk is bounded, so that a small gzip file with a very long text does not fill the memory. Knows nothing
+of what the text contains.
 """
 
 import codecs
@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, cast
 from decoder.errors import PromptError
 
 CHUNK = 2**20
-"""In bytes."""
+"""Size of a chunk in bytes."""
 _GZIP = b"\x1f\x8b"
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -27,7 +27,7 @@ _MARKS = (
 def text_chunks(file: BinaryIO, shown: str) -> Iterator[str]:
     """Text of a file in chunks, without its byte order mark; newlines are left as they are.
 
-    Raises PromptError if the file `shown` is not text or a damaged gzip file.
+    Raises PromptError, which names the file `shown`, if the file is not text or is a damaged gzip file.
     """
     pieces = _unpacked(file, shown)
     first = next(pieces, b"")
@@ -64,7 +64,7 @@ def _unpacked(file: BinaryIO, shown: str) -> Iterator[bytes]:
 
 
 class _Begun:
-    """A buffered file whose first bytes are known. It is not read after its end: a terminal would ask for more text."""
+    """A file whose first bytes are already read. It is not read after its end: a terminal would ask for more text."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file

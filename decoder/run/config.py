@@ -1,4 +1,4 @@
-"""Configuration of a run; its parameter classes, with checks and defaults, are in `decoder.methods`."""
+"""Configuration of a run. The classes of the parameter sets, with checks and defaults, are in `decoder.methods`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,13 +23,13 @@ class RunConfig:
     user chooses another method.
     """
     max_new_tokens: int
-    """Of each method."""
+    """Largest number of new tokens of each method."""
     seed: int
     """Seed of the sampling noise, which all methods share except those with noise of their own; see `Method.own_noise`.
     """
     chat: bool | None
-    """Whether the tokenizer's chat template writes the text that is read: for every prompt, a text being a user's
-    message, for none, or if None, for conversations alone.
+    """Whether the tokenizer's chat template writes the text that the models read. True: for every prompt, with plain
+    text as a user's message. False: never. None: only for conversations.
     """
     parameters: Mapping[RulesName, TunableParameters] = field(hash=False)
     """Parameter sets by name: a set for each method with its own parameters, and `SAMPLING`, which all methods use."""
@@ -110,7 +110,7 @@ class RunConfig:
 
     @property
     def draft_knows_noise(self) -> bool:
-        """Whether deterministic trees are drafted with the target's sampling noise."""
+        """Whether deterministic trees, if any are drafted, are drafted with the target's sampling noise."""
         return self.drafting != Drafting.TREE or self.verifier == COUPLED
 
     def rules(self, name: RulesName) -> TunableParameters:
@@ -142,7 +142,7 @@ class RunConfig:
 
     def compared(self, method: str, a: TunableParameters) -> "RunConfig":
         """This configuration for a comparison of two settings of one method: the method itself is side B, and a second
-        lane with the parameters `a` is side A; of the other methods, `ar` alone stays.
+        lane with the parameters `a` is side A; of the other methods, only `ar` stays.
 
         Raises:
             ConfigError: The method is unknown or has no parameters.

@@ -1,6 +1,6 @@
-"""Decoding path of a pair's rounds and the reason for it, in words; `decoder.run.loading` chooses it. A single method
-has another path if its trees may exceed the fixed shapes of CUDA graphs, if costs size lookup trees (`auto` without a
-draft model), with a window (streaming), or with transformers (`hf`).
+"""The decoding path of a pair's rounds and the reason for it, in words; `decoder.run.loading` chooses the path. Some
+methods of a run may have another path: those whose trees may exceed the fixed shapes of CUDA graphs, `auto` without a
+draft model (costs choose the size of its trees), `streaming` and `hf`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +36,10 @@ UNLIKE = ("kv_lora_rank", "num_kv_shared_layers")
 @dataclass(frozen=True)
 class DecodingPath:
     name: Literal["cuda graphs", "static module", "host"]
-    """Static module: CUDA graphs in which at least one model runs as a Hugging Face module."""
+    """The name "static module" means CUDA graphs in which at least one model runs as a Hugging Face module."""
     reason: str
-    """Why no faster path is possible; for the fastest, the form in which the models run. On a device, also the kernels
-    that small parts of rounds use (`Operators`).
+    """Why no faster path is possible; for the fastest path, the form in which the models run. With CUDA graphs, also
+    the kernels that small parts of rounds use (`Operators`).
     """
 
 
@@ -100,8 +100,8 @@ def expected_path(
     dtype: torch.dtype | None = None,
     head: object = None,
 ) -> DecodingPath:
-    """The path that a pair will probably have; needs no weights. `dtype` defaults to each configuration's. Raises
-    ConfigError for quantised weights that this machine cannot load.
+    """The path that a pair will probably have, found without weights. `dtype` defaults to the dtype of each
+    configuration. Raises ConfigError for quantised weights that this machine cannot load.
     """
     if any(isinstance(config, GgufFile) for config in configs.values()) or not has_graphs(device):
         return DecodingPath(HOST, _together({role: _expected(config, device) for role, config in configs.items()}))
@@ -129,19 +129,19 @@ def expected_path(
 
 
 def bfloat16_pays(config: Any) -> bool:
-    """Against float32 on this CPU; native models are never faster, see `arithmetic_dtype`."""
+    """Whether bfloat16 is faster than float32 on this CPU; False for native models, see `arithmetic_dtype`."""
     return _expected(config, torch.device("cpu")) != NATIVE and products_pay_in_bfloat16()
 
 
 def arithmetic_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Also of keys and values: native models on a CPU compute half precision in float32."""
+    """Dtype of arithmetic, keys and values: on a CPU, native models compute half precision in float32."""
     native = device.type == "cpu" and _expected(config, device) == NATIVE
     return torch.float32 if native and dtype in HALF else dtype
 
 
 def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch.dtype:
-    """Of a model's matrices: that of its arithmetic, or for compiled passes `dtype` or the checkpoint's if narrower,
-    since they store weights in the narrowest dtype that holds them exactly.
+    """Dtype in which a model's matrices are stored. This is the dtype of its arithmetic, except for compiled passes:
+    they store weights in the narrowest dtype that holds them exactly, `dtype` or the checkpoint's narrower dtype.
     """
     own: torch.dtype = getattr(config, "dtype", None) or dtype
     possible = device.type == "cpu" and dtype is not torch.float64 and library() is not None
@@ -151,7 +151,7 @@ def stored_dtype(config: Any, device: torch.device, dtype: torch.dtype) -> torch
 
 
 def _uncaptured(configs: Sequence[Any]) -> str:
-    """Why such models cannot run in CUDA graphs; empty if no reason is found."""
+    """Why models with these configurations cannot run in CUDA graphs; empty if no reason is found."""
     from decoder.session.cuda_graph.static_shapes import uncaptured
 
     modules = [config for config in configs if not isinstance(config, Architecture)]
@@ -174,7 +174,7 @@ def _expected(config: Any, device: torch.device) -> str:
 
 
 def _architecture(config: Any, device: torch.device) -> Architecture | str:
-    """Of a model that has a native form; of any other, the type of its module in words."""
+    """Architecture of a model that has a native form; for any other model, the type of its module in words."""
     architecture: Architecture | str
     if isinstance(config, Architecture):
         architecture = config

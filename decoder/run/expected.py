@@ -1,5 +1,5 @@
-"""Expected times of the models' passes on this machine, from the work of a pass; reads no weights, and what is
-unknown is None.
+"""Expected times of the models' passes on this machine, computed from the work of a pass. No weights are read; an
+unknown result is None.
 """
 
 import math
@@ -26,10 +26,10 @@ from decoder.system.cpu_speed import flops_per_s, read_bytes_per_s
 from decoder.system.deferred import imported
 
 _EXPERTS = re.compile(r"(^|\.)experts\.|_exps\.")
-"""Names of weights of experts among which each row chooses, in modules and in GGUF files."""
+"""Names of weights of experts of which each row uses only some, in modules and in GGUF files."""
 _PER_TOKEN = ("num_experts_per_tok", "moe_topk", "moe_k", "moe_top_k", "top_k_experts")
 _EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-"""Configuration fields with the experts per token, and of all experts; families use different ones."""
+"""Configuration fields with the number of experts per token, and of all experts; families use different fields."""
 
 
 def work_of_architecture(arch: Architecture, dtype: torch.dtype) -> PassWork:
@@ -40,8 +40,8 @@ def work_of_architecture(arch: Architecture, dtype: torch.dtype) -> PassWork:
 
 
 def work_of_module(module: Any, dtype: torch.dtype, bits: int | None = None) -> PassWork | None:
-    """None for experts of unknown number per token. A quantised module must be without weights; `bits` are of a
-    quantised weight.
+    """Work of a pass; None if the number of experts per token is unknown. A quantised module must have no weights yet;
+    `bits` is the size of one of its quantised weights.
     """
     config, width = module.config.get_text_config(), bits_per_number(module, dtype, bits)
     weights = list(read_weights(module))
@@ -58,7 +58,7 @@ def work_of_module(module: Any, dtype: torch.dtype, bits: int | None = None) -> 
 
 
 def work_of_gguf(file: GgufFile) -> PassWork | None:
-    """Weights are read as they are stored."""
+    """Work of a pass; weights are read as they are stored. None if the number of experts per token is unknown."""
     head, embedding = "output.weight", "token_embd.weight"
     sizes = {name: size for name, size in file.tensors.items() if name != embedding or head not in file.tensors}
     experts = sum(size for name, size in sizes.items() if _EXPERTS.search(name))
@@ -71,7 +71,7 @@ def work_of_gguf(file: GgufFile) -> PassWork | None:
 
 
 def read_weights(module: Any) -> Iterator[tuple[str, Tensor]]:
-    """All but the tables of embeddings."""
+    """Weights, by name, that a pass reads: all except embedding tables, unless a table is also the output head."""
     head = module.get_output_embeddings()
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
     tables -= {id(head.weight)} if head is not None else set()
@@ -90,13 +90,13 @@ def _chosen_experts(config: Any, *, has_experts: bool) -> float | None:
 
 
 def _cached(config: Any, dtype: torch.dtype) -> Callable[[int], int]:
-    """Length of a text -> bytes of keys and values that a pass reads; in layers with a window, only those in it."""
+    """Returns (length of a text) -> bytes of keys and values that a pass reads; with windows, only the rows in them."""
     return lambda text: cache_bytes(config, text, dtype.itemsize)[1]
 
 
 def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | None = None) -> PassWork | None:
-    """Of a model that is not loaded. None if the number of experts per token or the bits of a quantised weight are
-    unknown.
+    """Work of a pass of a model that is not loaded; None if the number of experts per token or the bits of a quantised
+    weight are unknown.
     """
     if isinstance(config, GgufFile):
         return work_of_gguf(config)
@@ -112,7 +112,7 @@ def work_of_config(config: Any, dtype: torch.dtype, quantised: Quantisation | No
 
 
 def work_of_model(model: LanguageModel) -> PassWork | None:
-    """Also None if llama.cpp computes the model, or if it runs with quantised weights."""
+    """Work of a pass of a loaded model. Also None if llama.cpp computes the passes, or if the weights are quantised."""
     if model.architecture:
         work = work_of_architecture(model.architecture, model.dtype)
         return replace(work, weights_bytes=work.weights_bytes - model.saved_bytes)
@@ -123,8 +123,8 @@ def work_of_model(model: LanguageModel) -> PassWork | None:
 def speed_of(
     device: torch.device, dtype: torch.dtype | None, work: PassWork, gpu_bytes_per_s: float | None
 ) -> DeviceSpeed | None:
-    """A CPU is measured in about 0.2 s, for `work`, since what fits in its caches is read faster; the rate of
-    arithmetic only with a `dtype`. None if the bandwidth of a GPU is unknown.
+    """Speed of a device; None if a GPU's bandwidth is unknown. A CPU is measured in about 0.2 s, by reading as much as
+    `work`, since its caches are faster than its memory; its rate of arithmetic is measured only if `dtype` is given.
     """
     if device.type == "cpu":
         clock = ComputingClock(device).now
@@ -133,8 +133,8 @@ def speed_of(
 
 
 def expectation(pair: Pair, gpu_bytes_per_s: float | None) -> Callable[[int], Expected] | None:
-    """Length of a text -> expected times of a loaded pair's passes. None if the target's work or bandwidth is unknown
-    or several processes share it; a draft of unknown work counts as taking no time.
+    """Returns (length of a text) -> expected times of a loaded pair's passes; None if the target's work or bandwidth is
+    unknown, or if several processes share the target. A draft of unknown work counts as taking no time.
     """
     if pair.target.ranks:
         return None

@@ -20,7 +20,7 @@ class Fed:
 
 def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> Fed:
     """Raises PromptError if the prompt is empty or too long, has a token that the target does not know, or makes the
-    chat template fail; ConfigError if it needs a template and the tokenizer has none.
+    chat template fail; ConfigError if the prompt needs a chat template but the tokenizer has none.
     """
     text, by_template = fed_text(pair.tokenizer, prompt, config.chat)
     ids = encode_prompt(
@@ -32,7 +32,7 @@ def encoded(pair: Pair, prompt: AnyPrompt, config: RunConfig) -> Fed:
 
 
 def unfit(pair: Pair, prompts: Sequence[AnyPrompt], config: RunConfig) -> Iterator[tuple[int, PromptError]]:
-    """Number, from 1, of each prompt that cannot be decoded, and the reason. Raises ConfigError as `encoded`."""
+    """Yields number, from 1, and fault of each prompt that cannot be decoded. Raises ConfigError as `encoded` does."""
     for number, prompt in enumerate(prompts, 1):
         try:
             encoded(pair, prompt, config)

@@ -1,4 +1,4 @@
-"""A lane: one method of a race, whose rounds it decodes, times and tells as events."""
+"""A lane of a race: decodes a text by one method, measures the times of its rounds and yields events about them."""
 
 import time
 from collections import Counter, deque
@@ -24,7 +24,7 @@ from decoder.tree_rules import Rules
 
 
 class RaceClock:
-    """Times the rounds of a race: with torch's threads awake, and without the time in which they wait or stall."""
+    """Runs the rounds of a race with torch's threads awake, and measures how long each round waited or stalled."""
 
     def __init__(self, started: float, *, threads: bool) -> None:
         self._started = started
@@ -36,7 +36,7 @@ class RaceClock:
         return time.perf_counter() - self._started
 
     def step(self, session: Session, turns: tuple[Turn, ...], at_stage: AtStage, usual_s: deque[float]) -> Outcome:
-        """Decodes one more round of a session, whose latest rounds without stalls took `usual_s`."""
+        """Decodes one more round of a session, and updates `usual_s`, the times of its latest rounds without stalls."""
         return self._awake.run(partial(self._step, session, turns, at_stage, usual_s))
 
     def _step(self, session: Session, turns: tuple[Turn, ...], at_stage: AtStage, usual_s: deque[float]) -> Outcome:
@@ -61,7 +61,7 @@ class Lane:
     pieces: Pieces
     clock: RaceClock
     longest: int
-    """Maximum number of tokens that the method appends to the prompt."""
+    """Largest number of tokens that the method appends to the prompt."""
     decode_s: float = 0.0
     stalled_s: float = 0.0
     """Part of the decode time that was lost to stalls."""
@@ -78,19 +78,19 @@ class Lane:
         return self.method.name
 
     def opened(self) -> Start | End:
-        """Reads the prompt."""
+        """Prefills the prompt; returns the `End` event in place of `Start` if the target's logits leave no choice."""
         try:
             return Start(method=self.name, prefill_s=self.session.prefill())
         except LogitsError:
             return self._broken()
 
     def prepare(self) -> str:
-        """A part of the work that can be done in advance, in words; empty if nothing is left."""
+        """Does a part of the work that can be done in advance; returns the progress in words, "" if nothing is left."""
         return "" if self.ended else self.session.prepare()
 
     def step(self, turns: Sequence[Turn], at_stage: AtStage) -> Generator[Event, None, Round | None]:
-        """Decodes a round. Yields its event between the knob changes that took effect in it and those by the history
-        rule after it, then the end of the text; returns the round's event, None if the target's logits left no choice.
+        """Decodes a round. Yields the changes of knobs before it, its event, the changes by the history rule after it
+        and, after the last round, the end of the text. Returns the event; None if the target's logits left no choice.
         """
         own = tuple(turn for turn in turns if turn.rules_name in (None, self.method.rules))
         try:
@@ -112,7 +112,7 @@ class Lane:
         return End(method=self.name, reason=reason, peak_bytes=peak_bytes(self.pair.target.device))
 
     def knob_events(self, turns: Iterable[Turn]) -> Iterator[Knob]:
-        """The turns take effect in the next round."""
+        """Events of knob changes that take effect in round `self.rounds`."""
         for turn in turns:
             assert turn.old is not None, "a reported knob change must have an old value"  # noqa: S101 - a programmer's mistake
             yield Knob(
@@ -126,7 +126,7 @@ class Lane:
             )
 
     def event(self, outcome: Outcome, text: str = "") -> Round:
-        """The round, or what is known of it at a stage."""
+        """The event of a round; during the round, with the values that are known so far."""
         event = Round(
             method=self.name,
             round=self.rounds,
@@ -169,7 +169,7 @@ class Lane:
         self.generated += len(outcome.committed)
 
     def _broken(self) -> End:
-        """The target leaves no choice in the next round. The other methods may not meet these logits."""
+        """Ends this method, since its next round has no usable logits; the other methods may not meet such logits."""
         self.ended = True
         error = LogitsError(f"round {self.rounds + 1}", self.pair.dtype)
         return End(method=self.name, reason="error", error=str(error))
@@ -182,8 +182,8 @@ def _draw_counts(tree: TokenTree) -> list[int]:
 
 
 def limited_by(rules: Rules, tree: TokenTree, room: int) -> Limit:
-    """The limit that kept a tree's most probable leaf from having children; of several, the one to relax first. `room`
-    is the number of levels that fit in the context.
+    """The limit that kept a tree's most probable leaf from having children; if there are several, the one to relax
+    first. `room` is the number of levels that fit in the context.
     """
     if tree.lost:
         return LOST

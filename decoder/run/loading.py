@@ -61,7 +61,7 @@ ON_CPU = (
     "--inflate 2.8B"
 )
 TRIED: Sequence[Rules | None] = (None, Linear(2), Fixed(depth=2, branching=2), *PRESETS.values(), Auto())
-"""Of the rounds in the self-test on an accelerator; None: without a draft."""
+"""Rules of the rounds that the self-test on an accelerator runs; None stands for rounds without a draft."""
 
 
 def load_pair(
@@ -86,7 +86,7 @@ def load_pair(
     embedded pair. If only a target is named, the draft is suffix lookup.
 
     In processes that torchrun has started, the target is spread over all of them (`docs/tensor-parallel.md`): the call
-    returns in the first process alone, and the others serve it until it ends.
+    returns only in the first process, and the other processes serve it until it ends.
 
     Args:
         target: Hub id, folder or GGUF file.
@@ -99,12 +99,12 @@ def load_pair(
             unless it is inflated.
         draft_dtype: Dtype of the draft; auto: the target's dtype. Whatever the draft's dtype, the target decides every
             token.
-        inflate: Number of parameters, such as 2.8B or 500M, of a target at whose cost the embedded pair writes its
-            texts (`decoder.models.inflated`); None: models are loaded as they are.
+        inflate: Number of parameters, such as 2.8B or 500M, of a larger target: the embedded pair writes its own texts
+            at the cost of that target (`decoder.models.inflated`). None: models are loaded as they are.
         exact: Whether every method must write exactly the text of `ar`, even in half precision; this is slower.
         compiled: Whether torch.compile is tried on the passes of both models, and used where it is faster; CUDA only.
-        kernels: Whether Triton kernels for small parts of rounds are tried, and used where they are equal to the plain
-            functions and faster; CUDA only.
+        kernels: Whether Triton kernels for small parts of rounds are tried, and used where they give the same results
+            as the plain functions and are faster; CUDA only.
         kernels_later: Whether the first start of a pair tries kernels in the caller's idle time, by `Engine.prepare`,
             and not during loading. With `compiled`, they are tried during loading.
         gpu_layers: Number of layers of each GGUF file that llama.cpp keeps on a GPU; None: llama.cpp chooses.
@@ -216,7 +216,7 @@ def _load_of(
 def _tokenizers(
     models: Mapping[str, str], run: RunConfig | None, *, compiled: bool
 ) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """Raises ConfigError if an option or method forbids that the draft has its own tokenizer."""
+    """Tokenizers of the pair; raises ConfigError if an option or method forbids a draft with its own tokenizer."""
     tokenizer, of_draft = tokenizers_of(*models.values())
     if of_draft:
         draft = display_name(models["draft"])
@@ -234,7 +234,7 @@ def _check_configs(
     names: Mapping[str, str], configs: Mapping[str, Any], shape: AnyShape | None, device: torch.device
 ) -> None:
     """Raises PairError if the engine cannot decode with a model, ConfigError for quantised weights that this machine
-    cannot load, and as `_check_head`.
+    cannot load, and the errors of `_check_head`.
     """
     for role, config in configs.items():
         with about(role):
@@ -255,14 +255,14 @@ def _check_head(names: Mapping[str, str], config: Any, shape: AnyShape) -> None:
 
 
 def _head_for(target: LanguageModel, names: Mapping[str, str], shape: AnyShape, dtype: torch.dtype) -> StatesReader:
-    """Also chooses a form of the target that outputs the layer states that the head reads."""
+    """Loads a head, after choosing a form of the target that outputs the layer states that the head reads."""
     if target.device.type != "cpu" and not _captures(target.device, shape):
         target.run_by_module()
     return load_head(names["target" if isinstance(shape, MtpShape) else "draft"], shape, target, dtype)
 
 
 def _captures(device: torch.device, shape: AnyShape) -> bool:
-    """Whether rounds with such a head are tried in CUDA graphs; their self-test chooses the target's form."""
+    """Whether rounds with such a head are tried in CUDA graphs, whose self-test then chooses the target's form."""
     if not has_graphs(device):
         return False
     from decoder.heads.eagle3 import has_static_form
@@ -280,8 +280,8 @@ def _device_of(names: Mapping[str, str], device: str, report: Report) -> str:
 
 
 def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any], *, inflated: bool) -> torch.dtype | None:
-    """On a GPU: the checkpoint's, but float32 for the embedded target as it is, so that passes of any size choose the
-    same tokens.
+    """Dtype that `auto` means on a GPU: the checkpoint's, but float32 for the embedded target unless it is inflated, so
+    that passes of any size choose the same tokens.
     """
     if names["target"] == str(EMBEDDED_TARGET) and not inflated:
         return torch.float32
@@ -290,7 +290,7 @@ def _dtype_of(names: Mapping[str, str], configs: Mapping[str, Any], *, inflated:
 
 
 def _names(target: str | None, draft: str | None) -> dict[str, str]:
-    """By role; no `draft` if it is suffix lookup."""
+    """Names of the models by role, without `draft` if the draft is suffix lookup."""
     if target is None and draft is None:
         return {"target": str(EMBEDDED_TARGET), "draft": str(EMBEDDED_DRAFT)}
     require_both(target, draft or LOOKUP)
@@ -299,8 +299,8 @@ def _names(target: str | None, draft: str | None) -> dict[str, str]:
 
 
 def with_draft(engine: Engine, target: str, draft: str, *, draft_dtype: str = "auto", report: Report) -> Engine:
-    """A second engine with the target of `engine`, which must not be exact, and a new draft; both stay usable. Raises
-    as `load_pair`.
+    """A second engine with the target of `engine`, which must not be exact, and a new draft; both engines stay usable.
+    Raises the errors of `load_pair`.
     """
     hub.tell.set(report)
     if shape := head_shape(draft):
@@ -347,7 +347,7 @@ def make_engine(
     kernels_later: bool = False,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Chooses the number of threads; batch-invariant if `exact`, otherwise rounds on CUDA are self-tested."""
+    """Chooses the number of threads; makes the engine batch-invariant if `exact`, else self-tests rounds on CUDA."""
     slots = None
     by_torch = not any(model.computed_by for model in pair.models.values())
     if by_torch and not pair.translation and has_graphs(pair.target.device) and not pair.target.ranks:
@@ -407,7 +407,7 @@ def make_pair(
     tokenizer: TextTokenizer,
     of_draft: TextTokenizer | None = None,
 ) -> Pair:
-    """First, `probe` tests that the models can compute trees. `of_draft` is a draft's own tokenizer."""
+    """Makes a pair, after `probe` has tested that its models compute trees. `of_draft` is a draft's own tokenizer."""
     draft_model, head = (draft, None) if isinstance(draft, LanguageModel | None) else (None, draft)
     models = [target, draft_model] if draft_model else [target]
     for model in models:
@@ -435,7 +435,7 @@ def _translation(draft: LanguageModel, tokenizer: TextTokenizer) -> Translation:
 
 
 def _ends(target: LanguageModel) -> list[int]:
-    """End-of-text tokens of a configuration, without ids that the model never writes."""
+    """End-of-text tokens of a model, without ids that it never writes; raises ModelError for anything but token ids."""
     named = target.eos
     ids = named if isinstance(named, list) else [] if named is None else [named]
     if not all(type(token) is int for token in ids):

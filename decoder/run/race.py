@@ -1,4 +1,4 @@
-"""Race: several methods decode one prompt, on one thread, with equal decode time; all results are events.
+"""Race: several methods decode one prompt on one thread, with equal shares of time; all results are events.
 
 The method with the least decode time always decodes the next round, so faster methods are visibly ahead. A method's
 clock runs only while the method decodes. Knows neither screens nor files.
@@ -36,9 +36,9 @@ from decoder.tree_rules import MOST_NODES
 from decoder.version import VERSION
 
 _ON_HOST = 1
-"""Most tokens that a method has chosen but not yet reported in an event, if the host drives its rounds."""
+"""Largest number of tokens that a method has chosen but not yet reported, if the host drives its rounds."""
 _ON_DEVICE = MOST_NODES + 1
-"""The same if rounds run on the device, where the next round is already queued."""
+"""The same number if rounds run on the device, where the next round is already queued."""
 
 
 def decode(
@@ -48,7 +48,7 @@ def decode(
 
     Args:
         engine: A pair from `load_pair`.
-        prompt: Plain text, a user's message if `config.chat` is set, or a conversation.
+        prompt: Plain text (a user's message if `config.chat` is True) or a conversation.
         config: Methods and their parameters.
         steering: Lets another thread turn knobs, pause, step, slow down and stop the run.
 
@@ -107,7 +107,7 @@ class Race:
         self.pace = Pace(steering, self.lanes)
         self.resampling = Resampling(engine.sampling, len(prompt_ids), _ON_DEVICE if engine.slots else _ON_HOST)
         self.current = methods[0].name
-        """The method that is opened or decodes."""
+        """Name of the method that is being opened or decodes now."""
 
     def rounds(self) -> Iterator[Event]:
         while self._unopened or not all(lane.ended for lane in self.lanes):
@@ -121,7 +121,7 @@ class Race:
             self.pace.after(lane, decoded)
 
     def _opened(self) -> Iterator[Event]:
-        """Opens lanes, and again after a pause, in which the user may ask for another one."""
+        """Opens lanes, waits while the run is paused, and opens a lane that the user has asked for during the pause."""
         yield from self._open()
         self.pace.rest()
         yield from self._open()
@@ -139,7 +139,7 @@ class Race:
             self.pace.prepare_all()
 
     def _next(self) -> Lane | None:
-        """None if the texts of all open methods have ended."""
+        """The lane with the least decode time, stalls left out; None if the texts of all open methods have ended."""
         active = (lane for lane in self.lanes if not lane.ended)
         return min(active, key=lambda lane: lane.decode_s - lane.stalled_s, default=None)
 
@@ -152,7 +152,7 @@ class Race:
 def _told(
     engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Method], steering: Steering, started: float
 ) -> Iterator[Event]:
-    """The race with its first event, the end of an error, and those of texts that the user stopped."""
+    """Events of the run: `Run`, those of the rounds, and `End` after an error or for texts that the user stopped."""
     device = engine.pair.target.device
     release_memory(device)
     yield _run_event(engine, fed, config, methods)
@@ -206,8 +206,8 @@ def _run_event(engine: Engine, fed: Fed, config: RunConfig, methods: Sequence[Me
 
 
 def _judged(engine: Engine, prompt_ids: list[int], race: metrics.RunFold) -> dict[str, Figures]:
-    """Final figures; of a text that differs from that of `ar`, with the logit gap at the first difference, and whether
-    it is a near tie.
+    """Final figures. For a text that differs from that of `ar`, they include the logit gap at the first difference, and
+    whether this difference is a near tie.
     """
     final, judge = race.figures(), Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
     for name, figures in final.items():

@@ -1,5 +1,5 @@
-"""What the user does to a race: pauses, steps through stages, slow motion and stop, with the work that methods do
-meanwhile; and turns of temperature and top-p, which apply to the same positions of all texts.
+"""Control of a race by the user: pauses, steps through stages, slow motion and stop, with the work that methods do
+meanwhile; and changes of temperature and top-p, which apply to the same positions of all texts.
 """
 
 import time
@@ -27,7 +27,7 @@ class Pace:
         hold(self._steering, idle=self.prepare)
 
     def at_stage(self, lane: Lane) -> AtStage:
-        """Callback that pauses a lane at each stage of a round while the user steps through it."""
+        """Callback that pauses a lane at each stage of a round while the user steps through the round."""
 
         def paused_s(name: StageName, outcome: Outcome) -> float:
             if lane is not self._watched or not takes_step(self._steering):
@@ -39,14 +39,14 @@ class Pace:
         return paused_s
 
     def after(self, lane: Lane, decoded: Round | None) -> None:
-        """Waits after a round, as steps and speed ask."""
+        """Waits after a round if the user steps through the run or has lowered its speed."""
         watched = self._watched
         if (lane is watched or watched.ended) and takes_step(self._steering):
             hold(self._steering, Stage("committed", decoded) if decoded and lane is watched else None)
         self._motion.after(lane.latest_s, self.prepare)
 
     def prepare(self) -> bool:
-        """Lets one lane do a part of its work in advance, and tells the screen; whether any had such work."""
+        """Lets one lane do a part of its work in advance, shows the progress, and returns whether any had such work."""
         self._steering.preparing = next(filter(None, (lane.prepare() for lane in self._lanes)), "")
         return bool(self._steering.preparing)
 
@@ -55,8 +55,8 @@ class Pace:
             pass
 
     def opens_next(self) -> bool:
-        """Usually once all open lanes have decoded a round, so that the screen soon shows rounds; at once if the user
-        steps through a method that is not open yet.
+        """Whether to open the next lane: usually once all open lanes have decoded a round, so that the screen soon
+        shows rounds; at once if the user steps through a method that is not open yet.
         """
         asked = self._steering.watched and self._steering.watched not in [lane.name for lane in self._lanes]
         stepped = bool(asked) and self._steering.paused and not self._steering.stopped
@@ -64,24 +64,24 @@ class Pace:
 
     @property
     def _watched(self) -> Lane:
-        """The first lane until the user chooses another method."""
+        """The lane that the user watches; the first lane until the user chooses another method."""
         return next((lane for lane in self._lanes if lane.name == self._steering.watched), self._lanes[0])
 
 
 class Resampling:
     def __init__(self, schedule: Schedule, prompt_tokens: int, ahead: int) -> None:
-        """`ahead`: most tokens that a method has chosen but not yet reported."""
+        """`ahead` is the largest number of tokens that a method has chosen but not yet reported."""
         self._schedule = schedule
         self._prompt_tokens = prompt_tokens
         self._ahead = ahead
         self._seen = 0
         self._turns: dict[tuple[int, KnobName], Turn] = {}
-        """By (first position to which the change applies, knob)."""
+        """Changes by (first position to which the change applies, knob)."""
         self._reported = Counter[str]()
-        """Changes in events, by method."""
+        """Number of changes that events have reported, by method."""
 
     def told(self, turns: Sequence[Turn], lane: Lane, furthest: int) -> Iterator[Knob]:
-        """Schedules what is new of the user's turns; yields the changes that apply to the lane's next token."""
+        """Schedules the user's new knob changes; yields events of the changes that apply to the lane's next token."""
         if new := turns[self._seen :]:
             self._seen = len(turns)
             self._take(new, furthest)
@@ -90,8 +90,8 @@ class Resampling:
     def _take(self, new: Sequence[Turn], furthest: int) -> None:
         """New changes apply from the first position that no method has reached; `furthest` tokens are generated.
 
-        Several changes of one knob at one position are merged into one, which is dropped if it would restore the value
-        before them.
+        Several changes of one knob at one position are merged into one change, which is dropped if it restores the
+        value before the changes.
         """
         require_knobs(turn.name for turn in new)
         position = self._prompt_tokens + self._ahead + furthest

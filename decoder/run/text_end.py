@@ -1,5 +1,5 @@
-"""Cuts the last round of a text at its end. The engine drafts as if texts never ended, so that no round depends on
-`max_new_tokens`; without the cut, the last round would count tokens beyond the end.
+"""Cuts the last round of a text at the end of the text. The engine drafts as if texts never ended, so that no round
+depends on `max_new_tokens`; without the cut, the last round would count tokens beyond the end.
 """
 
 import math
@@ -17,8 +17,8 @@ _BY_NODE = ("tokens", "logprobs", "draft_logprobs", "pieces", "drawn", "origins"
 
 
 def within(event: Round, left: int) -> Round:
-    """The last committed token is the target's, so a round with n of them keeps n - 1 accepted nodes, and its tree at
-    most `left` - 1 levels; `left` is what the length limit allowed before the round.
+    """The round without nodes beyond the end of the text; `left` is what the length limit allowed before the round. The
+    last committed token is the target's: n tokens leave n - 1 accepted nodes and at most `left` - 1 levels.
     """
     return event if event.draft_forwards is None else _to_end_of_text(_to_length(event, left))
 
@@ -43,7 +43,7 @@ def _to_length(event: Round, left: int) -> Round:
 
 
 def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) -> Verification:
-    """`kept_nodes` are the root and all nodes of the first `levels` drafted levels."""
+    """Statistics of `kept_nodes`: the root and all nodes of the first `levels` drafted levels."""
     if not statistics.reach:
         return statistics
     reach = [statistics.reach[node] for node in kept_nodes]
@@ -51,8 +51,8 @@ def _of_nodes(statistics: Verification, kept_nodes: Sequence[int], levels: int) 
 
 
 def _to_end_of_text(event: Round) -> Round:
-    """Without the accepted node of the end-of-text token and those after it. Then `predicted_tokens` would be wrong,
-    and becomes None.
+    """The round without the accepted node of the end-of-text token and the nodes after it. If nodes are cut,
+    `predicted_tokens` would be wrong and becomes None.
     """
     accepted = event.accepted[: len(event.committed) - 1]
     if not event.committed or accepted == event.accepted:
@@ -91,7 +91,7 @@ class TextEnds:
     def __init__(self) -> None:
         self._longest = 0
         self._beyond: dict[str, _Counts] = {}
-        """What was cut, by method."""
+        """Sums over the parts that were cut, by method."""
 
     def event(self, event: Event) -> Event:
         match event:

@@ -1,5 +1,5 @@
-"""Gumbel noise as a function of (seed, position in the text, token) alone; coupled sampling of one text by it, which
-target and draft share; and the same in tensors that CUDA graphs read.
+"""Gumbel noise as a function of (seed, position in the text, token) alone; coupled sampling of one text, in which
+target and draft share the noise; and noise and sampling settings in tensors that CUDA graphs read.
 """
 
 import math
@@ -30,9 +30,9 @@ Integers = TypeVar("Integers", NDArray[np.int64], Tensor)
 TokenNoise: TypeAlias = Callable[[int, Sequence[int]], Sequence[float]]
 """(position, tokens) -> noise that coupled sampling adds to each token's log-probability."""
 Offsets: TypeAlias = Sequence[Float[Tensor, "V"]]
-"""Added to rows of logits, in float32."""
+"""For each row of logits, numbers that are added to the logits, in float32."""
 BITS = 52
-"""Of a uniform random number. With one bit more, the largest would round to 1 in float64."""
+"""Bits of a uniform random number. With one bit more, the largest number would round to 1 in float64."""
 
 
 def signed(number: int) -> int:
@@ -72,7 +72,7 @@ def _shifted(numbers: Integers, by: int) -> Integers:
 
 
 def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.float64]:
-    """On the host; shape (N, V)."""
+    """Gumbel noise on the host, shape (N, V)."""
     noise = bits_on_host(seed, positions, vocabulary).astype(np.float64)
     noise += 0.5
     noise *= 2.0**-BITS
@@ -83,7 +83,7 @@ def gumbel(seed: int, positions: Sequence[int], vocabulary: int) -> NDArray[np.f
 
 
 def gumbel_of_tokens(seed: int, position: int, tokens: Sequence[int]) -> list[float]:
-    """Of a few tokens at one position, on the host."""
+    """Gumbel noise of a few tokens at one position, on the host."""
     starts = streams(np.array([signed(seed)]), np.array([position]))
     bits = random_bits(starts, np.array(tokens, dtype=np.int64))[0]
     return [*map(float, -np.log(-np.log((bits + 0.5) * 2.0**-BITS)))]
@@ -119,29 +119,27 @@ def _steps(vocabulary: int) -> NDArray[np.uint64]:
 def gumbel_on_device(
     seed: Int[Tensor, "1"], positions: Int[Tensor, "N"], tokens: Int[Tensor, "V"]
 ) -> Float[Tensor, "N V"]:
-    """Shape (N, V), on the device of the arguments; does not synchronise host and device."""
+    """Gumbel noise on the device of the arguments; does not synchronise host and device."""
     return gumbel_of(streams(seed, positions), tokens)
 
 
 def gumbel_of(starts: Int[Tensor, "N"], tokens: Int[Tensor, "V"]) -> Float[Tensor, "N V"]:
-    """Shape (N, V), from `streams`: computed in advance, they halve the operations in a CUDA graph."""
+    """Gumbel noise from `streams`, which are computed in advance to halve the operations in a CUDA graph."""
     return -((random_bits(starts, tokens).to(torch.float64) + 0.5) * 2.0**-BITS).log().neg().log()
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Estimated distributions of the target's tokens, by row of the draft's logits: the softmax of (logits + offset) *
-    factor.
-    """
+    """Estimated distributions of the target's tokens, per row of draft logits: softmax((logits + offset) * factor)."""
 
     factors: Sequence[float]
     offsets: Offsets | None = None
-    """On the device of the logits."""
+    """Numbers added to the logits, on the device of the logits."""
     truncation: Sequence[Sampling] | None = None
     """Settings of each row, whose excluded tokens get a penalty; None if no row excludes tokens."""
 
     def scores(self, logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-        """In float32."""
+        """Logits of the estimated distributions, in float32."""
         offsets = self.offsets
         if self.truncation is not None:
             offsets = with_truncation(logits, offsets, self.truncation)
@@ -155,12 +153,12 @@ def _truncating(settings: list[Sampling]) -> list[Sampling] | None:
 
 
 class DraftProbabilities:
-    """Probabilities by which draft trees grow: the draft's own, at the target's temperature. `GumbelNoise` has those of
-    drafts that know the target's noise.
+    """Probabilities by which draft trees grow: the draft's own, at the target's temperature. The subclass `GumbelNoise`
+    is for drafts that know the target's noise.
     """
 
     noisy = False
-    """Whether they include the target's noise, and so differ from the draft's own."""
+    """Whether the probabilities include the target's noise, and so differ from the draft's own."""
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
@@ -170,7 +168,7 @@ class DraftProbabilities:
         return self._schedule.greedy_from(position)
 
     def estimate(self, positions: Sequence[int]) -> Estimate:
-        """Of the target's tokens at `positions`, from the draft's logits for these tokens."""
+        """Estimate of the target's tokens at `positions`, for the draft's logits at the same positions."""
         settings = [self._schedule.at(position) for position in positions]
         factors = [
             1.0 if sampling.greedy else 1 / max(sampling.temperature, LEAST_TEMPERATURE) for sampling in settings
@@ -186,10 +184,10 @@ class DraftProbabilities:
 def sharpness(temperature: float) -> float:
     """Factor on the draft's logits plus noise; the softmax then estimates how probably the target chooses each token.
 
-    1 / factor is the spread of the target's scores around the draft's: a part that stays and one that grows with the
-    temperature, since a higher temperature chooses more of the less probable tokens, whose draft scores are less
-    precise. With the embedded pair, on 15 texts, the factors with the least log loss at temperatures .1, .3, .6, 1, 1.3
-    and 1.6 are 3.7, 3.4, 2.5, 1.7, 1.3 and 1.1; this function's are 3.9, 3.3, 2.4, 1.7, 1.3 and 1.1.
+    1 / factor is the spread of the target's scores around the draft's scores. A part of it is constant, another part
+    grows with the temperature, since a higher temperature chooses more of the less probable tokens, whose draft scores
+    are less precise. With the embedded pair, on 15 texts, the factors with the least log loss at temperatures .1, .3,
+    .6, 1, 1.3 and 1.6 are 3.7, 3.4, 2.5, 1.7, 1.3 and 1.1; this function returns 3.9, 3.3, 2.4, 1.7, 1.3 and 1.1.
     """
     return 1 / math.hypot(0.25, 0.55 * temperature)
 
@@ -217,7 +215,7 @@ class GumbelNoise(DraftProbabilities):
         return self._schedule.at(position)
 
     def scores(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Among the tokens that truncation keeps, the target chooses the one with the largest score."""
+        """Logits plus noise. Of the tokens that truncation keeps, the target chooses the one with the largest score."""
         return logits.float() + self._noise(positions)
 
     def choices(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> list[int]:
@@ -233,8 +231,8 @@ class GumbelNoise(DraftProbabilities):
         return scores.argmax(-1).tolist()
 
     def chooser(self, logits: Float[Tensor, "N V"], positions: Sequence[int]) -> Callable[[int], int]:
-        """Maps the index of a row to the target's choice. On a CPU, only rows that are asked for are computed, since
-        few are.
+        """A function that returns the target's choice for the index of a row. On a CPU, it computes only the few rows
+        that are asked for.
         """
         if self.device.type != "cpu":
             return self.choices(logits, positions).__getitem__
@@ -242,7 +240,7 @@ class GumbelNoise(DraftProbabilities):
         return lambda row: self._choice(rows[row], positions[row])
 
     def offsets(self, positions: Sequence[int]) -> list[Float[Tensor, "V"]]:
-        """What `scores` adds at each position."""
+        """The numbers that `scores` adds to the logits at each position."""
         return [*map(self._row, positions)]
 
     def truncation(self, positions: Sequence[int]) -> list[Sampling] | None:
@@ -258,7 +256,7 @@ class GumbelNoise(DraftProbabilities):
         return int(scores.argmax())
 
     def estimate(self, positions: Sequence[int]) -> Estimate:
-        """How probably the target chooses each token."""
+        """Estimate of how probably the target chooses each token, given its noise."""
         settings = [self._schedule.at(position) for position in positions]
         factors = [1.0 if each.greedy else sharpness(each.temperature) for each in settings]
         return Estimate(factors, self.offsets(positions), _truncating(settings))
@@ -267,7 +265,7 @@ class GumbelNoise(DraftProbabilities):
         return None if self.greedy_from(position) else self.noise_of
 
     def noise_of(self, position: int, tokens: Sequence[int]) -> Sequence[float]:
-        """Added to each token's log-probability; 0 where decoding is greedy."""
+        """Noise that is added to each token's log-probability; 0 where decoding is greedy."""
         sampling = self._schedule.at(position)
         if sampling.greedy:
             return [0.0] * len(tokens)
@@ -290,7 +288,7 @@ class GumbelNoise(DraftProbabilities):
         return self._rows[position][1]
 
     def _make(self, position: int) -> None:
-        """Noise of a position and of those after it: together, each takes a third of the time that it takes alone."""
+        """Makes the noise of a position and of the next ones together, in a third of the time per position."""
         if len(self._rows) > CACHED_ROWS:
             self._rows = {place: row for place, row in self._rows.items() if place >= position - CACHED_ROWS // 2}
         places = range(position, position + max(1, min(MADE_AT_ONCE, MOST_NUMBERS // self._vocabulary)))
@@ -313,7 +311,7 @@ class DeviceSampling:
         self._truncating = truncating
         self._positions = torch.arange(capacity, device=device)
         self._streams: Int[Tensor, S] = torch.zeros_like(self._positions)
-        """See `decoder.sampling.noise.streams`."""
+        """See the function `streams`."""
         self._temperature: Float[Tensor, S] = torch.zeros(capacity, device=device)
         self._truncation: Float[Tensor, "S 3"] = torch.ones((capacity, 3), dtype=torch.float64, device=device)
         """See `Truncating`. Greedy positions keep all tokens."""
@@ -333,7 +331,7 @@ class DeviceSampling:
             self._sharpness[start:].fill_(1.0 if sampling.greedy else sharpness(sampling.temperature))
 
     def noise(self, positions: Int[Tensor, "D"], vocabulary: int) -> Float[Tensor, "D V"]:
-        """Times each position's temperature."""
+        """Gumbel noise times the temperature of each position."""
         tokens = torch.arange(vocabulary, device=positions.device)
         noise = gumbel_of(self._streams.index_select(0, positions), tokens).float()
         return noise * self._temperature.index_select(0, positions)[:, None]
@@ -343,5 +341,5 @@ class DeviceSampling:
         return self._sharpness.index_select(0, positions)
 
     def truncation(self, positions: Int[Tensor, "N"], vocabulary: int) -> Truncation:
-        """Several rows may have the same position."""
+        """Truncation of one row per entry of `positions`; positions may repeat."""
         return self._truncating(self._truncation.index_select(0, positions), vocabulary)

@@ -1,4 +1,4 @@
-"""Sampling settings: temperature, top-k, top-p, and the positions from which they apply. Knows no models."""
+"""Sampling settings: temperature, top-k, top-p, and the positions from which they apply. Independent of models."""
 
 import math
 from bisect import bisect_right
@@ -23,7 +23,7 @@ class Sampling(TunableParameters):
     temperature: float = 0.0
     """0 is greedy decoding."""
     top_k: int = 0
-    """Most probable tokens that are kept; 0 keeps all."""
+    """Number of most probable tokens that are kept; 0 keeps all tokens."""
     top_p: float = 1.0
     """Top-p keeps the smallest set of most probable tokens with at least this share of the top-k tokens' probability; 1
     keeps all of them.
@@ -59,20 +59,20 @@ class Sampling(TunableParameters):
 
     @property
     def share(self) -> float:
-        """Of the top-k tokens' probability; infinite if all are kept."""
+        """Share of the top-k tokens' probability that top-p keeps; infinite if top-p excludes no token."""
         return self.top_p if self.top_p < 1 else math.inf
 
 
 class Schedule:
-    """Sampling settings by position. All methods of a run share one, and a change applies to the same positions in all,
-    even in a method that reaches them late: so all write the same text.
+    """Sampling settings by position. All methods of a run share one schedule, so that a change applies to the same
+    positions in all methods, even in slow ones, and all methods write the same text.
     """
 
     def __init__(self, sampling: Sampling | None = None) -> None:
         self._starts = [0]
         self._settings = [sampling or Sampling()]
         self.turns = 0
-        """A copy of the settings is outdated if it was made when this number was smaller."""
+        """Number of changes; a copy of the settings is outdated if it was made when this number was smaller."""
 
     @property
     def latest(self) -> Sampling:
@@ -95,7 +95,7 @@ class Schedule:
         return self._settings[bisect_right(self._starts, position) - 1]
 
     def turn(self, position: int, sampling: Sampling) -> None:
-        """From a position on; positions must not decrease from call to call."""
+        """Changes the settings from a position on; positions must not decrease from call to call."""
         self.turns += 1
         if self._starts[-1] == position:
             self._settings[-1] = sampling

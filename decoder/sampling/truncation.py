@@ -1,6 +1,4 @@
-"""Truncation by top-k and top-p, on the host and of many rows in a CUDA graph, and the sampling distributions of
-rows.
-"""
+"""Truncation by top-k and top-p, on the host or for many rows in a CUDA graph, and sampling distributions of rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,13 +14,13 @@ from decoder.sampling.settings import Sampling
 
 
 class Truncation(Protocol):
-    """What `decoder.sampling.truncation.truncation_mask` keeps, for rows under known settings."""
+    """Truncation of rows under known settings; it keeps the same tokens as `truncation_mask`."""
 
     def row(self, index: int) -> "Truncation":
         """Truncation by the settings of one row."""
 
     def excluded(self, logits: Float[Tensor, "N V"]) -> Bool[Tensor, "N V"]:
-        """Mask of the excluded tokens; of equally probable ones, those with higher ids first."""
+        """Mask of the excluded tokens; of equally probable tokens, those with higher ids are excluded first."""
 
 
 Truncating: TypeAlias = Callable[[Float[Tensor, "N 3"], int], Truncation]
@@ -33,13 +31,13 @@ Truncating: TypeAlias = Callable[[Float[Tensor, "N 3"], int], Truncation]
 
 @dataclass(frozen=True)
 class DeviceTruncation:
-    """Sorts the logits. All tensors have one row, or as many rows as the logits."""
+    """Truncation by a sort of the logits. All tensors have one row, or as many rows as the logits."""
 
     temperature: Float[Tensor, "N 1"]
     outside: Float[Tensor, "N V"]
-    """By rank, from 0: 0 within top-k, else minus infinity."""
+    """Bias of each rank, from rank 0: 0 within top-k, else minus infinity."""
     limits: Float[Tensor, "N V-1"]
-    """By rank, from 1: a token is excluded if the tokens before it have this probability or more."""
+    """Limit of each rank, from rank 1: a token is excluded if all tokens before it have this probability or more."""
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "DeviceTruncation":
@@ -60,14 +58,14 @@ class DeviceTruncation:
 
 
 TRUNCATION_PENALTY = 96.0
-"""Subtracted from the draft's scores of truncated tokens, so that they rank after all kept ones but remain possible:
-they are less probable, and two values of the noise differ by at most 41.
+"""Subtracted from the draft's scores of excluded tokens, so that they rank after all kept tokens but remain possible:
+excluded tokens are less probable than kept ones, and two values of the noise differ by at most 41.
 """
 
 
 def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Tensor, "N V"]:
-    """The temperature applies first, then top-k, then top-p within the top-k. Of equally probable tokens, those with
-    lower ids are kept first; the most probable one always is.
+    """Mask of the kept tokens. The temperature applies first, then top-k, then top-p within the top-k tokens. Of
+    equally probable tokens, those with lower ids are kept first; the most probable token is always kept.
     """
     if logits.device.type == "cpu":
         rows = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
@@ -79,7 +77,7 @@ def truncation_mask(logits: Float[Tensor, "N V"], sampling: Sampling) -> Bool[Te
 def with_truncation(
     logits: Float[Tensor, "N V"], offsets: Sequence[Float[Tensor, "V"]] | None, settings: Sequence[Sampling]
 ) -> list[Float[Tensor, "V"]]:
-    """Minus the penalty for the tokens that truncation excludes."""
+    """The offsets of each row, minus the penalty for tokens that truncation excludes."""
     if offsets is None:
         offsets = [torch.zeros(logits.shape[-1], device=logits.device)] * len(logits)
     return [
@@ -89,7 +87,7 @@ def with_truncation(
 
 
 def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.bool_]:
-    """By a threshold in the sorted logits, since a sort takes a sixth of the time of an argsort."""
+    """Finds a threshold in the sorted logits, since a sort takes a sixth of the time of an argsort."""
     ranked = np.sort(logits)[::-1]
     with np.errstate(invalid="ignore"):  # a draft's row may have no finite logit; it then has no children
         weights = np.exp((ranked - ranked[0]).astype(np.float64) / sampling.temperature)
@@ -104,8 +102,8 @@ def _truncation_mask(logits: NDArray[Any], sampling: Sampling) -> NDArray[np.boo
 
 
 def best_kept(logits: NDArray[np.float32], scores: NDArray[np.float32], sampling: Sampling) -> int:
-    """The token with the largest score of those that truncation keeps. Testing tokens by descending score is faster
-    than the mask of all.
+    """The token with the largest score among the tokens that truncation keeps; overwrites `scores`. Testing tokens in
+    the order of their scores is faster than computing the mask of all tokens.
     """
     weights = np.exp((logits - logits.max()).astype(np.float64) / sampling.temperature)
     whole = weights.sum() if not sampling.top_k else np.sort(weights)[-sampling.top_k :].sum()
@@ -125,7 +123,7 @@ LEAST_TEMPERATURE = 1e-3
 
 
 def probabilities(logits: Float[Tensor, "N V"], settings: Sequence[Sampling]) -> Float[Tensor, "N V"]:
-    """Of rows of logits under each row's settings, in float32."""
+    """Sampling distributions of rows of logits, each under the settings of its row, in float32."""
     if len(set(settings)) > 1:
         parts = zip(logits.split(1), settings, strict=True)
         return torch.cat([_probabilities(row, sampling) for row, sampling in parts])

@@ -26,17 +26,17 @@ from decoder.selector.stored import MAKE_ONE, fingerprint, fits, read_info, read
 SHIPPED = EMBEDDED / "selectors"
 """The embedded pair's selectors."""
 BOTTOM_UP = ("block", "traversal")
-"""Their best shapes resemble one another, and so do those of all other verifiers."""
+"""Verifiers that begin at the deepest nodes. Their best shapes are similar; so are those of all other verifiers."""
 
 
 def load(file: str, pair: Pair) -> dict[str, OneRoot]:
-    """By the verifiers for which they were trained; see `files`."""
+    """Selectors by the verifier for which each was trained; see `files`."""
     return {verifier: OneRoot(read_selector(path)[0]) for verifier, path in files(file, pair).items()}
 
 
 def files(file: str, pair: Pair) -> dict[str, Path]:
-    """By the verifiers for which they were trained, for a pair from `Pair.observed`; without `file`, those that come
-    with dynatui. Raises ConfigError if there is none, or if it was trained for another pair.
+    """Selector files by the verifier for which each was trained; without `file`, those that come with dynatui. `pair`
+    is from `Pair.observed`. Raises ConfigError if there is no selector, or if it was trained for another pair.
     """
     if file:
         trained = read_info(Path(file))
@@ -73,8 +73,8 @@ class Chooser:
         schedule: Schedule,
         times: Callable[[], tuple[float, float]],
     ) -> None:
-        """`policies` are not empty; `pair` is from `Pair.observed`; `times` gives the seconds of a one-row pass of the
-        draft and of the target, and is called once, when needed.
+        """`policies` must not be empty; `pair` is from `Pair.observed`; `times` returns the seconds of a one-row pass
+        of the draft and of the target, and is called once, when needed.
         """
         self.pair = pair
         self._policies = policies
@@ -115,7 +115,7 @@ class Chooser:
         return policy(hidden, scalars(root, *self._seconds))
 
     def _policy(self, verifier: str) -> OneRoot:
-        """Trained for the verifier or, if there is none, for a similar one."""
+        """The policy that was trained for the verifier; if there is none, a policy for a similar verifier, or any."""
         alike = [name for name in self._policies if (name in BOTTOM_UP) == (verifier in BOTTOM_UP)]
         names = [name for name in (verifier, *alike, *self._policies) if name in self._policies]
         return self._policies[names[0]]

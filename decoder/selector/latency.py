@@ -29,16 +29,16 @@ from decoder.verify.lossless.verifiers import VERIFIERS
 
 READ = 0
 DRAFT = slice(1, 1 + MOST.k)
-"""Places in the vector of parts: draft passes of 1, 2, ... rows."""
+"""Places of draft passes of 1, 2, ... rows in the vector of parts."""
 VERIFY = slice(DRAFT.stop, DRAFT.stop + 1 + MOST_NODES)
-"""Target passes of 1, 2, ... rows."""
+"""Places of target passes of 1, 2, ... rows."""
 ROUND, LEVEL, NODE = range(VERIFY.stop, VERIFY.stop + 3)
-"""The work between passes per round, per level, and per drafted node."""
+"""Places of the work between passes per round, per level, and per drafted node."""
 SIZE = NODE + 1
 TRIED = ((1, 0, 0), (1, 0, 2), (1, 0, 8), (2, 2, 2), (4, 0, 4), (4, 4, 8))
 REPEATS = 3
 _LOGIT_DEVIATION = 4.0
-"""Of the random logits: their entropy is then about that of a model's."""
+"""Standard deviation of the random logits, so that their entropy is about that of a model's logits."""
 
 
 @cache

@@ -1,6 +1,6 @@
-"""A selector's features at a root, the network that scores actions there, its training objective (the paper, appendix
-E), and its fused form for one root at a time. No feature depends on a token of the chosen tree, so every verifier
-stays lossless.
+"""A selector's features at a root, the network that scores actions there, the network's training objective (the paper,
+appendix E), and a fused form of the network for one root at a time. No feature depends on a token of the chosen tree,
+so every verifier stays lossless.
 """
 
 import math
@@ -30,9 +30,9 @@ SCALARS = (
     "logarithm of the seconds of a target pass",
 )
 TIMES = slice(len(SCALARS) - 2, len(SCALARS))
-"""They depend on the machine, not on the text."""
+"""Scalars that depend on the machine, not on the text."""
 LOOKED_BACK = 2
-"""Tokens that the draft reads at a root."""
+"""Number of the text's last tokens that the draft reads again at a root."""
 LEAST = 1e-10
 """Least argument of a logarithm, since top-p sets probabilities to 0."""
 
@@ -42,20 +42,20 @@ class Root:
     """Distributions around the last token of a text, with temperature and truncation applied."""
 
     target_before: Float[Tensor, "V"]
-    """Of the last token."""
+    """The target's distribution of the last token."""
     draft_before: Float[Tensor, "V"]
-    """Of the last token."""
+    """The draft's distribution of the last token."""
     draft_at: Float[Tensor, "V"]
-    """Of the next token."""
+    """The draft's distribution of the next token."""
     hidden: tuple[Float[Tensor, "X"], ...]
-    """From which the three distributions were computed, in order; empty if the models do not expose hidden rows."""
+    """Hidden rows of the three distributions, in this order; empty if the models do not expose hidden rows."""
     length: int
-    """In tokens."""
+    """Length of the text, in tokens."""
     sampling: Sampling
 
 
 def scalars(root: Root, draft_s: float, target_s: float) -> Float[Tensor, "F"]:
-    """In float32 on the host; entropies in nats, times in seconds."""
+    """Values of `SCALARS` in float32 on the host, with entropies and divergences in nats."""
     rows = torch.stack([root.target_before, root.draft_before, root.draft_at]).float()
     logs = rows.clamp_min(LEAST).log()
     # For speed, few operators are called on rows of vocabulary size, and the results are copied to the host once.
@@ -75,7 +75,7 @@ def pass_time_features(draft_s: float, target_s: float) -> list[float]:
 
 PROJECTED, WIDE, NARROW = 128, 512, 32
 FARTHEST = 4.0
-"""Of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
+"""Largest size of a standardised scalar, so that an unseen machine or setting does not dominate the input."""
 EPSILON = 1e-6
 BEGINNING = 0.1
 """Factor on the initial weights of the last layer."""
@@ -86,7 +86,7 @@ class Policy(nn.Module):
     deviation: Tensor
 
     def __init__(self, hidden_widths: Sequence[int], dropout: float = 0.0) -> None:
-        """Without widths, the network reads only scalars."""
+        """Without `hidden_widths`, the network reads only scalars."""
         super().__init__()
         self.hidden_widths = tuple(hidden_widths)
         self.register_buffer("mean", torch.zeros(len(SCALARS)))
@@ -111,7 +111,7 @@ class Policy(nn.Module):
         self.deviation.copy_(torch.where(deviation > EPSILON, deviation, math.inf))
 
     def begin_with(self, scores: Float[Tensor, "A"]) -> None:
-        """Sets the last layer so that all roots have about these scores."""
+        """Sets the last layer so that the network begins with about these scores at all roots."""
         last = self.layers[-1]
         with torch.no_grad():
             last.weight.mul_(BEGINNING)
@@ -173,7 +173,7 @@ class OneRoot:
 
     @torch.inference_mode()
     def __call__(self, hidden: Sequence[Float[Tensor, "X"]], scalars: Float[Tensor, "F"]) -> Float[Tensor, "A"]:
-        """Before softmax; see `Policy.forward`."""
+        """Logits of the actions at one root; see `Policy.forward`."""
         parts = []
         for row, (weight, bias) in zip(hidden, self._projections, strict=True):
             scale = (row.dot(row) / len(row) + EPSILON).rsqrt()

@@ -1,7 +1,7 @@
 """File format of a trained selector: weights, feature scaling, and a description of its pair and training.
 
-A file is written whole or not at all. A selector that was trained for another pair is refused. This module knows
-nothing of training.
+A file is written whole or not at all. A selector that was trained for another pair is refused. This module is
+independent of training.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     draft: str
     vocabulary: int
     hidden: tuple[int, ...]
-    """Widths; empty if the pair exposes no hidden rows."""
+    """Widths of the hidden rows; empty if the pair exposes no hidden rows."""
 
 
 class SelectorInfo(msgspec.Struct, frozen=True):
@@ -38,9 +38,9 @@ class SelectorInfo(msgspec.Struct, frozen=True):
     temperatures: tuple[float, ...]
     top_ps: tuple[float, ...]
     roots: int
-    """In training."""
+    """Number of roots in training."""
     gain: float
-    """Tokens per second on validation prompts, over those of the best fixed shape for each sampling setting."""
+    """Tokens per second on validation prompts, divided by those of the best fixed shape for each sampling setting."""
     actions: int = len(ACTIONS)
     scalars: int = len(SCALARS)
 
@@ -53,7 +53,7 @@ def fingerprint(pair: Pair) -> Fingerprint:
 
 
 def write_selector(path: Path, policy: Policy, trained: SelectorInfo) -> None:
-    """Matrices are in half precision. Raises ConfigError if the file cannot be written."""
+    """Writes matrices in half precision. Raises ConfigError if the file cannot be written."""
     weights = {
         name: value.half().contiguous() if value.ndim > 1 else value.contiguous()
         for name, value in policy.state_dict().items()
@@ -93,7 +93,7 @@ def read_info(path: Path) -> SelectorInfo:
 
 
 def fits(trained_for: Fingerprint, pair: Fingerprint) -> bool:
-    """A selector that reads no hidden rows fits a pair that exposes them too."""
+    """Whether a selector fits a pair; a selector that reads no hidden rows also fits a pair that exposes them."""
     return trained_for in (pair, msgspec.structs.replace(pair, hidden=()))
 
 

@@ -1,8 +1,8 @@
 """Algorithm 1 of the DynaTree paper as printed, to reproduce the paper's tables. A round has two target passes.
 
-The draft chooses the tree's root, so if the target rejects the root, the whole tree is rejected. Accepted tokens are
-forwarded a second time to rebuild the cache. In the paper's published code, the positions of tokens and the branches of
-trees are wrong; in this module, they are correct.
+The draft chooses the tree's root, so if the target rejects the root, the whole tree is rejected. The target processes
+the committed tokens a second time to rebuild its KV cache. In the paper's published code, the positions of tokens and
+the branches of trees are wrong; in this module, they are correct.
 """
 
 from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Algorithm1Session(HostRounds):
         before = self.drafter.passes.count
         root = self.drafter.catch_up(self.text, replace(self._rule().growth, wide=1))
         if root.lost:
-            # A tree has a root, so without a guess the text's last token is verified, without a draft below it.
+            # The draft's logits leave no choice. A tree needs a root, so the text's last token is drafted as the root.
             return Proposal(TokenTree(self.text[-1:], lost=True), self.drafter.passes.count - before)
         tree = TokenTree(
             [root.tokens[0]],

@@ -68,8 +68,8 @@ class _Bursts(BaseStreamer, StoppingCriteria):
 
 
 def as_wide_as(draft: LanguageModel, width: int) -> Any:
-    """The draft's module with the `width` token ids of the target. If the widths of two models differ, transformers
-    assumes that they have different tokenizers.
+    """The draft's module, with `width` token ids like the target. If two models have different numbers of token ids,
+    transformers assumes that they have different tokenizers.
     """
     conversion = fit(draft, width)
     if conversion is None:

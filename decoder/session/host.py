@@ -39,8 +39,8 @@ from decoder.verify.verifier import Verifier
 def with_drafter(
     pair: Pair, longest: int, probabilities: DraftProbabilities, sizes: TreeSizeController | None
 ) -> tuple[Pair, Proposer]:
-    """The pair, and a proposer for a text of at most `longest` tokens that ranks nodes by `probabilities`. If the draft
-    is a head, the target of the returned pair records layer states. If `sizes` is None, the rules alone limit the
+    """The pair, and a proposer that ranks nodes by `probabilities`, for a text of at most `longest` tokens. If the
+    draft is a head, the target of the returned pair records layer states. If `sizes` is None, the rules alone limit the
     number of nodes.
     """
     model: LevelDrafter | None = None
@@ -83,7 +83,7 @@ class HostRounds(Session):
         self._stopwatch = Stopwatch(pair.target.device)
         self._longest = len(prompt_ids) + max_new_tokens
         self._untaught: tuple[Outcome, float] | None = None
-        """The latest round, whose times the proposer has not learnt yet, and the seconds that its thread waited."""
+        """The latest round, whose times the proposer has not learnt yet, and the seconds it waited for a processor."""
         self.target_cache = pair.target.new_cache(self._longest)
 
     @torch.inference_mode()
@@ -139,10 +139,10 @@ class HostRounds(Session):
         self._teach_times()
 
     def _teach_times(self) -> None:
-        """Lets the proposer learn the latest round's times, unless a wait for a processor makes up a good part of them:
-        on a busy machine long rounds wait more often than short ones, so that drafting would seem dearer than it is.
+        """Lets the proposer learn the latest round's times, unless waiting for a processor was a large part of them: on
+        a busy machine, long rounds wait more often than short ones, so drafting would seem more expensive than it is.
 
-        Called once the caller of `step` has told whether the round stalled.
+        Called once the caller of `step` has recorded whether the round stalled.
         """
         if self._untaught and self.proposer:
             outcome, waited_s = self._untaught

@@ -36,7 +36,7 @@ class Outcome:
     turned_after: list[Turn] = field(default_factory=list)
     finished: Reason | None = None
     stalled_s: float = 0.0
-    """Set by the caller of `Session.step`."""
+    """Seconds for which the round was stalled; set by the caller of `Session.step`."""
     waited_s: float = 0.0
     """Seconds that threads waited for a processor, summed over the threads; set by the caller of `Session.step`."""
     shape: DelayedTree | None = None
@@ -64,7 +64,7 @@ class Session(ABC):
         """Reads the prompt; returns how long this took, in seconds.
 
         Raises:
-            LogitsError: A session that chooses a token here finds none, see `decoder.forward.finite_logits`.
+            LogitsError: The session chooses a token here, but the logits leave no choice (`forward.finite_logits`).
         """
 
     @abstractmethod
@@ -77,11 +77,11 @@ class Session(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Also if the text is not finished."""
+        """Ends the session, even if the text is not finished."""
 
     def prepare(self) -> str:
-        """After `prefill` and between two rounds: does one piece of work that a later round needs; returns the progress
-        in words, or nothing without such work.
+        """Does one piece of work that a later round needs; called after `prefill` and between rounds. Returns the
+        progress in words; empty if there is no such work.
         """
         return ""
 

@@ -1,5 +1,5 @@
 """Steering of a run while it decodes (knobs, pause, single steps, speed, stop), shared by two threads, and one
-method's knobs during the run. Knows neither models nor trees.
+method's knobs during the run. This module knows neither models nor trees.
 """
 
 import math
@@ -15,10 +15,10 @@ from decoder.tree_rules import Rules, TreeRule, adapted, used_depth
 
 StageName = Literal["drafted", "verified", "committed"]
 Idle = Callable[[], bool]
-"""Does work in idle time; returns whether there was any."""
+"""Does work in idle time; returns whether there was work to do."""
 NAP_S = 0.02
 SLEEP_S = 0.08
-"""Shortest sleep. After a sleep, cold caches slow down the next round, by more than a shorter sleep would take."""
+"""Shortest sleep: after any sleep, cold caches make the next round slower, by more than a shorter sleep would last."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Turn:
     number: int = 0
     """Serial number of the user's change, counted from 1 in each run; 0 for a change by the history rule."""
     old: float | None = None
-    """The value before; None until the change is applied."""
+    """The previous value; None until the change is applied."""
 
     def __post_init__(self) -> None:
         require(not math.isnan(self.value), f"{self.name} cannot be set to NaN; give a number")
@@ -145,8 +145,8 @@ class SlowMotion:
         self._decoded_s = 0.0
 
     def after(self, decoded_s: float, idle: Idle = lambda: False) -> None:
-        """Called after `decoded_s` more seconds of decoding; sleeps if enough sleep is due, until a pause or stop. Work
-        of `idle` replaces sleep.
+        """Called after `decoded_s` more seconds of decoding; sleeps if enough sleep is due. A pause or a stop ends the
+        sleep. While `idle` has work, the work takes the place of sleep.
         """
         steering = self._steering
         self._decoded_s += decoded_s
@@ -181,8 +181,8 @@ class MovedByHistory(Protocol):
 
 
 def applied(rules: R, turns: Iterable[Turn]) -> tuple[R, list[Turn]]:
-    """The rules after the user's `turns`, and those that were applied, with values clamped to the knobs' bounds.
-    Changes of knobs that these rules do not have are left out.
+    """The rules after the user's `turns`, and the applied turns, with values clamped to the knobs' bounds. Turns of
+    knobs that these rules do not have are left out.
     """
     in_force = []
     for turn in turns:
@@ -218,7 +218,7 @@ class KnobState:
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 
     def apply(self, turns: tuple[Turn, ...]) -> list[Turn]:
-        """Before a round, applies the user's changes since the last call that concern these rules."""
+        """Called before a round: applies the user's turns since the last call, and returns those that were applied."""
         self.rules, in_force = applied(self.rules, turns[self._turns_seen :])
         self._turns_seen = len(turns)
         self._noted |= {turn.name: turn.value for turn in in_force if turn.name in self._noted}

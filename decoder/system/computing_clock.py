@@ -7,13 +7,13 @@ from decoder.system.waiting import waited_here_s
 
 
 class ComputingClock:
-    """Excludes the time in which this thread waited for a processor, for timing on a busy machine."""
+    """A clock that leaves out the time in which this thread waited for a processor."""
 
     def __init__(self, device: torch.device) -> None:
         self._clock = Stopwatch(device)
 
     def now(self) -> float:
-        """After the device has finished its work."""
+        """Seconds since a fixed moment, read after the device has finished its work, without waits for a processor."""
         waited = waited_here_s()
         while True:
             before, now = waited, self._clock.now()

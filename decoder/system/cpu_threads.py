@@ -16,12 +16,12 @@ import torch
 
 Result = TypeVar("Result")
 AWAKE_S = 0.0002
-"""About the idle time after which torch's threads sleep; see `decoder.system.openmp`."""
+"""Approximate idle time after which torch's threads sleep; see `decoder.system.openmp`."""
 WARMING_NUMBERS = 1 << 16
-"""Numbers per thread in the task that wakes threads; with fewer, torch would not use all."""
+"""Numbers per thread in the task that wakes the threads; with fewer numbers, torch would not use all threads."""
 REPEATS = 5
 LIMIT_S = 0.3
-"""For all trials of one number of threads."""
+"""Time limit for all trials of one number of threads."""
 WORTH = 0.95
 """More threads are used only if they cut the time to less than this share."""
 SWITCH_S = 0.0005
@@ -30,8 +30,8 @@ SWITCH_S = 0.0005
 
 @contextmanager
 def quick_switches(device: torch.device) -> Iterator[None]:
-    """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon beside a
-    busy screen thread. For a CPU, it is unchanged.
+    """Shortens Python's thread switch interval, so that a thread that waited for an accelerator resumes soon even if
+    the screen's thread is busy. On a CPU, the interval stays unchanged.
     """
     before = sys.getswitchinterval()
     if device.type != "cpu":
@@ -66,8 +66,8 @@ def warm_threads() -> None:
 def choose_threads(
     run: Callable[[], object], given: int | None = None, clock: Callable[[], float] = time.perf_counter
 ) -> int:
-    """Sets and returns torch's number of threads with which `run` is fastest, of at most `given` (by default torch's
-    present number). If the user has set OMP_NUM_THREADS, nothing is changed.
+    """Sets torch's number of threads to the number with which `run` is fastest, and returns this number. It is at most
+    `given`, or by default the current number. If the user has set OMP_NUM_THREADS, nothing is changed.
     """
     if "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()
@@ -86,7 +86,7 @@ def choose_threads(
 
 
 def fewest_worth_it(seconds: dict[int, float]) -> int:
-    """Takes a larger number only if it cuts the time of the one taken before to less than `WORTH` of it."""
+    """Takes a larger number only if its time is less than `WORTH` times that of the number chosen so far."""
     best, *more = sorted(seconds)
     for count in more:
         if seconds[count] < WORTH * seconds[best]:

@@ -26,19 +26,19 @@ from decoder.system.host_memory import host_memory
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 WARM_UPS = 2
-"""Runs before a capture, in which libraries choose kernels and allocate workspace."""
+"""Number of runs before a capture, in which libraries choose kernels and allocate workspace."""
 HOPPER = 9
 """Compute capability of H100 and H200 (CUDA C++ Programming Guide)."""
 NATIVE_BF16 = frozenset({"avx512_bf16", "amx_bf16", "bf16"})
 CUDNN_RANK = "TORCH_CUDNN_SDPA_DEPRIORITIZED"
-"""Sets the priority of cuDNN's attention in torch."""
+"""Environment variable that sets the priority of cuDNN's attention in torch."""
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
-"""Makes transformers pass shared keys and values to torch without copies per query head."""
+"""Environment variable with which transformers passes shared keys and values to torch without copies per query head."""
 _GROUPED_BY_USER = os.environ.get(GROUPED)
 
 
 def choose_device(name: str) -> torch.device:
-    """Named `auto`, `cpu`, `cuda` or `cuda:N`. Raises ConfigError for other names, DeviceError if there is none."""
+    """`name` is auto, cpu, cuda or cuda:N. Raises ConfigError for other names, DeviceError for a missing device."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, index = name.partition(":")
@@ -63,8 +63,8 @@ def choose_device(name: str) -> torch.device:
 def choose_dtype(
     name: str, device: torch.device, checkpoint: torch.dtype | None, bfloat16_pays: Callable[[], bool] = lambda: True
 ) -> torch.dtype:
-    """`auto` is the checkpoint's dtype on CUDA, and bfloat16 or float32 on a CPU: `bfloat16_pays` measures it, and is
-    called only if the CPU has instructions for bfloat16. Raises ConfigError for an unknown name.
+    """`auto` means the checkpoint's dtype on CUDA, and the faster of bfloat16 and float32 on a CPU: `bfloat16_pays`
+    compares them, and is called only if the CPU has bfloat16 instructions. Raises ConfigError for an unknown name.
     """
     if name != "auto":
         if name not in DTYPES:
@@ -76,7 +76,7 @@ def choose_dtype(
 
 
 def choose_draft_dtype(name: str, target: torch.dtype) -> torch.dtype:
-    """`auto` is the target's dtype. Raises ConfigError for an unknown name."""
+    """`auto` means the target's dtype. Raises ConfigError for an unknown name."""
     if name == "auto":
         return target
     if name not in DTYPES:
@@ -131,8 +131,8 @@ def set_up(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def make_current(device: torch.device) -> None:
-    """For the calling thread; called in each thread that decodes: Triton launches every kernel on the thread's current
-    device, wherever the operands are.
+    """Makes the device current in the calling thread. Each thread that decodes must call this, since Triton launches
+    every kernel on the thread's current device, wherever the operands are.
     """
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
@@ -167,8 +167,8 @@ def fuses_grouped_heads() -> bool:
 
 @contextmanager
 def without_gradients() -> Iterator[None]:
-    """Without gradients, but not in inference mode: torch before 2.11 keeps the random-number tensors of the first
-    capture, and if that was in inference mode, every later capture outside of it fails (pytorch #166792).
+    """Disables gradients, but without inference mode: torch before 2.11 keeps the random-number tensors of the first
+    capture, and if that capture was in inference mode, every later capture outside it fails (pytorch #166792).
     """
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
@@ -184,14 +184,14 @@ def cpu_computes_bf16() -> bool:
 
 
 class Stopwatch:
-    """Waits for the device before each reading."""
+    """A clock that waits for the device to finish its work before each reading."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._left_out_s = 0.0
 
     def leave_out(self, seconds: float) -> None:
-        """Excludes the last `seconds`."""
+        """Excludes the last `seconds` from all later readings."""
         self._left_out_s += seconds
 
     def now(self) -> float:
@@ -205,7 +205,7 @@ class Mark:
 
     def __init__(self, device: torch.device) -> None:
         self.host_s = time.perf_counter()
-        """When the mark was queued; on a CPU, it is then reached."""
+        """Time at which the mark was queued; on a CPU, the mark is reached at this time."""
         self.event: Any = None
         if device.type == "cuda":
             self.event = torch.cuda.Event(enable_timing=True)
@@ -216,7 +216,7 @@ class Mark:
             self.event.synchronize()
 
     def seconds_since(self, earlier: "Mark") -> float:
-        """The device must have reached both marks."""
+        """Time between two marks, both of which the device must have reached."""
         if self.event is None:
             return self.host_s - earlier.host_s
         milliseconds: float = earlier.event.elapsed_time(self.event)
@@ -244,7 +244,7 @@ class Mailbox:
 
 class Outbox:
     """Integers that are copied from the host to the device. Sending does not wait: before the next `send`, the host
-    must have waited for work that was queued after the last one.
+    must have waited for work that was queued after the previous `send`.
     """
 
     def __init__(self, device: torch.device, *shape: int) -> None:
@@ -257,7 +257,7 @@ class Outbox:
 
 
 class Graphs:
-    """Captures work on tensors with fixed addresses as CUDA graphs; without CUDA, plain calls repeat it."""
+    """Captures work on tensors with fixed addresses as CUDA graphs; without CUDA, the work itself is repeated."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -266,8 +266,8 @@ class Graphs:
         """All graphs can share one pool, since they never run at the same time and leave no results in it."""
 
     def capture(self, work: Callable[[], None], undo: Callable[[], None]) -> Callable[[], None]:
-        """A function that repeats `work`, which copies no numbers to the host. It runs a few times before it is
-        captured; `undo` restores the state after each run.
+        """Returns a function that repeats `work`, which must copy no numbers to the host. `work` runs `WARM_UPS` times
+        before it is captured; `undo` restores the state after each of these runs.
         """
         if self._device.type != "cuda":
             return work
@@ -294,7 +294,7 @@ class Graphs:
 
 @contextmanager
 def _without_collector() -> Iterator[None]:
-    """A collection within a capture may free an old CUDA graph, which CUDA does not permit then (pytorch #161037)."""
+    """Disables garbage collection: it may free an old CUDA graph, which CUDA forbids in a capture (pytorch #161037)."""
     collected = gc.isenabled()
     gc.disable()
     try:
@@ -313,13 +313,13 @@ def has_graphs(device: torch.device) -> bool:
 
 
 def has_room(device: torch.device, needed_bytes: int) -> bool:
-    """Whether an accelerator has so much free memory, after freeing torch's cache; True for a CPU."""
+    """Whether an accelerator has this much free memory, after freeing torch's cache; True for a CPU."""
     free = free_bytes(device) if device.type == "cuda" else None
     return free is None or free >= needed_bytes
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """After freeing torch's cache on an accelerator; None if unknown."""
+    """Free memory, on an accelerator after freeing torch's cache; None if unknown."""
     if device.type != "cuda":
         free, _ = host_memory() or (None, 0)
         return free
@@ -329,13 +329,13 @@ def free_bytes(device: torch.device) -> int | None:
 
 
 def memory_is_full(error: Exception) -> bool:
-    """On a CPU, torch has no error class for full memory, so the text is tested."""
+    """Whether an error means full memory; on a CPU, torch has no error class for it, so the message is tested."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
 
 
 @dataclass(frozen=True)
 class Multiprocessors:
-    """Among which the programs of a kernel are divided."""
+    """A GPU's multiprocessors, to which the programs of a kernel are distributed."""
 
     count: int
     generation: int
@@ -343,7 +343,7 @@ class Multiprocessors:
 
 
 def multiprocessors_of(device: torch.device) -> Multiprocessors:
-    """A CPU counts as one of generation 0."""
+    """A CPU counts as one multiprocessor of generation 0."""
     if device.type != "cuda":
         return Multiprocessors(1, 0)
     properties = torch.cuda.get_device_properties(device)
@@ -351,7 +351,7 @@ def multiprocessors_of(device: torch.device) -> Multiprocessors:
 
 
 def device_name(device: torch.device) -> str | None:
-    """None on a CPU."""
+    """Name of a GPU; None for a CPU."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 
@@ -364,7 +364,7 @@ def peak_bytes(device: torch.device) -> int:
 
 
 def release_memory(device: torch.device) -> None:
-    """Also restarts the measurement of peak memory."""
+    """Frees unused memory on CUDA, and restarts the measurement of peak memory."""
     if device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
@@ -372,6 +372,6 @@ def release_memory(device: torch.device) -> None:
 
 
 def restart_peak(device: torch.device) -> None:
-    """From the memory that is in use now; on CUDA alone."""
+    """On CUDA, restarts the measurement of peak memory from the memory that is in use now."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def host_memory() -> tuple[int, int] | None:
-    """In bytes; None if unknown."""
+    """Free and total memory in bytes; None if unknown."""
     with suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines}

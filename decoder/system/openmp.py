@@ -1,20 +1,20 @@
 """How long torch's idle CPU threads spin before they sleep.
 
-By default GNU's OpenMP, which torch uses on Linux, lets a thread spin for about 5 ms after each product. Beside other
-work, this takes the processor from the very threads that are waited for, and starts take much longer. OpenMP reads the
-variable when torch is loaded, so it must be set before. This module imports no torch.
+By default, GNU's OpenMP, which torch uses on Linux, lets a thread spin for about 5 ms after each product. On a busy
+machine, spinning threads take processor time from the threads that compute, and the program starts much more slowly.
+OpenMP reads `GOMP_SPINCOUNT` when torch is loaded, so the variable must be set before. This module imports no torch.
 """
 
 import os
 
 VARIABLE = "GOMP_SPINCOUNT"
-"""How many times an idle thread looks for new work before it sleeps."""
+"""Environment variable: how many times an idle thread looks for new work before it sleeps."""
 SPIN_COUNT = 10_000
 """About 0.2 ms: longer than the pauses within a forward pass, and shorter than another process's time slice."""
 
 
 def spin_briefly() -> None:
-    """For this process and its children, unless the user has decided how threads wait."""
+    """Sets the variable for this process and its children, unless the user has decided how threads wait."""
     if VARIABLE not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
         os.environ[VARIABLE] = str(SPIN_COUNT)
 

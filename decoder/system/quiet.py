@@ -9,8 +9,8 @@ from importlib import import_module
 
 @contextmanager
 def quiet(*libraries: str) -> Iterator[None]:
-    """Suppresses warnings and log lines of these libraries; errors are still raised. They are imported first, because
-    that sets the levels of their loggers.
+    """Suppresses warnings, and log lines of these libraries; errors are still raised. The libraries are imported first,
+    because their import sets the levels of their loggers.
     """
     for name in libraries:
         import_module(name)

@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import NamedTuple
 
 APART_S = 0.01
-"""Least time between two readings, which then take a few thousandths of the run's time. A shorter period's waits may be
-counted in the next.
+"""Least time between two readings, so that readings take only a few thousandths of the run's time. Waits in a shorter
+period may be counted in the next period.
 """
 MOST_WAITED = 0.1
-"""The time of some work measures it only if waits are at most this share: it is below a hundredth on an idle machine, a
+"""Largest share of waits at which a measured time is still used. The share is below a hundredth on an idle machine, a
 few hundredths with a screen on two processors, and about a third beside as many busy processes as processors.
 """
 _LONGEST = 64
-"""Of a schedstat file: three numbers."""
+"""Largest length of a schedstat file in bytes; the file has three numbers."""
 _UNTOLD = (OSError, ValueError, IndexError)
-"""The thread has ended, or the file has an unknown format."""
+"""Errors if the thread has ended, or if the file has an unknown format."""
 
 
 class ThreadWaits:
-    """Waiting times of the threads that exist now, whose schedstat files stay open, since reading an open file takes
-    only 1 us. The main thread counts only if it makes this object: otherwise it draws the screen, for which the work
-    does not wait.
+    """Waiting times of the threads that exist when this object is made. Their schedstat files stay open, since reading
+    an open file takes only 1 us. If another thread makes this object, the main thread is left out: it then draws the
+    screen, for which the work does not wait.
     """
 
     def __init__(self) -> None:
         self._waited_ns: dict[int, int] = {}
-        """At the last reading, by the descriptors of the threads' open files."""
+        """Waiting time of each thread at the last reading, by the descriptor of the thread's open file."""
         drawing = str(os.getpid()) if threading.current_thread() is not threading.main_thread() else ""
         for path in Path("/proc/self/task").glob("*/schedstat"):
             if path.parent.name == drawing:
@@ -46,7 +46,7 @@ class ThreadWaits:
         """Whether the system reports waiting times."""
 
     def look(self) -> float:
-        """Of all threads so far, in seconds; a thread that has ended counts with its last reading."""
+        """Waiting time of all threads so far, in seconds; a thread that has ended counts with its last reading."""
         for file in self._waited_ns:
             with suppress(*_UNTOLD):
                 self._waited_ns[file] = _waited_ns(file)
@@ -59,9 +59,9 @@ class ThreadWaits:
 
 class Waited(NamedTuple):
     queued_s: float
-    """Summed over the threads; includes earlier periods that were too short for a reading."""
+    """Waiting time summed over the threads; includes earlier periods that were too short for a reading."""
     lost_s: float
-    """Of this period: threads waited for a processor, or the process was stopped."""
+    """Part of this period in which threads waited for a processor, or the process was stopped."""
 
 
 class ProcessorWaits:
@@ -69,7 +69,7 @@ class ProcessorWaits:
 
     def __init__(self) -> None:
         self._threads: ThreadWaits | None = None
-        """Those that exist at the start of the first period."""
+        """The threads that exist at the start of the first period; None before."""
         self._waited_s = self._looked_s = self._used_s = 0.0
 
     def begin(self) -> None:
@@ -97,13 +97,13 @@ class ProcessorWaits:
 
 
 def waited_s() -> float | None:
-    """Of all threads of this process; None if unknown."""
+    """Waiting time of all threads of this process so far, in seconds; None if unknown."""
     with closing(ThreadWaits()) as threads:
         return threads.look() if threads.known else None
 
 
 def waited_here_s() -> float:
-    """Of the calling thread; 0 if unknown."""
+    """Waiting time of the calling thread so far, in seconds; 0 if unknown."""
     try:
         return _waited_ns(_here.file.number) / 1e9
     except _UNTOLD:
@@ -111,7 +111,7 @@ def waited_here_s() -> float:
 
 
 class OpenFile:
-    """Open while this object lives; `number` is its descriptor, -1 if it cannot be opened."""
+    """A file that stays open as long as this object exists; `number` is its descriptor, -1 if it cannot be opened."""
 
     def __init__(self, path: str) -> None:
         self.number = -1
@@ -124,7 +124,7 @@ class OpenFile:
 
 
 class OwnFile(threading.local):
-    """A file of each thread that asks for it, open until the thread ends."""
+    """A file that each thread opens for itself at the first access, and that stays open until the thread ends."""
 
     def __init__(self, path: str) -> None:
         self.file = OpenFile(path)
@@ -134,5 +134,5 @@ _here = OwnFile("/proc/thread-self/schedstat")
 
 
 def _waited_ns(file: int) -> int:
-    """The second number in schedstat (see the kernel's sched-stats.rst)."""
+    """Waiting time in a schedstat file, the second number (see the kernel's sched-stats.rst)."""
     return int(os.pread(file, _LONGEST, 0).split()[1])

@@ -7,7 +7,7 @@ from decoder.errors import ConfigError, shortened
 
 
 def made_folder(path: Path) -> Path:
-    """With its parents. Raises ConfigError if it cannot be made."""
+    """Creates a folder and its parents if they are missing. Raises ConfigError if this is impossible."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -16,8 +16,8 @@ def made_folder(path: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """If the program is killed while it writes, the earlier contents remain. Raises ConfigError if it cannot be
-    written.
+    """Replaces the contents of a file. If the program is killed meanwhile, the earlier contents remain. Raises
+    ConfigError if the file cannot be written.
     """
     partial = path.with_name(f".{path.name}.partial")
     try:

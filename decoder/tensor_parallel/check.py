@@ -26,7 +26,7 @@ _WHOLE = {
 
 
 def require_partial_weights(**wanted: bool) -> None:
-    """Refuses what is wanted and needs all weights of the target in one process; names are keys of `_WHOLE`."""
+    """Raises ConfigError for a wanted feature that needs the whole target in one process; the names are in `_WHOLE`."""
     for name in (each for each in wanted if wanted[each]):
         option = name if name in ("exact", "compile", "inflate") else "draft" if name == "head" else "target"
         raise ConfigError(

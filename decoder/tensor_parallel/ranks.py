@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decoder.errors import ConfigError, quoted
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
-"""Environment variables that torchrun sets for each process; torch itself reads those for address and port."""
+"""Environment variables that torchrun sets for each process; torch itself reads the variables for address and port."""
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class PassCommand:
     """Number of the cache; a new number means an empty cache."""
     capacity: int
     used: int
-    """Rows before the pass, which appends further ones."""
+    """Number of rows in use before the pass."""
     moved: Sequence[tuple[int, int]]
     """Rows that were moved since the previous pass, as pairs (new index, old index)."""
     gone: Sequence[int]
@@ -146,7 +146,7 @@ class Leader(Forward):
 
     def __init__(self, own: Forward, channel: Channel, devices: Sequence[str]) -> None:
         self.devices = devices
-        """By rank."""
+        """Device of each rank."""
         self._own = own
         self._channel = channel
         self._numbers = itertools.count()
@@ -190,7 +190,7 @@ class Leader(Forward):
         return logits
 
     def peak_bytes(self) -> list[int]:
-        """By rank; raises LostRankError if a rank has failed or was lost."""
+        """Peak memory of each rank; raises LostRankError if a rank has failed or was lost."""
 
         def ask() -> list[int]:
             self._channel.send(PEAK)
@@ -199,7 +199,7 @@ class Leader(Forward):
         return self._together(ask)
 
     def _together(self, work: Callable[[], Result]) -> Result:
-        """Runs work in which all ranks take part; after a failure, raises the same error for all later work."""
+        """Runs work in which all ranks take part; after a failure, all later work raises the same LostRankError."""
         if self._fault:
             raise self._fault
         try:
@@ -228,7 +228,7 @@ def follow_leader(channel: Channel, own: Forward, device: torch.device) -> None:
 
 
 def replay_pass(caches: dict[int, KvCache], own: Forward, message: PassCommand) -> None:
-    """`caches` maps cache numbers to this rank's counterparts."""
+    """Runs the leader's pass on this rank; `caches` maps the numbers of the leader's caches to this rank's caches."""
     for number in message.gone:
         caches.pop(number, None)  # a cache that the leader has not used was never created here
     if message.cache not in caches:
@@ -254,7 +254,7 @@ def part_of(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, t
 
 
 def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype, tell: Tell) -> LanguageModel:
-    """Called by the leader: loads the target on all ranks; when this process ends, the followers end too.
+    """Called by the leader: loads the target on all ranks. When the leader's process ends, the followers end too.
 
     Raises ConfigError if transformers cannot divide the target; also ModelError and DeviceError, as `load_module`.
     """
@@ -276,7 +276,7 @@ def load_over(ranks: Ranks, name: str, device: torch.device, dtype: torch.dtype,
 
 
 def serve(ranks: Ranks, target: str, device: str) -> NoReturn:
-    """Loads this rank's part of the leader's target and replays the leader's passes; ends the process with the leader.
+    """Loads this rank's part of the target and replays the leader's passes; ends this process when the leader ends.
 
     Raises:
         DecoderError: There is no such device, the target cannot be loaded, or a pass or another process has failed.

@@ -47,7 +47,7 @@ class IndependentVerifier(Verifier):
     def statistics(
         self, tree: TokenTree, logits: Float[Tensor, "N V"], first: int, path: Sequence[int], committed: Sequence[int]
     ) -> Verification | None:
-        """For large trees or vocabularies, only of the committed tokens."""
+        """Statistics of a round; for large trees or vocabularies, only those of the committed tokens."""
         if self.schedule.greedy_from(first):
             return None
         target_probs = self._target_probs(tree, logits, first)

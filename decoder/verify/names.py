@@ -1,5 +1,5 @@
-"""Names of verifiers and of kinds of drafting, the combinations that are lossless (all others are refused), and both
-as parameters of a method that samples trees.
+"""Names of verifiers and of kinds of drafting, their lossless combinations (all others are refused), and a parameter
+set that contains both.
 """
 
 from abc import ABC
@@ -36,8 +36,8 @@ def lossless_with(name: str, drafting: Drafting, paths: int = 1) -> bool:
 
 
 def require_lossless(name: str, drafting: str, paths: int = 1) -> None:
-    """Raises ConfigError for an unknown name, or if verifier and drafting are biased or do not work above temperature
-    0. `paths` is the number of rollouts, K.
+    """Raises ConfigError for an unknown name, or if verifier and drafting are biased together or cannot be combined
+    above temperature 0. `paths` is the number of rollouts, K.
     """
     verifiers, draftings = (COUPLED, *VERIFIER_NAMES), [drafting_kind.value for drafting_kind in Drafting]
     for option, value, names in (("verifier", name, verifiers), ("drafting", drafting, draftings)):
@@ -86,8 +86,8 @@ class VerifierRules(Rules, ABC):
         return self.drafting != Drafting.TREE
 
     def drawn(self) -> Self:
-        """These parameters if they sample trees; else with drafting `delayed`, and with `USUAL_VERIFIER` in place of
-        `coupled`.
+        """These parameters if they sample trees; otherwise a copy that does, with drafting `delayed`, and with
+        `USUAL_VERIFIER` in place of `coupled`.
         """
         if self.draws:
             return self

@@ -1,4 +1,4 @@
-"""Verification rules that choose the target's token at each position, greedily or with the noise of its position."""
+"""Verification rules that choose the target's token at each position, greedily or with the position's noise."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -34,8 +34,8 @@ class Verifier(ABC):
         from 0, of the token after the root.
 
         Raises:
-            LogitsError: The logits after a node leave no choice. All nodes are checked, since NaN of one reaches those
-                that mask it.
+            LogitsError: The logits after a node leave no choice. All nodes are checked, since NaN at one node also
+                spreads to nodes whose mask excludes it.
         """
 
     def statistics(
@@ -68,17 +68,17 @@ class DeviceVerifier(ABC):
     def probabilities(
         self, sampling: DeviceSampling, positions: Int[Tensor, "D"], vocabulary: int
     ) -> Probabilities | None:
-        """Estimates the target's choice from the draft's logits; None if these are used unchanged."""
+        """Function that estimates the target's choice from the draft's logits; None if they are used unchanged."""
         del sampling, positions, vocabulary
         return None
 
 
 _LEAST = 1e-30
-"""The surprise of an impossible token would be infinite."""
+"""Probabilities are raised to this value before logarithms; the surprise of probability 0 would be infinite."""
 
 
 def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) -> Verification:
-    """From the target's distribution at each token's position."""
+    """Statistics of committed tokens, from the target's distribution at the position of each token."""
     rows = target_probs.double().cpu().numpy()
     logs = np.log(np.maximum(rows, _LEAST))
     entropies = -(rows * logs).sum(-1)
@@ -94,7 +94,7 @@ def token_statistics(target_probs: Float[Tensor, "D V"], tokens: Sequence[int]) 
 
 @dataclass(frozen=True)
 class GreedyVerifier(Verifier, DeviceVerifier):
-    """Chooses the most probable token; of equally probable ones, the one with the lowest id."""
+    """Chooses the most probable token; among equally probable tokens, the token with the lowest id."""
 
     def choose(
         self,
@@ -194,12 +194,12 @@ class CoupledDeviceVerifier(DeviceVerifier):
 
 
 def _at_most_float32(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """Half precision stays, since sums with noise are in float32 anyway."""
+    """Converts float64 to float32. Half precision is kept, since its sums with noise are in float32 anyway."""
     return logits.float() if logits.dtype == torch.float64 else logits
 
 
 def device_verifier(schedule: Schedule, position: int) -> DeviceVerifier:
-    """The cheapest one for the settings from a position on."""
+    """The cheapest verifier for the sampling settings from a position on."""
     if schedule.greedy_from(position):
         return GreedyVerifier()
     return CoupledDeviceVerifier(truncates=schedule.truncates_from(position))

@@ -1,4 +1,4 @@
-"""`dynatui doctor`: one list of checks; a check that fails is a finding like any other, and nothing is downloaded."""
+"""`dynatui doctor`: runs a list of checks; an error in a check is reported as a finding, and nothing is downloaded."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -95,7 +95,7 @@ def _alone(check: Check, case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def _of_models() -> ModuleType:
-    """The checks that need torch and the model libraries, which read the variable when they are imported."""
+    """Module of the checks that need torch; first sets HF_HUB_OFFLINE, which model libraries read at their import."""
     os.environ[_OFFLINE] = "1"
     from dynatui.cli import doctor_models  # noqa: PLC0415 - imports torch
 

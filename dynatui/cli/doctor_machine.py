@@ -1,4 +1,4 @@
-"""The doctor's checks of all but the models, and the findings of all; torch is imported only inside checks."""
+"""The doctor's checks of everything but models, and the type of all checks' results; only checks import torch."""
 
 import os
 import platform
@@ -24,7 +24,7 @@ from dynatui.record.recording import recordings_folder
 from dynatui.session import Models
 
 Verdict: TypeAlias = Literal["ok", "note", "problem"]
-"""problem: dynatui cannot run with these options; note: it can, but users should know of the finding."""
+"""problem: dynatui cannot run with these options; note: dynatui can run, but the finding matters to users."""
 _SMALL = (80, 24)
 _LITTLE_SPACE = 100 * 2**20
 _NATIVE_FP16 = frozenset({"avx512_fp16", "amx_fp16", "asimdhp"})
@@ -195,7 +195,7 @@ def _described(gpu: Gpu) -> str:
 
 
 def kernels(case: DoctorInput) -> Iterator[CheckResult]:
-    """What is missing for Triton's kernels, on a device that uses them; without it, rounds use plain functions."""
+    """What Triton lacks to build kernels, on a device that uses them; without kernels, rounds use plain functions."""
     from decoder.system.device import choose_device, has_graphs  # noqa: PLC0415 - imports torch
 
     if not case.models.kernels or case.models.exact or not has_graphs(choose_device(case.models.device)):
@@ -211,7 +211,7 @@ def kernels(case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def lacking(environment: Mapping[str, str], headers: Path) -> Iterator[CheckResult]:
-    """A note for each need of `triton.runtime.build` that is not met; `headers` should have Python.h."""
+    """A note for each requirement of `triton.runtime.build` that is not met; `headers` is the folder of Python.h."""
     named, path = environment.get("CC"), environment.get("PATH")
     if not any(shutil.which(name, path=path) for name in ((named,) if named is not None else _COMPILERS)):
         sought = f"CC names {shortened(named)}, which is not there" if named is not None else "there is no gcc or clang"

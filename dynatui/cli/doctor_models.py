@@ -79,7 +79,7 @@ def models(case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def rounds(case: DoctorInput) -> Iterator[CheckResult]:
-    """Whether the host or CUDA graphs drive the rounds; on a GPU, tries graphs with the embedded pair."""
+    """Whether the host or CUDA graphs drive the rounds; on a GPU, tries CUDA graphs with the embedded pair."""
     pair = case.models
     if _lacks_target(pair):
         return
@@ -127,7 +127,7 @@ def theoretical_times(case: DoctorInput) -> Iterator[CheckResult]:
 
 
 def inflated(pair: Models) -> dict[str, Inflated]:
-    """The embedded models at the cost of larger ones, by role; raises ConfigError for an invalid --inflate."""
+    """{role: embedded model that decodes at the cost of a larger one}; raises ConfigError for an invalid --inflate."""
     return inflated_pair(pair.inflate, _names_of(pair)) if pair.inflate is not None else {}
 
 
@@ -162,7 +162,7 @@ def _lacks_target(pair: Models) -> bool:
 
 
 def _names_of(pair: Models) -> dict[str, str]:
-    """By role; the embedded pair's if the user names no model."""
+    """{role: name of the model}; the models of the embedded pair if the user names no model."""
     target = {"target": pair.target or str(checkpoints.EMBEDDED_TARGET)}
     if pair.draft in (LOOKUP, MTP) or (pair.target and pair.draft is None):
         return target
@@ -170,7 +170,7 @@ def _names_of(pair: Models) -> dict[str, str]:
 
 
 def _place_of(name: str) -> Path | None:
-    """Folder or file on this machine; None if a configuration must be downloaded first, also an adapter's base's."""
+    """Folder or file on this machine; None if the configuration of the model or of an adapter's base is missing."""
     if is_gguf(name):
         return Path(name) if Path(name).is_file() else None
     if Path(name).is_dir():
@@ -233,7 +233,7 @@ def _model(case: DoctorInput, role: str, name: str) -> Iterator[CheckResult]:
 
 
 def _end_of_turn(shown: str, place: str, config: Any) -> Iterator[CheckResult]:
-    """A note on a model for chats whose turns decoding would not end."""
+    """A note if decoding would not stop at the end of a turn of a chat model."""
     try:
         tokenizer: Any = checkpoints.load_tokenizer(place)
     except DecoderError as error:
@@ -266,7 +266,7 @@ def _weights_bytes(folder: str) -> int:
 
 
 def _size_in_index(folder: str) -> int:
-    """As stated by a checkpoint in several files; 0 if there is no readable index."""
+    """Bytes of weights according to the index of a checkpoint in several files; 0 if there is no readable index."""
     with suppress(OSError, ValueError, LookupError, TypeError, OverflowError):
         index = msgspec.json.decode(Path(folder, "model.safetensors.index.json").read_bytes())
         stated = int(index["metadata"]["total_size"])
@@ -275,7 +275,7 @@ def _size_in_index(folder: str) -> int:
 
 
 def _memory(case: DoctorInput, role: str, config: Any, stored_bytes: int) -> Iterator[CheckResult]:
-    """Memory in the dtype in which a model would run, or for packed weights `stored_bytes` (if not 0); is it free?"""
+    """Memory of a model in the dtype in which it would run, and whether it is free; packed weights: `stored_bytes`."""
     device = devices.choose_device(case.models.device)
     dtype, quantised = _loaded_form(case, role, config)
     free, stored = _free_bytes(device), dtype if quantised else paths.stored_dtype(config, device, dtype)
@@ -417,7 +417,7 @@ def _times(target: _Timed, draft: _Timed | str | None) -> Iterator[CheckResult]:
     for levels, rows in SIZES:
         shape, duration = f"{counted(levels, 'level')} and {rows} rows", ms(round_s(expected, levels, rows))
         estimate = f"estimate of a round of {shape}: {duration} ms"
-        if not target.work.sparse:  # the experts that further rows choose are not counted, so tokens would be too few
+        if not target.work.sparse:  # experts of further rows are not counted, so the break-even would be too low
             estimate += f"; it pays from {short(break_even(expected, levels, rows))} tokens per round on"
         yield CheckResult("ok", estimate)
     if isinstance(draft, str):

@@ -1,4 +1,4 @@
-"""Runs and replays without a screen; however a run ends, its text and its recording are complete so far."""
+"""Runs and replays without a screen. If a run is interrupted or fails, its text and recording up to then are kept."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _PATIENCE_S = 2.0
-"""Time from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
+"""Seconds from a signal to the interruption of a round or a blocked write; Ctrl-C waits for the end of the round."""
 
 
 def run(session: Session, transcript: Transcript, load: "Load") -> int:
-    """Decodes every prompt once; skips what cannot be decoded, but not all; raises other faults after the text."""
+    """Decodes every prompt once and returns the exit code. Skips prompts that raise PromptError, unless all do."""
     steering = Steering(speed=session.view.speed or 1.0)
     with (
         exporting(session.metrics_port) as exporter,
@@ -100,8 +100,8 @@ def follow(events: Iterable[Event], transcript: Transcript) -> int:
 def _interruptible(steering: Steering, transcript: Transcript) -> Iterator[Callable[[], None]]:
     """Context in which a signal interrupts the run; yields a function to be called when decoding begins.
 
-    Before that call, a first signal interrupts at once, after it at the end of the round. The context then prints the
-    transcript and suppresses the exception; it also prints before a DecoderError passes, unless standard output failed.
+    A first signal interrupts at once before this call, and at the end of the round after it. The transcript is printed
+    before KeyboardInterrupt is suppressed, and before a DecoderError other than OutputError propagates.
     """
     decoding = False
 

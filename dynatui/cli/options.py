@@ -1,4 +1,4 @@
-"""The options that several commands share; one that was not given is None, so that each default has one place."""
+"""Options that several commands share. An option that was not given is None, so each default is defined only once."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -164,7 +164,7 @@ MODEL_OPTIONS = in_panel(
     ),
 )
 PAIR_OPTIONS = MODEL_OPTIONS[:6]
-"""Those that make an `OnPair`."""
+"""Options whose values make an `OnPair`."""
 VIEW_OPTIONS = (
     *in_panel(
         SCREEN,
@@ -190,12 +190,12 @@ REPLAY_VIEW = (speed(FASTEST, "1: as fast as it was recorded; 2: twice as fast; 
 
 
 def of_methods() -> list[MethodOption]:
-    """In the order of the help."""
+    """Options of all methods, in the order of the help text."""
     return sorted((each for method in METHODS.values() for each in method.options), key=lambda each: each.rank)
 
 
 def rules(more: Callable[[str], Sequence[str]] = lambda _: ()) -> Iterator[TyperOption]:
-    """`more` maps an option's name to further shell completions."""
+    """Options of sampling and of all methods; `more` maps an option's name to further shell completions."""
     for each in options_of(SAMPLING):
         usual = f" Default 0; {EMBEDDED_TEMPERATURE:g} for the embedded pair on the screen."
         yield declared(replace(each, help=each.help + usual * (each.name == "temperature")), RUN)

@@ -1,4 +1,4 @@
-"""Options, arguments and commands as Typer objects, which Typer makes only from signatures; knows no option by name."""
+"""Makes Typer's options, arguments and commands, which Typer makes only from signatures; knows no option by name."""
 
 import os
 import re
@@ -21,7 +21,7 @@ Given = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """Options whose values are the keyword arguments of `make`, which makes one argument of a command's function."""
+    """Options whose values are the keyword arguments of `make`; its result is one argument of a command's function."""
 
     name: str
     options: Sequence[TyperOption]
@@ -31,7 +31,7 @@ class OptionGroup:
 Declared: TypeAlias = Sequence[OptionGroup | TyperOption | TyperArgument]
 """The parameters of a command, in the order of its help text; a command's function takes them by name."""
 CONTEXT = OptionGroup("context", ())
-"""For functions that need Typer's context, which knows the options and the subcommand that were typed."""
+"""Passes Typer's context to a command's function; the context knows the typed options and the typed subcommand."""
 
 
 def option(
@@ -51,10 +51,10 @@ def option(
 ) -> TyperOption:
     """An option of a command; a `list` option may be repeated, a `bool` option has no value.
 
-    `usage` is flag and placeholder of the value, such as "--fps N", or only flags, such as "--mouse/--no-mouse"; `name`
-    the name of the function's parameter, if it is not the flag's with underscores. `parse` is used instead of `kind`,
-    maps a text (also a default) to the value, and raises ConfigError if it cannot; `complete` maps the beginning of a
-    value to the whole values that a shell offers.
+    `usage` is a flag and the placeholder of its value, such as "--fps N", or only flags, such as "--mouse/--no-mouse".
+    `name` is the name of the function's parameter, by default the flag with underscores. `parse` replaces `kind`: it
+    converts a text (also a default) to the value, or raises ConfigError. `complete` maps the beginning of a value to
+    the whole values that a shell offers.
     """
     flags, _, metavar = usage.partition(" ")
     declared = typer.Option(
@@ -92,7 +92,7 @@ def argument(
     required: bool = True,
     parse: Callable[[str], object] | None = None,
 ) -> TyperArgument:
-    """An argument of a command, None if it is optional and absent; see `option`."""
+    """An argument of a command; its value is None if it is optional and absent. For the parameters, see `option`."""
     declared = typer.Argument(... if required else None, metavar=metavar, help=explained, parser=parse)
     made: TyperArgument = _made(name, kind, declared)
     return made
@@ -110,7 +110,7 @@ def _made(name: str, kind: Any, declared: Any) -> Any:
 
 
 Around: TypeAlias = Callable[[Any], AbstractContextManager[object]]
-"""Makes, from Typer's context, a context manager within which a command runs, and which may change option values."""
+"""(Typer's context) -> context manager within which a command runs; it may change the values of options."""
 
 
 def command(name: str, run: Callable[..., int], declared: Declared, around: Around = nullcontext) -> TyperCommand:
@@ -142,7 +142,7 @@ def _running(run: Callable[..., Any], declared: Declared, around: Around) -> dic
 
 
 def _arguments(context: typer.Context, declared: Declared) -> dict[str, Any]:
-    """With the home folder for a first ~ of each path, which a shell replaces neither after = nor in settings."""
+    """Arguments of a command's function. In paths, a first ~ is expanded, since shells do not expand it after =."""
     paths = {each.name for each in context.command.params if set(_WORD.findall(each.metavar or "")) & {"FILE", "DIR"}}
     left = {name: _expanded(value) if name in paths else value for name, value in context.params.items()}
     for each in declared:

@@ -1,4 +1,4 @@
-"""The user's presets: TOML files with values of options, which given options override; the engine knows no names."""
+"""The user's presets: TOML files with values of options, which given options override. The engine never reads them."""
 
 import os
 import re
@@ -41,10 +41,10 @@ def completing(option: str) -> list[str]:
 
 
 def layers(options: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Setting]]:
-    """The options that were given, above those of the user's preset that `--preset` names; and the latter's places.
+    """Values of options, and the settings that the user's preset makes, if `--preset` names one.
 
-    The preset's options stand above those of a shipped preset. Raises ConfigError if there is no such preset, or its
-    file is unreadable or sets an unknown option.
+    Given options override the user's preset, and the user's preset overrides a shipped preset. Raises ConfigError if
+    the preset does not exist, or its file is unreadable or sets an unknown option.
     """
     given = {name: value for name, value in options.items() if value is not None}
     name = given.get(PRESET)
@@ -77,7 +77,7 @@ def prepare(name: str, *, force: bool) -> None:
 
 
 def write_preset(name: str, run: RunConfig, comments: Sequence[str], *, force: bool) -> Path:
-    """Completely or not at all; raises ConfigError if it cannot, or if the preset exists and `force` is False."""
+    """Writes a preset completely or not at all; raises ConfigError on failure, or if it exists without `force`."""
     path, new = _path(name), folder() / f".{name}.{os.getpid()}.new"
     values = {option.name: option.value(run.rules(method)) for method, option in _options()}
     lines = [f"# {clean_line(comment)}" for comment in comments]

@@ -1,4 +1,4 @@
-"""Under torchrun, rank 0 decodes, and every other process follows it, imports torch, and prints only its error."""
+"""Runs under torchrun: rank 0 (the leader) decodes; the other processes (followers) serve it and print only errors."""
 
 import os
 import signal
@@ -14,11 +14,11 @@ from dynatui.terminal.shutdown import STOP_SIGNALS
 
 _FAULT = 1
 _SOON_S = 1.0
-"""Seconds before a follower reports an error, in which torchrun kills it if the leader's end is the cause."""
+"""Seconds before a follower reports an error; if the leader has ended, torchrun kills the follower before that."""
 
 
 def join(models: Models) -> None:
-    """Serves the leader and never returns, if this process is a follower."""
+    """If this process is a follower, serves the leader and never returns."""
     ranks = ranks_here()
     if ranks is None or ranks.leads:
         return
@@ -49,7 +49,7 @@ def spreads() -> bool:
 
 
 def require_alone(command: str) -> None:
-    """Raises ConfigError for a command of which each of several processes would do all the work."""
+    """Raises ConfigError if torchrun has started several processes, each of which would do the command's whole work."""
     if ranks := ranks_here():
         fault = f"{ranks.count} processes were started, and each would do the whole work of {command}"
         raise ConfigError(f"WORLD_SIZE says that {fault}; start the command once, without torchrun")

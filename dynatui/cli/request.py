@@ -48,7 +48,7 @@ class Prompts:
             return read + tuple(map(load.from_text, self.prompt_texts or ())) or load.embedded()
 
     def read(self, chat: bool | None = None) -> tuple[AnyPrompt, ...]:  # noqa: FBT001 - a setting of the run
-        """All prompts, cut as in the DynaTree paper; tells what was read from files."""
+        """All prompts, cut to `prompt_chars` if given, as in the DynaTree paper; prints what was read from files."""
         files = self.of_files()
         for note in notes(files, chat):
             streams.say(note)
@@ -75,7 +75,7 @@ MODELS = OptionGroup("models", options.MODEL_OPTIONS, Models)
 
 
 def run_config(given: Mapping[str, Any]) -> RunConfig:
-    """Ignores options that do not concern a run; raises ConfigError, whose `about` names the options at fault."""
+    """Run configuration from values of options; ignores other options. A ConfigError's `about` names invalid ones."""
     values, preset = presets.layers(given)
     with settings.named(preset):
         own = _given(**{name: values.get(name) for name in ("methods", "seed", "max_new_tokens", "chat")})
@@ -100,7 +100,7 @@ def _given(**values: object) -> dict[str, Any]:
 
 
 def _parameters(usual: TunableParameters, known: Sequence[Option], given: Mapping[str, Any]) -> TunableParameters:
-    """With all given values, set at once, since some are valid only together; a ConfigError names those at fault."""
+    """`usual` with the given values, set at once, since some are valid only together; `about` names invalid options."""
     changes, options = dict[str, Any](), dict[str, str]()
     for option in known:
         if given.get(option.name) is not None:

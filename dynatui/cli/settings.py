@@ -1,4 +1,4 @@
-"""The user's settings: a flag overrides a DYNATUI_* variable, that the TOML file, that the default."""
+"""The user's settings. Order of precedence: flag, DYNATUI_* variable, TOML file, default."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from dynatui.files import opened, text_of
 from dynatui.keymap import KEYMAP, Keymap, near
 
 LARGEST_FILE = 2**20
-"""Limits an endless device, which would fill the memory; usual files have about fifty lines."""
+"""Maximum size in bytes, since reading an endless device would fill the memory; usual files have about fifty lines."""
 _MOST_BITS = 63
 KINDS: dict[Any, str] = {
     bool: "true or false",
@@ -36,7 +36,7 @@ class Setting:
     key: str
     value: object
     place: str
-    """The environment variable, or the file and the line."""
+    """Where the setting is made: an environment variable, or a file and a line."""
 
 
 def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
@@ -53,10 +53,10 @@ def table(path: Path, text: str, usual_remedy: str) -> dict[str, Any]:
 def checked(
     path: Path, text: str, given: Mapping[str, Any], known: Mapping[str, Any], unknown: str
 ) -> dict[str, Setting]:
-    """The options set in a file, by name.
+    """The options that a file sets, by name; `given` is its parsed content, and `text` the content before parsing.
 
-    `text` is `given` before parsing, for the numbers of lines; `unknown` is the error for an unknown name, with {} for
-    the name and {} for a similar one. Raises ConfigError if an option is unknown or its value has the wrong type.
+    `unknown` is the message for an unknown name, with one {} for the name and one {} for a hint at a similar name.
+    Raises ConfigError if an option is unknown or its value has the wrong type.
     """
     settings = {}
     for key, value in given.items():
@@ -76,7 +76,7 @@ def checked(
 
 
 def line_of(text: str, key: str) -> int:
-    """The line that sets a top-level key or opens the table of that name; 1 if there is none."""
+    """Number of the line that sets a top-level key or opens the table of this name; 1 if there is no such line."""
     match = re.search(rf"^[ \t]*\[*[ \t]*(['\"]?){re.escape(key)}\1[ \t]*[=.\]]", text, re.MULTILINE)
     return text.count("\n", 0, match.start()) + 1 if match else 1
 
@@ -170,9 +170,9 @@ def strange_variables(live: Any) -> list[str]:
 
 
 def applied(context: typer.Context) -> dict[str, Setting]:
-    """The settings of this command's options that are not on the command line, by parameter name.
+    """Settings by parameter name. A setting applies only to an option of this command that was not typed.
 
-    A setting applies to an option that has the help of the live command's: `--speed` of a replay has other bounds.
+    The option must also have the same help text as in the live command: `--speed` of a replay has other bounds.
     """
     live = context.find_root().command
     known, flags = options_of(live), typed(context)
@@ -185,7 +185,7 @@ def applied(context: typer.Context) -> dict[str, Setting]:
 
 
 def fill(context: typer.Context, settings: Mapping[str, Setting]) -> dict[str, Any]:
-    """Makes settings a command's defaults; returns their values by parameter; a ConfigError says where one is set."""
+    """Makes settings a command's defaults; returns their values by parameter. A ConfigError says where one is made."""
     context.default_map = {name: setting.value for name, setting in settings.items()}
     options = {option.name: option for option in context.command.params}
     for name, setting in settings.items():
@@ -228,7 +228,7 @@ def with_places(error: DecoderError) -> str:
 
 
 def _table(path: Path) -> tuple[str, dict[str, Any]]:
-    """The text of the settings file and what it sets; both are empty if there is no file and the user names none."""
+    """Text and parsed content of the settings file; both are empty if the default file does not exist."""
     named, text = os.environ.get(FILE_VARIABLE), ""
     too_large = "which is too large for a settings file; name another file"
     try:
@@ -262,6 +262,6 @@ def _keymap(path: Path, text: str, table: Mapping[str, Any], known: Collection[s
 
 
 def kinds(live: Any) -> dict[str, Any]:
-    """Type of each setting in a file; text for an option that parses its own value."""
+    """Type of each setting in a file; `str` for an option that parses its own value."""
     types = {key: option.type_descriptor.annotation for key, option in options_of(live).items()}
     return {key: kind if kind in KINDS else str for key, kind in types.items()}

@@ -1,4 +1,4 @@
-"""`dynatui why`: the bottleneck of each method in recorded runs, then each finding once; loads no models."""
+"""`dynatui why`: speeds and bottlenecks of the methods in recorded runs, equal findings merged; loads no models."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -24,11 +24,11 @@ from dynatui.terminal import streams
 
 WIDTH = 80
 _MANY = 3
-"""Number of differing texts up to which the first differing token of each is listed."""
+"""Up to this number of differing texts, the first differing token of each text is listed."""
 
 
 def report(cases: Sequence[MethodCase], prompts: Sequence[str]) -> Iterator[str]:
-    """A case is a method in a run, and each run has one prompt."""
+    """Lines of the report. A case is one method in one run, and each run has one prompt."""
     runs = len(prompts)
     yield from _speeds(cases, runs)
     yield ""
@@ -63,7 +63,7 @@ def silence(method: str, reason: Reason | None = None) -> str:
 
 
 def places(cases: Cases, runs: int) -> str:
-    """Such as "dynatree, auto on prompts 1, 3-5; linear on prompt 2"."""
+    """Methods and prompts of cases, such as "dynatree, auto on prompts 1, 3-5; linear on prompt 2"."""
     by_method = grouped((case, case.method) for case in cases)
     by_runs = dict[tuple[int, ...], list[str]]()
     for method, group in by_method.items():
@@ -169,9 +169,9 @@ def why(path: Path, *, as_json: bool) -> int:
 
 
 def _print(races: Iterable[RunFold], out: TextIO) -> None:
-    """Prints the report of all runs; of one run with at most one bottleneck, sentences on each method instead.
+    """Prints the report of all runs; for a single run with at most one bottleneck, sentences about each method instead.
 
-    An invalid line is raised after the report of the runs before it. Runs are not kept, since they may exceed memory.
+    Runs before an invalid line are reported before its error propagates. Runs are not kept: they may exceed memory.
     """
     prompts, known = list[str](), list[MethodCase]()
     alone: Iterator[str] = iter(())

@@ -1,3 +1,3 @@
-"""Measuring, searching and training: the laboratory. Only its own commands import it: the engine and the monitor run
-without it.
+"""The laboratory: measures speeds, searches for settings, and trains models. Only the command line imports it, for its
+`commands`; the engine and the monitor run without it.
 """

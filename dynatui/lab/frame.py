@@ -1,8 +1,8 @@
-"""Statistics of a frame of measurements: a row is one text (prompt x lane x length x repeat), a column one of its
-settings or figures. This module knows no benchmark: callers name the columns.
+"""Statistics of measurements in a pandas frame. Each row is one text (prompt x lane x length x repeat, where a lane is
+a measured setting); each column is a setting or a figure of the text. Callers name the columns.
 
-Unknown figures are NaN and are left out. Functions of values take a series whose index has the level `prompt`; prompts
-differ more than repeats do, so a mean is one over prompts of means over repeats, and bootstraps resample prompts.
+Unknown figures are NaN and are left out. A series holds one figure, and its index has the level `prompt`. Figures
+differ more between prompts than between repeats, so means are taken over repeats first; bootstraps resample prompts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from decoder.analysis.interval import COVERAGE, DRAWS, Interval, bootstrap, quotient_ends
 
 TEXT = ["prompt", "repeat"]
-"""Columns that tell the texts of one lane apart."""
+"""Columns that identify a text within a lane."""
 
 
 class Median(Interval, frozen=True, kw_only=True):
@@ -27,26 +27,26 @@ class Median(Interval, frozen=True, kw_only=True):
 
 
 def frame(rows: Iterable[Mapping[str, Any]], figures: Iterable[str] = ()) -> pd.DataFrame:
-    """Rows of a log as a frame, in which the columns `figures` hold numbers: None becomes NaN."""
+    """Rows of a log as a frame; the columns `figures` are converted to float, so that None becomes NaN."""
     made = pd.DataFrame(list(rows))
     return made.astype(dict.fromkeys(made.columns.intersection(list(figures)), float))
 
 
 def series(rows: pd.DataFrame, figure: str, **which: Any) -> pd.Series:
-    """Known values of a figure by prompt and repeat, in rows whose columns have the given values (`lane="ar"`)."""
+    """Known values of a figure, indexed by prompt and repeat, in rows whose columns equal `which` (`lane="ar"`)."""
     for column, value in which.items():
         rows = rows[rows[column] == value]
     return rows.set_index(TEXT)[figure].dropna()
 
 
 def quotients(rows: pd.DataFrame, over: str, under: str, figure: str) -> pd.Series:
-    """A figure of lane `over` divided by that of lane `under` on the same text, by prompt and repeat."""
+    """Figure of lane `over` divided by the figure of lane `under` on the same text, indexed by prompt and repeat."""
     above, below = (series(rows, figure, lane=lane) for lane in (over, under))
     return (above / below[below != 0]).dropna()
 
 
 def by_prompt(values: pd.Series) -> pd.Series:
-    """Mean over repeats, by prompt in ascending order."""
+    """Mean over the repeats of each prompt, with prompts in ascending order."""
     return values.groupby(level="prompt").mean()
 
 
@@ -60,9 +60,9 @@ def mean(values: pd.Series, seed: int, *, draws: int = DRAWS) -> Interval | None
 
 
 def spread_quotient(over: pd.Series, under: pd.Series, seed: int, *, coverage: float = COVERAGE) -> Interval | None:
-    """Standard deviation over common prompts of one quantity, divided by that of another; None if one is 0 or unknown.
+    """Standard deviation of `over` divided by that of `under`, over their common prompts; None if one is 0 or unknown.
 
-    Both deviations are recomputed for each bootstrap sample.
+    Both standard deviations are recomputed for each bootstrap sample.
     """
     both = pd.concat([by_prompt(over), by_prompt(under)], axis=1, join="inner").to_numpy(np.float64).T
     if both.shape[1] < 2 or not np.ptp(both, axis=1).all():
@@ -103,7 +103,7 @@ def median(values: pd.Series, seed: int) -> Median | None:
 
 
 def estimate(groups: Iterable[Iterable[float]], seed: int) -> Median | None:
-    """`median` of values that are given in a group for each prompt."""
+    """`median` of values in groups, with one group per prompt."""
     known = [(prompt, value) for prompt, group in enumerate(groups) for value in group]
     prompts, values = zip(*known, strict=True) if known else ((), ())
     return median(pd.Series(values, pd.Index(prompts, name="prompt"), "float64"), seed)
@@ -116,14 +116,14 @@ def means(
     seed: int,
     ratios: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> dict[tuple[Any, ...], dict[str, Interval]]:
-    """`mean` of each figure, by the values of the columns `by`; a figure that no text of a group has is left out.
+    """`mean` of each figure in each group of rows; a figure that is unknown in all texts of a group is left out.
 
     Args:
         rows: Frame of texts.
-        by: Rows with equal values in these columns form a group.
+        by: Rows with equal values in these columns form a group; the values are the key of the group in the result.
         figures: Columns of figures.
         seed: Seed of the bootstrap.
-        ratios: By name of a further figure, the columns whose sums over prompts are divided.
+        ratios: {name of a further figure: (dividend, divisor)}; the sums of these two columns over prompts are divided.
     """
     parts: dict[str, tuple[str, str | None]] = {**{name: (name, None) for name in figures}, **ratios}
     columns = list(dict.fromkeys(column for pair in parts.values() for column in pair if column))
@@ -141,7 +141,7 @@ def means(
 
 
 def _mean(above: NDArray[np.float64], below: NDArray[np.float64], seed: int, draws: int) -> Interval:
-    """Sum of the values `above` divided by the sum of the values `below`."""
+    """Sum of the values `above` divided by the sum of the values `below`, with standard deviation and interval."""
     value, each = float(above.sum() / below.sum()), above / below
     if np.ptp(each) == 0:
         end = value if len(each) > 1 else None

@@ -1,7 +1,7 @@
 """Counts the events of a run under vLLM's metric names and labels, for dashboards made for vLLM.
 
-The label `method` is not in vLLM: the methods of a race count as if they were several servers. As in vLLM, each round
-with drafted tokens is one draft, and each round gives one latency.
+vLLM has no label `method`; with it, the methods of a run are counted like separate servers. As in vLLM, each round with
+drafted tokens counts as one draft, and each round gives one latency.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from decoder.events import Event, Round, Run, Start
 from dynatui.clean import clean_line
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0)
-"""Bounds of the histograms; a round of a small pair on a GPU takes about as long as the first one."""
+"""Upper bounds of the histograms' buckets; a round of a small pair on a GPU takes about 1 ms, the first bound."""
 _LABELS = ("model_name", "engine", "method")
 _ENGINE = "0"
 
 
 class Exporter:
-    """Metrics of all runs of a process, which one thread counts and another serves; no count ever decreases.
+    """Metrics of all runs of a process, which one thread updates and another serves; no count ever decreases.
 
-    A figure that a method does not report has no series of the method.
+    A method has no series for figures that it does not report.
     """
 
     def __init__(self) -> None:
@@ -54,9 +54,9 @@ class Exporter:
         later = "Time of a round by the method's own clock; all tokens of a round appear at once."
         self._later_s = histogram("vllm:inter_token_latency_seconds", later)
         self._target, self._prompt = "", 0
-        """Of the current run: name of its target, and number of its prompt's tokens."""
+        """Name of the current run's target, and number of tokens of its prompt."""
         self._prefill_s, self._decoded_s = dict[str, float](), dict[str, float]()
-        """By method: prefill time, and decode time so far, of the current text."""
+        """Prefill time, and decode time so far, of the current text, by method."""
 
     def take(self, event: Event) -> None:
         """Counts an event; to be called by one thread only."""
@@ -95,7 +95,7 @@ class Exporter:
 
 @contextmanager
 def exporting(port: int | None) -> Iterator[Exporter | None]:
-    """Serves at a port (0: any free one; None: serves nothing); raises ConfigError if it cannot be opened."""
+    """Serves at a port (0: any free port; None: serves nothing); raises ConfigError if the port cannot be opened."""
     if port is None:
         yield None
         return

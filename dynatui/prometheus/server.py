@@ -23,13 +23,13 @@ _PATH = "/metrics"
 _PATIENCE_S = 0.2
 """Time limit for reading a request, and for each of the two writes of a response."""
 _LARGEST_REQUEST = 8192
-"""Prometheus sends a few hundred bytes."""
+"""Limit in bytes; Prometheus sends a few hundred."""
 _POLL_S = 0.1
 _SHARE = 0.01
-"""Largest share of a core, unless requests are so expensive that their pauses are the longest."""
+"""Largest share of a core, unless requests are so expensive that `_LONGEST_PAUSE_S` limits the pauses after them."""
 _LONGEST_PAUSE_S = 2.0
-"""Prometheus waits 10 s for a page. On some virtual machines, work after a pause takes CPU time that grows with the
-pause: a page 3 ms without one, 40 ms after a second. Without a limit, each pause would be longer than the one before.
+"""Prometheus waits 10 s for a page. On some virtual machines, a page takes more CPU time after a longer pause: 3 ms
+without a pause, 40 ms after one second. Without a limit, each pause would therefore be longer than the previous one.
 """
 _REASONS = {errno.EADDRINUSE: "another program uses it", errno.EACCES: "only an administrator may open it"}
 
@@ -65,13 +65,13 @@ class _Server(TCPServer):
         super().__init__((_ADDRESS, port), handler)
 
     def service_actions(self) -> None:
-        """Sleeps after each request or idle poll, to stay within the share of a core; at most the longest pause."""
+        """Sleeps after each request or idle poll, to stay within `_SHARE` of a core; at most `_LONGEST_PAUSE_S`."""
         used_s = time.thread_time()
         self.stopping.wait(min(_LONGEST_PAUSE_S, (used_s - self._used_s) * (1 / _SHARE - 1)))
         self._used_s = used_s
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignores errors of broken connections."""
+        """Logs all errors except those of broken connections."""
         del request, client_address
         if not isinstance(sys.exception(), OSError):
             logger.exception("metrics were not served")
@@ -86,7 +86,7 @@ class _Handler(MetricsHandler):
         super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - the library calls this name
-        """Always plain text, whatever format the request accepts."""
+        """The response is always plain text, whatever format the request accepts."""
         del self.headers["Accept"]  # OpenMetrics output may lose colons in names: issue 1177 of prometheus_client
         if self.path.partition("?")[0] == _PATH:
             super().do_GET()
@@ -95,7 +95,7 @@ class _Handler(MetricsHandler):
 
 
 def _request(connection: socket) -> bytes:
-    """Up to the blank line; empty if too large or incomplete. Raises OSError for a broken or slow connection."""
+    """The request; empty if it is too large or incomplete. Raises OSError for a broken or slow connection."""
     until, received = time.monotonic() + _PATIENCE_S, b""
     while b"\r\n\r\n" not in received:
         left = until - time.monotonic()

@@ -1,6 +1,6 @@
 """Loads prompts exactly as their authors wrote them: nothing is removed but one newline at the end of a text file.
 
-Whether a file holds objects with prompts or is itself one prompt is decided by its content.
+A file is read as objects with prompts if its name, a given field or its content says so, else as one prompt.
 """
 
 import re
@@ -34,14 +34,14 @@ class PromptFile:
     name: str
     prompts: tuple[AnyPrompt, ...]
     fields: tuple[str, ...] = ()
-    """Field of each prompt; empty if the file is one prompt."""
+    """Name of the field from which each prompt was read; empty if the file is one prompt."""
     left_out: int = 0
-    """Conversations without a turn of the user."""
+    """Number of conversations that were left out, since they have no turn of the user."""
     answers: tuple[str, ...] = ()
-    """To each prompt, empty for none; empty if the file is one prompt."""
+    """Answer to each prompt, an empty string if there is none; no answers if the file is one prompt."""
 
     def said(self, chat: bool | None) -> str:  # noqa: FBT001 - a setting of the run, passed on
-        """What was read; empty for plain text that looks like nothing else."""
+        """Describes what was read; empty for plain text that does not look like JSON."""
         if not self.fields:
             first = as_prompt(self.prompts[0]).text.lstrip()[:1]
             return f"{_shown(self.name)}: 1 prompt, the whole text" if first in _LIKE_JSON else ""
@@ -60,7 +60,7 @@ def embedded() -> tuple[str, ...]:
 
 
 def from_text(text: str) -> str:
-    """Invalid UTF-8 becomes U+FFFD, which JSON can represent."""
+    """The prompt `text`, where invalid UTF-8 is replaced by U+FFFD, which JSON can represent."""
     if not text:
         raise PromptError("the prompt is empty; give --prompt at least one character")
     return _without_surrogates(text)
@@ -69,7 +69,7 @@ def from_text(text: str) -> str:
 def from_file(name: str, prompt_field: str | None = None) -> PromptFile:
     """The prompts in a file, which may be a gzip file, or standard input (`-`).
 
-    `prompt_field` None is the first known field of each object. Raises PromptError, which names the line.
+    If `prompt_field` is None, the first known field of each object is read. Raises PromptError, which names the line.
     """
     shown = _shown(name)
     if name == STANDARD_INPUT and sys.stdin is None:
@@ -98,7 +98,7 @@ def _noted(chunks: Iterator[str], seen: list[str]) -> Iterator[str]:
 
 
 def _begins_with_a_prompt(window: Window) -> bool:
-    """Whether the text begins with an object that has a prompt, or one follows after a malformed line."""
+    """Whether the text begins with an object that has a prompt, or has such an object after a malformed first line."""
     with suppress(MalformedError):
         if window.next_character() not in _LIKE_JSON:
             return False

@@ -1,4 +1,4 @@
-"""Writes a run as an asciicast, version 2 (https://docs.asciinema.org/manual/asciicast/v2/); knows no panels."""
+"""Writes a run as an asciicast, version 2 (https://docs.asciinema.org/manual/asciicast/v2/); independent of panels."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -14,9 +14,9 @@ from dynatui.state.run_state import RunState, apply
 
 FPS = 10
 MOST_FRAMES = 1200
-"""Each frame takes time to draw; a long run has a frame rate below `FPS`."""
+"""Each frame takes time to draw, so a long run has a frame rate below `FPS`."""
 LONGEST_WAIT_S = 2.0
-"""Players shorten longer pauses to this value."""
+"""Players shorten longer pauses to this value (`idle_time_limit`)."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class FilmMoment:
 def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> Iterator[FilmMoment]:
     """The start of a run, its rounds as far as the frame rate allows, and its end.
 
-    The clock is the decode time of the method that `before` watches; `speed` is its seconds per second of the film.
+    The clock is the decode time of the method that `before` watches; `speed` is decode time per second of the film.
     """
     state = before
     times = [event.t for event in events if isinstance(event, Round) and is_sane(event.t)]
@@ -47,7 +47,7 @@ def moments(events: Sequence[Event], before: RunState, speed: float = 1.0) -> It
 
 
 def cast(frames: Iterable[tuple[float, str]], *, size: tuple[int, int], title: str, started_at: str) -> Iterator[bytes]:
-    """Lines of the file; a frame without output, and a start that is not in ISO 8601, are left out."""
+    """Lines of the file, without frames that have no output, and without a start time that is not in ISO 8601."""
     header: dict[str, object] = {"version": 2, "width": size[0], "height": size[1]}
     with suppress(ValueError, OverflowError, OSError):
         header["timestamp"] = int(datetime.fromisoformat(started_at).timestamp())

@@ -1,4 +1,4 @@
-"""Validates the sequence of a recording's events, and limits what a hostile file could fill."""
+"""Validates a recording's events and their sequence, and limits the memory that a hostile file can take."""
 
 import codecs
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,16 +21,16 @@ MOST_RANKS = 2**12
 MOST_NODES = 2**16
 LONGEST_PROMPT = 2**22
 LONGEST_TEXT = 2**20
-"""Characters of the text of one round, and of an error message."""
+"""Maximum number of characters in the text of one round, and in an error message."""
 LONGEST_PIECE = 2**12
 LONGEST_NAME = 2**10
 _LARGEST = 1e9
-"""Largest time and knob; sums and squares of such values stay finite."""
+"""Largest time in seconds and largest knob value; sums and squares of such values stay finite."""
 _LARGEST_FLOAT32 = 1e39
-"""Above every float32, in which log-probabilities are computed."""
+"""Larger than every float32; log-probabilities are computed in float32."""
 _LARGEST_FIGURE = 1e15
 _MOST_PARAMETERS = 2**12
-"""Names and values, those in lists and tables included."""
+"""Maximum number of names and values in a run's parameters, including those in lists and tables."""
 _SHORTEST_S = 1e-9
 _ROUNDING = 1e-3
 
@@ -43,7 +43,7 @@ class MethodTotals:
 
 
 def other_form(beginning: bytes) -> str:
-    """What else a file with this beginning is, with a remedy; empty if it may be lines of UTF-8."""
+    """Format of a file with this beginning, with a remedy; empty if the file may be UTF-8 text in lines."""
     return next((remedy for mark, remedy in _OTHER_FORMS.items() if beginning.startswith(mark)), "")
 
 
@@ -65,7 +65,7 @@ _OTHER_FORMS = {
 
 
 class Checker:
-    """Decodes the lines of one recording in order."""
+    """Decodes and checks the lines of one recording in order."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, MethodTotals] | None = None
@@ -145,7 +145,7 @@ def _fault_of_parameters(methods: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _fault_of_round(event: Round, lane: MethodTotals) -> str:
-    """A valid round is added to the method's progress."""
+    """The fault, or empty; a valid round is added to the method's totals."""
     fault = _out_of_turn(event, lane) or _off_the_tree(event) or _unbounded(event)
     if not fault:
         lane.rounds, lane.tokens, lane.t = event.round + 1, event.position + len(event.committed), event.t
@@ -164,7 +164,7 @@ def _out_of_turn(event: Round, lane: MethodTotals) -> str:
 
 
 def _off_the_tree(event: Round) -> str:
-    """Accepted nodes must be a path from the root; committed tokens that path and one more, or its beginning."""
+    """Accepted nodes must form a path from the root. Committed tokens must be this path, cut or plus one token."""
     if len(event.tokens) > MOST_NODES:
         return f"a tree has {len(event.tokens)} nodes, but at most {MOST_NODES} are allowed"
     above = -1 if root_is_drafted(event.method) else 0

@@ -15,11 +15,11 @@ from dynatui.prompts import load
 from dynatui.session import Models, Session
 
 LONGEST_ARGUMENT = 100_000
-"""Bytes of a prompt; Linux allows 128 KiB per argument."""
+"""Maximum size of a prompt in bytes; Linux allows 128 KiB per argument."""
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "!": "\\x21"}
-"""Within $'…'; an interactive shell expands the exclamation mark from its history."""
+"""Escapes within $'…'; an interactive shell would replace `!` by a command of its history."""
 _NAMES = {"compiled": "compile"}
-"""Options by field of `Models`, where the names differ."""
+"""Option name of each field of `Models` that has another name."""
 _OF_RUN = ("chat", "methods", "max_new_tokens", "seed")
 _LOST = "\ufffd"
 
@@ -30,7 +30,7 @@ def command_line(
     """The command line that starts this session; ends in a comment if a prompt must first be saved to a file.
 
     `files` are the prompts of each prompt file; `always` are options to write even at their default, since a settings
-    file or a variable sets another value.
+    file or an environment variable sets another value.
     """
     if session.models.embedded:  # these two defaults of the embedded pair depend on whether there is a screen
         always = {*always, "temperature", "seed"}
@@ -81,7 +81,7 @@ def _changed(values: Mapping[str, Any], usual: Mapping[str, Any], always: Collec
 
 
 def _matching(prompts: Sequence[AnyPrompt], files: Mapping[str, Sequence[AnyPrompt]]) -> tuple[list[str], int]:
-    """The files whose prompts are the first of the session, and the number of those prompts."""
+    """The files that hold the session's first prompts, and the number of these prompts."""
     names, count = list[str](), 0
     for name, file_prompts in files.items():
         if name == load.STANDARD_INPUT or tuple(prompts[count : count + len(file_prompts)]) != tuple(file_prompts):
@@ -102,7 +102,7 @@ def _obstacle(prompt: Prompt) -> str:
 
 
 def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[str]:
-    """In the order of the help; no option sets the parameters of a lane of side A."""
+    """Options of all methods, in the order of the help; there are no options for side A of a comparison."""
 
     def rank(name: RulesName) -> int:
         return max((option.rank for option in options_of(name)), default=0)
@@ -112,7 +112,7 @@ def rule_options(config: RunConfig, always: Collection[str] = ()) -> Iterator[st
 
 
 def options_of_set(config: RunConfig, name: RulesName, always: Collection[str] = ()) -> Iterator[str]:
-    """The options that have neither the preset's nor the default value."""
+    """Options with values that differ from the preset; for an option that selects a preset, from the default."""
     rules, usual = config.rules(name), defaults(config.sampling.temperature)[name]
     changed = differing(rules, base(name, rules))
     for option in options_of(name):

@@ -1,7 +1,7 @@
-"""Two recordings of the same prompts, B against A, text by text: the change of each method's speed, and other texts.
+"""Compares two recordings of the same prompts, A and B, text by text: changes of each method's speed and text.
 
-Both were made at different times, when the machine may have had different load, so what is compared is each method's
-speed-up over `ar` of its own recording.
+The load of the machine may have differed between the recordings, so each method's speed-ups over `ar` in the same
+recording are compared.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,20 +19,20 @@ from dynatui.number_format import counted, short
 from dynatui.result import aligned
 
 CHANGED = 5
-"""Exit code."""
+"""Exit code for `Comparison.changed`."""
 Verdict: TypeAlias = Literal["slower", "faster", "cannot tell"]
 _TEXT, _SAMPLED = ("target", "dtype", "temperature"), ("seed", "top_k", "top_p")
-"""Settings under which texts must be equal; the second ones only in sampling."""
+"""If these settings are equal, the texts must be equal; `_SAMPLED` matters only if tokens are sampled."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one method; `a` and `b` are means over the texts that both recordings have."""
+    """Change of one method; the tokens per second are means over the texts that both recordings have."""
 
     texts: int
     tokens_per_second_a: float | None
     tokens_per_second_b: float | None
     ratio: float | None
-    """Geometric mean over texts of speed-up B over speed-up A; of tokens per second without `ar` in both."""
+    """Geometric mean over texts of B / A: of speed-ups, or without `ar` to compare with, of tokens per second."""
     low: float | None
     high: float | None
     reason: str | None
@@ -43,7 +43,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON object. The intervals of all methods hold together with 95 %."""
+    """The JSON object. The intervals of all methods hold simultaneously with a confidence of 95 %."""
 
     a: str
     b: str
@@ -54,7 +54,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changed(self) -> bool:
-        """Whether a method is clearly slower in B, or writes another text."""
+        """Whether a method is clearly slower in B, or its text differs."""
         return any(each.verdict == "slower" or each.different_texts for each in self.methods.values())
 
 
@@ -62,7 +62,7 @@ Pair: TypeAlias = tuple[RunFold, RunFold]
 
 
 def comparison(names: Sequence[str], first: Iterable[Sequence[Event]], second: Iterable[Sequence[Event]]) -> Comparison:
-    """Pairs runs of the same prompt in their order. Raises RecordingError without a common prompt."""
+    """Compares runs of the same prompt, paired in their order. Raises RecordingError if there is no common prompt."""
     unpaired, pairs, others = dict[tuple[int, ...], list[RunFold]](), list[Pair](), 0
     for race in map(fold, first):
         unpaired.setdefault(_prompt(race), []).append(race)
@@ -132,7 +132,7 @@ def _verdict(found: Speedup) -> Verdict:
 
 
 def _differs(method: str, a: RunFold, b: RunFold) -> bool | None:
-    """None if the texts need not be equal."""
+    """Whether a method's texts differ; None if they need not be equal."""
     if a.run is None or b.run is None:
         return None
     names = (*_TEXT, *_SAMPLED) if a.sampled or b.sampled else _TEXT

@@ -1,4 +1,4 @@
-"""Exports a run to files for other programs, each written atomically in a new private folder; knows no screen."""
+"""Exports a run to files for other programs, each written atomically in a new private folder."""
 
 import csv
 import os
@@ -23,10 +23,10 @@ from dynatui.record.transcript import Transcript
 from dynatui.state.timeline import run_so_far
 
 Make: TypeAlias = Callable[[], bytes]
-"""Content of a file; may be slow for a long run."""
+"""Returns the content of a file; may be slow for a long run."""
 
 _FORMULA = ("=", "+", "-", "@")
-"""A cell that begins so is a formula for a spreadsheet, which could start programs."""
+"""First characters of a cell that spreadsheets read as a formula, which could start programs."""
 _new = partial(Path.mkdir, mode=0o700, parents=True)
 
 
@@ -34,7 +34,7 @@ class ExportError(DecoderError): ...
 
 
 def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]:
-    """Makers of the files of the last run by name, the fastest first; raises ExportError if there is no run."""
+    """Functions that make the files of the last run, by name, the fastest first; raises ExportError without a run."""
     run = run_so_far(events)
     if not run:
         raise ExportError("there is no run to export yet; try again after the first token")
@@ -50,7 +50,7 @@ def files_of(events: Sequence[Event], svg: str, command: str) -> dict[str, Make]
 
 
 def new_folder(folder: Path | None = None, now: datetime | None = None) -> Path:
-    """Named after the local time in the working directory, or else in the folder of recordings, if no path is given."""
+    """Makes `folder`; if None, one named after the local time, in the working directory or else among recordings."""
     if folder is not None:
         return _created(folder)
     stem = f"dynatui-{now or datetime.now().astimezone():%Y%m%d-%H%M%S}"
@@ -77,7 +77,7 @@ def fill(folder: Path, files: Mapping[str, Make]) -> None:
 
 
 def figures_json(events: Iterable[Event]) -> str:
-    """As `dynatui replay --json` prints it."""
+    """The run as `dynatui replay --json` prints it."""
     out = StringIO()
     transcript = Transcript(out, StringIO(), as_json=True)
     for event in events:
@@ -107,7 +107,7 @@ def text(events: Sequence[Event]) -> str:
 
 
 def _text(foreign: str) -> str:
-    """Without control characters; begins with ' if a spreadsheet would read a formula."""
+    """The text without control characters; a ' precedes a text that a spreadsheet would read as a formula."""
     name = clean_line(foreign)
     return f"'{name}" if name.lstrip().startswith(_FORMULA) else name
 

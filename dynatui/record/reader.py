@@ -1,4 +1,4 @@
-"""Reads the runs of a recording that may be larger than memory: a scan locates them, and access decodes one."""
+"""Reads the runs of a recording that may be larger than memory: a scan locates all runs, each access decodes one."""
 
 import gc
 import re
@@ -25,7 +25,7 @@ from dynatui.state.session_log import prompt_of
 _RUN = re.compile(rb'\{\s*"type"\s*:\s*"run"')
 _CHUNK = 2**20
 _IN_MEMORY = 2**24
-"""Bytes of a pipe above which a temporary file keeps it."""
+"""Largest size in bytes of a pipe's copy in memory; a larger copy is a temporary file."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Span:
 
 
 class Runs(Sequence[list[Event]]):
-    """The runs of a complete recording; a pipe is copied to a temporary file.
+    """The runs of a complete recording; a pipe is copied to memory or to a temporary file.
 
     Raises RecordingError, also on access to an invalid run; the message names file and line.
     """
@@ -58,7 +58,7 @@ class Runs(Sequence[list[Event]]):
         return len(self._spans)
 
     def prompt(self, number: int) -> AnyPrompt:
-        """Decoded from the run's first line only; empty if that is invalid."""
+        """The run's prompt, decoded from its first line alone; empty if this line is invalid."""
         try:
             self._file.seek(self._spans[number].begin)
             first = RUNS.event_on(self._file.readline(LONGEST_LINE))
@@ -114,7 +114,7 @@ def _rewound(path: Path, closing: ExitStack) -> BinaryIO:
 
 
 def _spans(path: Path, file: BinaryIO) -> Iterator[_Span]:
-    """The runs in order, without an incomplete line at the end."""
+    """Byte ranges of the runs in order, without an incomplete line at the end."""
     begin = before = place = 0
     for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE), b"")):
         if not line.endswith(b"\n"):
@@ -156,7 +156,7 @@ def _unreadable(path: Path, error: OSError) -> RecordingError:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Garbage collection would take most of the time and free nothing: all events are kept."""
+    """Disables garbage collection, which would take most of the time and free nothing, since all events are kept."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Writes recordings so that they survive a crash: every line at once, and the next writer cuts off a torn one."""
+"""Writes recordings that survive a crash: each line is written at once, the next writer cuts off a torn line."""
 
 import errno
 import fcntl
@@ -21,7 +21,7 @@ from decoder.events import Base, Event, Run, decode_line, encode
 from dynatui.files import pipe_to_write
 
 LONGEST_LINE = 64 * 2**20
-"""So that a file without line ends cannot fill the memory; events are far smaller."""
+"""Limit in bytes, so that a file without line ends cannot fill the memory; events are far smaller."""
 _PATIENCE_S = 0.5
 
 
@@ -30,10 +30,10 @@ class Form:
     name: str
     opening: type[Base]
     decode_line: Callable[[bytes, int], Base]
-    """The event on a line of this number; raises RecordingError."""
+    """Decodes a line with this number; raises RecordingError if the line is invalid."""
 
     def event_on(self, line: bytes) -> Base | None:
-        """Decoded without regard to the lines before it; None if incomplete or invalid."""
+        """The line's event, decoded independently of other lines; None if the line is incomplete or invalid."""
         try:
             return self.decode_line(line, 0)
         except RecordingError:
@@ -43,7 +43,7 @@ class Form:
         return isinstance(self.event_on(line), self.opening)
 
     def is_torn_opening(self, line: bytes) -> bool:
-        """Whether a crash has torn this first line."""
+        """Whether the first line is incomplete, as after a crash."""
         beginning = b'{"type":"%s",' % str(self.opening.__struct_config__.tag).encode()
         return not line.endswith(b"\n") and line.startswith(beginning[: len(line)])
 
@@ -59,8 +59,8 @@ def opening_line(file: BinaryIO) -> bytes:
 class Recorder:
     """Appends events to a recording, locked against other writers until closed; only the owner can read a new file.
 
-    `so_far`, the earlier events of a run in progress, is written first. Raises RecordingError if the file cannot be
-    written, is locked or is no recording, or is a pipe without reader; so do `write` and the end of the context.
+    `so_far`, the earlier events of a run in progress, is written first. Raises RecordingError, also in `write` and at
+    the end of the context, if the file cannot be written, is locked, is not a recording, or is a pipe without a reader.
     """
 
     def __init__(self, path: Path, so_far: Iterable[Base] = (), form: Form = RUNS) -> None:
@@ -70,14 +70,14 @@ class Recorder:
         self._closed = False
         self._writing = threading.Lock()
         self._least_size: int | None = None
-        """The file's size in bytes unless another program has shortened it; None if it is no file, or closed."""
+        """Size in bytes below which the file has been shortened; None if it is closed or not a regular file."""
         self._lost = ""
-        """Why the recording is lost, as found at its end; empty if it is kept."""
+        """Why the recording is lost, as found when the file was closed; empty if it is not lost."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
             mode = os.fstat(descriptor).st_mode
             if stat.S_ISFIFO(mode):
-                os.close(descriptor)  # which, opened to read too, would be a reader of the pipe
+                os.close(descriptor)  # opened also for reading, it would be a reader of the pipe
                 descriptor = pipe_to_write(path)
             os.set_blocking(descriptor, True)
             self._descriptor = descriptor
@@ -108,7 +108,7 @@ class Recorder:
                     self._close_file()
 
     def close(self) -> None:
-        """Waits only briefly for another thread's write, since one to a pipe without a reader never ends."""
+        """Waits only briefly for another thread's write, since a write to a pipe that nobody reads never ends."""
         self._ended = True
         if self._writing.acquire(timeout=_PATIENCE_S):
             self._close_file()
@@ -122,7 +122,7 @@ class Recorder:
             self._file.close()
 
     def require_kept(self) -> None:
-        """Raises a RecordingError if another program had deleted or shortened the file."""
+        """Raises a RecordingError if another program deleted or shortened the file before it was closed."""
         if self._lost:
             raise RecordingError(self._lost, "record")
 
@@ -155,7 +155,7 @@ class Recorder:
         return ""
 
     def _continue(self) -> None:
-        """Cuts off an incomplete last line; raises a RecordingError if the file is no recording of this form."""
+        """Cuts off an incomplete last line; raises a RecordingError if the file is not a recording of this form."""
         with self.path.open("rb") as file:
             opening = opening_line(file)
             if not opening:
@@ -177,7 +177,7 @@ def numbered_run(event: Event, number: int, count: int) -> Event:
 
 
 def recordings_folder() -> Path:
-    """For recordings started by a key, for its owner alone; raises RecordingError if it cannot be made."""
+    """Private folder for recordings that a key starts; raises RecordingError if it cannot be made."""
     from platformdirs import user_state_path  # noqa: PLC0415 - not needed if the user names the recording
 
     folder = user_state_path("dynatui") / "recordings"
@@ -210,7 +210,7 @@ def first_free(
 
 
 def _lock(descriptor: int, path: Path) -> None:
-    """Does nothing on a file system without locks."""
+    """Raises RecordingError if another process has a lock; does nothing on a file system without locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

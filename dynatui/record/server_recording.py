@@ -14,7 +14,7 @@ SERVERS = Form("recording of a server", Opening, decode_line)
 
 
 def is_of_server(path: Path) -> bool:
-    """False for a pipe, which can be read only once."""
+    """Whether the file begins like a recording of a server; False for a pipe, which can be read only once."""
     with suppress(OSError):
         if path.is_file():
             with path.open("rb") as file:
@@ -23,7 +23,7 @@ def is_of_server(path: Path) -> bool:
 
 
 def events(path: Path) -> Iterator[Event]:
-    """Up to the last complete line; raises a RecordingError that names file and line."""
+    """The events up to the last complete line; raises a RecordingError that names file and line."""
     name, newest = shortened(path), None
     try:
         with opened(path) as file:

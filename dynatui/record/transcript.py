@@ -32,33 +32,33 @@ COLUMNS = (
     "identical_to_ar",
     "near_tie",
 )
-"""Figures in the table at the end of a run; JSON has all."""
+"""Figures in the table at the end of a run; JSON has all figures."""
 
 
 class MethodReport(Figures, frozen=True, forbid_unknown_fields=True, kw_only=True):
     tokens: list[int]
     error: str | msgspec.UnsetType = msgspec.UNSET
-    """Why the method ended before its text did."""
+    """Why the method ended before its text was complete."""
     lost_drafts: int | msgspec.UnsetType = msgspec.UNSET
-    """Rounds whose draft lacks nodes since its logits were NaN or infinite."""
+    """Number of rounds in which the draft lacks nodes, because its logits were NaN or infinite."""
 
 
 class SettingReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that was decoded beside another one, A, over the same tokens, in this prompt and those before."""
+    """A setting compared with another setting, A, over the same tokens of this prompt and the prompts before."""
 
     method: str
     knobs: dict[str, float]
-    """Where they differ from those of A."""
+    """The knobs that differ from those of A."""
     knobs_of_a: dict[str, float]
     blocks: int
-    """Blocks of tokens at the latest look; the figures below are null before the first one."""
+    """Blocks of tokens at the latest look; before the first look, blocks so far, and the figures below are null."""
     verdict: str | None = None
     tokens_per_round: float | None = None
     tokens_per_round_of_a: float | None = None
     tokens_per_second: float | None = None
     tokens_per_second_of_a: float | None = None
     ratio: float | None = None
-    """Of tokens per second, with the ends of its 99 % interval."""
+    """Tokens per second over those of A; `ratio_low` and `ratio_high` are the ends of the 99 % interval."""
     ratio_low: float | None = None
     ratio_high: float | None = None
 
@@ -120,14 +120,14 @@ class Transcript:
         self._as_json = as_json
         self._race = RunFold()
         self._open = False
-        """Whether the race lacks its end."""
+        """Whether the run has begun and its results are not printed yet."""
         self._runs = 0
         self._texts: list[str] = []
         self._errors: dict[str, str] = {}
         self._lost: Counter[str] = Counter()
-        """By method: rounds whose draft's logits were NaN or infinite."""
+        """Number of rounds in which the draft's logits were NaN or infinite, by method."""
         self._state = RunState()
-        """Only of runs that compare settings."""
+        """State of the current run; only maintained if the run compares settings."""
         self._pairs: Pairs = {}
 
     def feed(self, event: Event) -> None:
@@ -162,7 +162,7 @@ class Transcript:
             self._close(self._race.run, self._race.figures())
 
     def result(self) -> None:
-        """Of all prompts together, if there are several."""
+        """Prints the result of all prompts together, if there are several."""
         self.finish()
         if self._runs > 1 and (run := self._race.run):
             lanes = {name: begun(name, run) for name in run.methods}

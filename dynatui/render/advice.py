@@ -1,4 +1,4 @@
-"""Advice for a server as lines of text: the drafts, the number of tokens by load, what else is worth knowing."""
+"""Advice for a server as lines of text: the drafts, the number of drafted tokens by load, and further remarks."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +12,7 @@ from dynatui.servers.engines.engine import Deployment
 
 _NAME, _FIGURE, _INTERVAL = 26, 6, 14
 _DEEPEST = 8
-"""Longest chain with a line of its own; of longer ones, the best and the longest are listed."""
+"""All chains up to this length are listed; of the longer chains, only the best and the longest."""
 _COLUMNS = (
     "L(K): tokens a round; 1, 4, ...: speed-up at so many running requests; L>1, ...: the L from which it exceeds 1"
 )
@@ -36,12 +36,12 @@ def advice_lines(advice: Advice, width: int) -> Iterator[str]:
 
 
 def _brief(name: str) -> str:
-    """The last folder of a path; a hub id as it is."""
+    """The last folder of a path; a model id of the Hugging Face hub is unchanged."""
     return name.rstrip("/").rpartition("/")[2] if name.count("/") > 1 else name
 
 
 def _drafts(advice: Advice, width: int) -> Iterator[str]:
-    """The best speed-up of each draft, and by length of the text of the best one."""
+    """The best speed-up of each draft; for the best draft, also by length of the text before the round."""
 
     def best(place: int, one: ContextAdvice) -> str:
         return f"{short(one.speedups[place])} ({one.best[place]})"
@@ -123,7 +123,7 @@ def _between(first: int, last: int) -> str:
 
 
 def _unsure(advice: Advice, one: DraftAdvice) -> Iterator[str]:
-    """The loads at which the best chain may be slower than plain decoding, by the interval of its L."""
+    """The loads at which the interval of the best chain's L includes break-even, so that drafts may not pay."""
     for place, load in enumerate(advice.loads):
         best = one.chains[max(1, one.best.best[place]) - 1]
         if best.interval and best.interval[0] < best.break_even[place] < best.interval[1]:

@@ -1,5 +1,5 @@
-"""Cards of the most important figures: a title in plain words, a value with its trend, and a note. Three tell how well
-the method does; a broad terminal also has cards of knobs and times.
+"""Cards of the most important figures: a title in plain words, a value with its trend, and a note. Three cards show
+speed, tokens per round and acceptance; a wide terminal also has cards of knobs and times.
 """
 
 import math
@@ -25,7 +25,7 @@ _LONGEST_TREND = 24
 _OUTCOME = 19
 """Least width of each of the first three cards, in cells."""
 _BROAD = 160
-"""Least width at which cards of knobs and times follow these."""
+"""Least width of the terminal, in cells, at which cards of knobs and times follow the first three cards."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class _Card:
 
 
 def cards(scene: Scene, width: int, height: int) -> Rows:
-    """The first cards that fit, side by side; without room for three rows, a single line with the values alone."""
+    """The first cards that fit, side by side; if `height` is below three rows, one line with only the values."""
     if height < _ROWS:
         return [_line(scene, width)]
     every = [*_outcome(scene), *([*_policy(scene), _timing(scene)] if width >= _BROAD else [])]
@@ -139,7 +139,7 @@ def _timing(scene: Scene) -> _Card:
 
 
 def _around(curve: Curve) -> tuple[float, float]:
-    """Ends of a trend's scale, which spans at least 30 % of the highest value, so that noise looks small."""
+    """Lower and upper end of a trend's scale: at least 30 % of the highest value apart, so that noise looks small."""
     points = curve.points[-_LONGEST_TREND:] or (1.0,)
     low, high = min(points), max(points)
     margin = max(0.0, 0.3 * high - (high - low))

@@ -1,4 +1,4 @@
-"""Line charts of dots over the tokens of the text; scales come from the rules, so a run does not change them."""
+"""Line charts of dots over the tokens of the text; scales come from the rules, so they stay constant during a run."""
 
 import math
 from bisect import bisect_right
@@ -18,17 +18,17 @@ from dynatui.state.ab_comparison import side_a
 from dynatui.state.lane import Change, Curve
 
 LONGEST_WINDOW = 512
-"""In tokens; of a longer text, the newest are shown."""
+"""Maximum length of the x axis, in tokens; of a longer text, only the newest tokens are shown."""
 _AXIS = 5
 
 
 @dataclass(frozen=True)
 class _Grid:
     bits: tuple[tuple[int, ...], ...]
-    """Bit of each dot, by column and row; the sum of the bits is the index into `signs`."""
+    """Bit of each dot of a cell, by column and row; the sum of the set bits is the index into `signs`."""
     signs: str
     faint: int = 0
-    """Bit that is set for every dot of a line that is not solid. If it is 0, the dot's own bit in `bits` is set."""
+    """Bit that every dot of a dotted or dashed line sets; if 0, such a dot sets its own bit in `bits`."""
 
 
 _GRIDS: dict[Symbols, _Grid] = {
@@ -37,7 +37,7 @@ _GRIDS: dict[Symbols, _Grid] = {
     "ascii": _Grid(((2,),), " .**", faint=1),
 }
 Stroke: TypeAlias = Literal["solid", "dotted", "dashed", "sparse"]
-"""Line style, by which series differ even without colour; only side A of a comparison has the style `sparse`."""
+"""Line style, by which series differ even without colour; `sparse` marks side A of a comparison and break-even."""
 _SIGNS: dict[Stroke, str] = {"solid": "━━", "dotted": "┅┅", "dashed": "╍╍", "sparse": "┄┄"}
 _DASHES: dict[Stroke, tuple[bool, ...]] = {
     "solid": (True,) * 6,
@@ -72,7 +72,7 @@ class Axis:
     cursor: int | None = None
     unit: str = "token"
     written: Callable[[int], str] = str
-    """A place on the axis as text."""
+    """Returns the label of a place on the axis."""
 
 
 def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
@@ -83,7 +83,7 @@ def legend(lines: Sequence[CurveLine], names: Sequence[str]) -> Row:
 
 
 def window(longest: int, newest: int) -> tuple[int, int]:
-    """First token and length. The text now has `newest` tokens, and may grow to `longest`."""
+    """First token and length of the x axis for a text that has `newest` tokens and may grow to `longest`."""
     span = min(LONGEST_WINDOW, max(1, longest))
     return max(0, newest - span), span
 
@@ -96,7 +96,7 @@ def chart(
     size: tuple[int, int],
     symbols: Symbols,
 ) -> Rows:
-    """`left` and `right` have scales; `background` is behind them."""
+    """`left` and `right` have scales at the sides; the lines in `background` are drawn behind them."""
     width, height = size
     plot = (width - 2 * _AXIS, height - 1)
     if plot[0] < _AXIS or plot[1] < 1:
@@ -145,7 +145,7 @@ def _draw(lines: Sequence[CurveLine], axis: Axis, plot: tuple[int, int], symbols
 
 
 def _pen(line: CurveLine, axis: Axis, columns: int, rows: int) -> list[tuple[int, int]]:
-    """Vertical strokes join neighbouring dots; NaN leaves a gap."""
+    """The dots of a line: vertical strokes join neighbouring dots, and NaN leaves a gap."""
     points, ends = line.curve.points[:], line.curve.ends[:]
     dots, last, dashes = list[tuple[int, int]](), -1, _DASHES[line.stroke]
     for x in range(columns):
@@ -183,7 +183,7 @@ def _flags(axis: Axis, width: int) -> Row:
 
 
 def scale_of(scene: Scene) -> Scale:
-    """Upper ends of the axes; two compared runs have equal ends."""
+    """Upper ends of the axes; both sides of two compared recordings have equal ends."""
     if scene.scale is not None:
         return scene.scale
     run = scene.state.run
@@ -191,7 +191,7 @@ def scale_of(scene: Scene) -> Scale:
 
 
 def deepest(scene: Scene) -> float:
-    """In levels; the newest drafted depth if the rules are unknown."""
+    """The largest depth that the rules allow, in levels; if the rules are unknown, the newest drafted depth."""
     rule = tree_rule(rules_in_force(scene.state))
     if rule is not None:
         return float(rule.growth.deepest)
@@ -276,7 +276,7 @@ def _framed(scene: Scene, title: Row, lines: tuple[CurveLine, ...], size: tuple[
 
 
 def _ghosts(scene: Scene, **lines: CurveLine) -> list[CurveLine]:
-    """The names in `lines` are names of curves."""
+    """Curves of side A, and parts of curves after the shown round; the names in `lines` are fields of `Curves`."""
     a = side_a(scene.state, scene.state.watched)
     ghosts = [
         CurveLine(getattr(a.curves, name), line.low, line.high, "ghost", "sparse") for name, line in lines.items() if a

@@ -16,9 +16,9 @@ _LEAST_TRACK, _MOST_TRACK = 6, 48
 _MEANING = 41
 _LEAST_HELP = 3
 _PAIR = 2
-"""Values of a switch; if a knob has more, its value's name also fills the column of bounds."""
+"""Number of values of a switch; for a knob with more values, the value's name also fills the column of bounds."""
 _NOTES = 2
-"""The comparison of A and B, and the effect of the last turn."""
+"""Number of rows for notes: the comparison of A and B, and the effect of the last turn."""
 
 
 def drawer(scene: Scene, width: int, height: int) -> Rows:
@@ -62,12 +62,12 @@ def _sets(state: RunState) -> list[TunableParameters]:
 
 
 def _ends(state: RunState, name: KnobName) -> Mapping[KnobName, tuple[float, float]]:
-    """Of all knobs of the set with this knob."""
+    """Bounds of all knobs in the parameter set that contains this knob."""
     return next(ends for rules in _sets(state) if name in (ends := rules.ends()))
 
 
 def _columns(width: int) -> tuple[int, int, int]:
-    """Of track, bounds and meaning, in cells."""
+    """Widths of track, bounds and meaning, in cells; 0 for a column without room."""
     free = width - _MARK - _SYMBOL - _VALUE - _PENDING - _LEAST_TRACK
     bounds = _BOUNDS if free >= _BOUNDS else 0
     meaning = _MEANING if free - bounds >= _MEANING else 0

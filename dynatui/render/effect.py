@@ -17,9 +17,9 @@ from dynatui.state.turn_effect import LABELS, ROUNDS, Consequence, Difference, c
 
 _MOST_KNOBS = 2
 _SAME = 0.05
-"""Largest relative difference of two mean tree sizes that count as equal."""
+"""Largest relative difference at which two mean tree sizes count as equal."""
 _BREADTH: dict[KnobName, tuple[KnobName, KnobName]] = {"tau_h": ("b_min", "b_mid"), "tau_l": ("b_mid", "b_max")}
-"""Knobs that set a node's number of children above and below a threshold, by the name of the threshold."""
+"""For each threshold, the knobs that set the number of children of nodes above it and of nodes below it."""
 _BOUNDS: frozenset[Limit] = OTHER_LIMITS | {"n_max"}
 """Limits of the size of a whole tree, and so of its breadth; limits outside this set only end single paths."""
 
@@ -92,7 +92,7 @@ def _freeing(scene: Scene, key: KnobName | Limit) -> Row:
 
 
 def _rules_hiding(state: RunState, name: KnobName, effect: Consequence) -> Iterator[tuple[str, KnobName | Limit]]:
-    """The rules that prevent the effect of a turned knob, in words, and the knob or limit that the user can change."""
+    """The rules, in words, that prevent the effect of a turned knob, each with the knob or limit to change instead."""
     symbol, rules = info(name).symbol, rules_in_force(state)
     if _moved(state.lane, name, effect):
         yield f"history moves {symbol}", "history"
@@ -114,7 +114,7 @@ def _moved(lane: LaneState, name: KnobName, effect: Consequence) -> bool:
 
 
 def _ending(name: KnobName, effect: Consequence) -> Limit | None:
-    """The limit that stopped at least half of the trees, unless it is the knob itself or the tree size has changed."""
+    """The limit that stopped at least half of the trees; None if it is the turned knob or the tree size has changed."""
     limits = Counter(event.limited_by for event in effect.rounds if event.limited_by)
     if not (effect.complete and effect.nodes and limits):
         return None

@@ -1,4 +1,4 @@
-"""Findings about a watched server and its promise as lines of text, which is cleaned here."""
+"""Findings about a watched server, and the verdict on its promised figures, as lines of cleaned text."""
 
 from collections.abc import Iterator
 
@@ -13,14 +13,14 @@ def line_of(finding: Finding) -> str:
 
 
 def news(before: ServerState, after: ServerState) -> Iterator[str]:
-    """Findings with new causes, and causes that are gone."""
+    """Lines on findings with new causes, and on causes that are no longer found."""
     known, present = ({finding.cause for finding in state.findings} for state in (before, after))
     yield from (line_of(finding) for finding in after.findings if finding.cause not in known)
     yield from (f"no longer found: {cause}" for cause in sorted(known - present) if not after.began_anew)
 
 
 def final_words(state: ServerState, judged: Findings) -> Iterator[str]:
-    """On a promise, at the end of the session."""
+    """Lines for the end of the session: whether the promise was kept, or why not."""
     if not judged.kept:
         marks = "" if judged.kept is None else "the promise is not kept: "
         yield from (f"{marks}{line_of(finding)}" for finding in judged.findings)

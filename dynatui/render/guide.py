@@ -106,7 +106,7 @@ def _page(width: int, height: int) -> Rows:
 
 
 def explained(keys: Iterable[str], width: int, height: int) -> Rows:
-    """Begins with a blank row."""
+    """A blank row, then as many explanations of the figures in `keys` as fit; empty if none fits."""
     rows: Rows = [()]
     for key in keys:
         explanation = _rows(_BY_KEY[key], width)
@@ -142,7 +142,7 @@ _LEAST_BESIDE = 2
 
 
 def caption(scene: Scene, width: int, room: int) -> Rows:
-    """Begins with a blank row; empty if the whole caption has no room."""
+    """A blank row, then the caption; empty if there is no room for the whole caption."""
     held, idle = scene.held_stage, scene.touring or scene.state.lane.newest is None
     text = _of_stage(held.name, held.event) if held else IDEA if idle else ""
     rows = [(), *wrapped(((text, "strong"),), width)] if text else []

@@ -1,4 +1,4 @@
-"""Sentences on a run and its machine: speed, passes, expected times, GPUs, in wordings of which the caller chooses."""
+"""Sentences on a run and its machine (speed, passes, expected times, GPUs) in several wordings for the caller."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from dynatui.result import ALONE, BY_DESIGN, no_speedup, times_plain
 from dynatui.state.run_state import RunState
 
 _CLEAR: Mapping[Verdict, Ink] = {"holds": "good", "does not hold": "warn", "cannot tell": "plain"}
-"""By whether the interval lies above the speed of plain decoding."""
+"""Colour of the speed-up; "holds": the whole confidence interval lies above the speed of plain decoding."""
 
 
 def headline(state: RunState) -> tuple[Row, ...]:
@@ -31,7 +31,7 @@ def headline(state: RunState) -> tuple[Row, ...]:
 
 
 def compared(state: RunState) -> tuple[Row, ...]:
-    """Wordings, the longest first, on the text against that of plain decoding; empty if unknown."""
+    """Whether the text equals that of plain decoding, in wordings, the longest first; empty if unknown."""
     figures = state.figures()
     entry, ar = figures.get(state.watched), figures.get("ar")
     if entry is None or ar is None or state.watched == "ar" or not entry.committed:
@@ -47,7 +47,7 @@ def compared(state: RunState) -> tuple[Row, ...]:
 
 
 def is_warm(state: RunState, method: str) -> bool:
-    """After the warm-up, or once the method has finished."""
+    """Whether the method's warm-up is over or the method has finished."""
     entry = state.figures().get(method)
     return entry is not None and (entry.committed >= WARM_UP_TOKENS or method in state.ends)
 
@@ -91,8 +91,8 @@ def _inked(ink: Ink, *wordings: str) -> tuple[Row, ...]:
 
 
 def gpu_wordings(gpus: Mapping[int, GpuLoad], joules_per_token: float | None = None) -> tuple[str, str]:
-    """All values of one GPU, or load and memory of each of several, and the energy a token; then the load alone, of
-    several as a range.
+    """Long wording: all values of a single GPU, or load and memory of each of several GPUs, with the energy per token.
+    Short wording: the load alone, as a range for several GPUs.
     """
     energy = "" if joules_per_token is None else f" {short(joules_per_token)} J/token"
     loads = sorted(gpu.load for gpu in gpus.values() if gpu.load is not None)
@@ -114,11 +114,11 @@ def _load_and_memory(gpu: GpuLoad) -> list[str]:
 
 
 _FAST = 0.6
-"""A round is near its expected time if that is at least this share of it."""
+"""A round is near its expected time if the expected time is at least this share of the measured time."""
 
 
 def expected_words(state: RunState) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if unknown, and once a round is decoded."""
+    """Wordings of the estimated times, the longest first; empty if unknown, and after the first round."""
     run, entry = state.run, state.figures().get(state.watched)
     if run is None or not run.expected or entry is None or entry.committed:
         return ()
@@ -129,7 +129,7 @@ def expected_words(state: RunState) -> tuple[str, ...]:
 
 
 def overhead_words(state: RunState) -> tuple[str, ...]:
-    """A sentence; empty if unknown."""
+    """A sentence on measured and estimated time of a round; empty if unknown."""
     run, entry = state.run, state.figures().get(state.watched)
     if not (run and run.expected and entry and is_warm(state, state.watched)):
         return ()

@@ -23,7 +23,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 ASCII = str.maketrans("╭─╮│╰╯├▏▎▍▌▋▊▉▁▂▃▄▅▆▇█━┅●○▲…·←→τ␣⏎∅", "+-+|`+||  |###__..==##=:*o^~.<>t_/0")
 ASCII |= str.maketrans("▒▀◆◇✓✗", "+'Ll+x")
 ASCII |= str.maketrans("↑↓◀▶┼┬┊┄╍ρη▸", "^v<>++:.-rn>")
-"""A character for each symbol."""
+"""ASCII replacement for each symbol."""
 _MIN_FRAME = (8, 4)
 DOT: Row = ((" · ", "dim"),)
 
@@ -33,7 +33,7 @@ def width_of(row: Row) -> int:
 
 
 def fit(row: Row, width: int) -> Row:
-    """Exactly `width` cells: cut or filled."""
+    """The row, cut or filled with blanks to exactly `width` cells."""
     room, spans = max(0, width), list[Span]()
     for text, ink in row:
         cells = cell_len(text)
@@ -56,7 +56,7 @@ def shortened(row: Row, width: int) -> Row:
 
 
 def column(text: str, width: int) -> str:
-    """Exactly `width` cells: cut with an ellipsis, or filled with blanks."""
+    """The text, cut with an ellipsis or filled with blanks to exactly `width` cells."""
     if width > 1 and cell_len(text) > width:
         return set_cell_size(text, width - 1) + "…"
     return set_cell_size(text, max(0, width))
@@ -73,7 +73,7 @@ def best_row(width: int, *rows: Row) -> Row:
 
 
 def fitting(parts: Iterable[Row], width: int) -> Row:
-    """The first parts, as many as fit whole."""
+    """As many of the first parts as fit whole; if the very first part does not fit, it is cut."""
     row: Row = ()
     for part in parts:
         if row and width_of(row) + width_of(part) > width:
@@ -94,7 +94,7 @@ def merged(cells: Iterable[Span]) -> Row:
 
 
 def frame(title: Row, body: Sequence[Row], size: tuple[int, int]) -> Rows:
-    """Without room for the box, the body alone."""
+    """The body in a box with the title; if there is no room for the box, the body alone."""
     width, height = size
     if width < _MIN_FRAME[0] or height < _MIN_FRAME[1]:
         return [fit(row, width) for row in [*body, *[()] * height][: max(0, height)]]
@@ -143,7 +143,7 @@ class Column(Generic[T]):
     cells: int
     value: Callable[[T], str]
     rank: int = 0
-    """A narrow table omits the columns with the largest ranks, of equal ranks the last ones."""
+    """A narrow table omits the columns with the largest ranks first; of equal ranks, the last columns first."""
 
 
 class Sheet(Generic[T]):
@@ -166,7 +166,7 @@ _PIECES = re.compile(r"\n| +|[^ \n]+")
 
 
 class Flow(Generic[Tag]):
-    """Only words longer than a line are split; an empty text, a line end and a blank without room are empty spans."""
+    """Wraps text and splits only too long words. Empty texts, line ends and blanks without room are empty spans."""
 
     def __init__(self, width: int) -> None:
         self.width = max(1, width)
@@ -234,7 +234,7 @@ def inked(line: Line[Tag], ink_of: Callable[[str, Tag], Ink]) -> Row:
 
 
 def is_gap(text: str) -> bool:
-    """Gaps are not underlined."""
+    """Whether the text consists of blanks between words, which are not underlined."""
     return text.startswith(" ")
 
 

@@ -69,7 +69,7 @@ def node_of(event: Round, token: Token) -> int | None:
 
 
 def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str, list[Row]]:
-    """By label; the most important part comes first, since a narrow panel omits the last ones."""
+    """Facts by label; of each fact, the most important part comes first, since a narrow panel omits the last parts."""
     target, lost = _target(scene.newest_state, event, token), [_node_row(event, node) for node in rivals(event, token)]
     cost, use = _cost(event, token), _use(event)
     sampled = bool(scene.state.lane.setting("temperature", event.round))
@@ -90,7 +90,7 @@ def _facts(scene: Scene, token: Token, event: Round, *, apart: bool) -> dict[str
 
 
 def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
-    """While rows are spare, a fact that needs several gets them."""
+    """One row for each fact; while spare rows remain, a long fact gets several rows."""
     rows: Rows = []
     spare = room - len(facts)
     for label, parts in facts.items():
@@ -104,7 +104,7 @@ def _rows(facts: Mapping[str, Sequence[Row]], width: int, room: int) -> Rows:
 
 
 def _cut(parts: Sequence[Row], width: int) -> Row:
-    """As many whole parts as fit; if not even the first part fits, this part is cut, with an ellipsis."""
+    """As many whole parts as fit; if the first part alone does not fit, it is cut with an ellipsis."""
     if width_of(parts[0]) > width:
         return (*fit(parts[0], width - 1), ("…", "dim"))
     return fitting([parts[0], *((*DOT, *part) for part in parts[1:])], width)

@@ -1,11 +1,11 @@
 """Chooses the panels to show, by terminal size and the user's choice; the style sheet defines the panels' places.
 
 - roomy: like `full`, with a further column for the `work` panel and the guide to the screen.
-- full: under a line of tabs, text and tree above the curves; one place is shared by the panels `race`, `work`,
-  `what if`, `prompts`, `log` and `sampling`.
-- tabbed: first text, tree and race; every other tab is one panel. With cards and sliders.
+- full: a line of tabs, text and tree, and the curves below them; the panels `race`, `work`, `whatif`, `prompts`, `log`
+  and `sampling` share one place.
+- tabbed: cards, sliders and one page; the first page has text, tree and race, every other page has one panel.
 - small: like `tabbed`, without sliders; the most needed figures are on one line, and the first page has no frames and
-  no tabs, so the footer has their keys.
+  no tabs, so the footer has the keys of the tabs.
 - line: one line with the essentials; other rows show the end of the text.
 """
 
@@ -24,7 +24,7 @@ _SMALLEST: dict[Layout, tuple[int, int]] = {
     "line": (0, 0),
 }
 LAYOUTS: tuple[Layout, ...] = tuple(_SMALLEST)
-"""The largest first."""
+"""All layouts, the largest first."""
 _CONTAINERS: dict[str, tuple[str, ...]] = {
     "main": ("left", "tree", "column"),
     "left": ("text", "race", "work", "whatif", "prompts", "log", "sampling", "inspect", "drawer"),
@@ -78,5 +78,5 @@ def _canvases(panel: PanelName) -> tuple[str, ...]:
 
 
 def shared_place(panel: PanelName, before: PanelName) -> PanelName:
-    """The panel in the shared place after the user has chosen `panel`; until then, the panel there was `before`."""
+    """The panel in the shared place after the user has chosen `panel`; `before` is the previous panel in this place."""
     return before if panel in ALWAYS else panel

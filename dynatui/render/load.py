@@ -1,4 +1,4 @@
-"""Speed-up over the number of running requests: a line per number of drafted tokens, and one of the advised numbers."""
+"""Chart of speed-up by running requests: a line per number of drafted tokens, and a line for the advised numbers."""
 
 import math
 from itertools import chain as joined
@@ -19,9 +19,9 @@ _STYLES: tuple[tuple[Ink, Stroke], ...] = (
     ("bonus", "dotted"),
     ("accepted", "dashed"),
 )
-"""Of the numbers of drafted tokens; further ones are not drawn."""
+"""Styles of the lines for the numbers of drafted tokens; further numbers have no line."""
 _OCTAVE = 64
-"""Places on the axis for twice as many requests."""
+"""Number of places on the axis between a number of requests and twice this number."""
 _EVEN = "break-even"
 _TITLE: Row = (("Speed-up by running requests", "title"),)
 
@@ -29,9 +29,7 @@ _TITLE: Row = (("Speed-up by running requests", "title"),)
 def load_curve(
     curve: LoadCurve, size: tuple[int, int], symbols: Symbols = "braille", *, running: float | None = None
 ) -> Rows:
-    """Exactly `size` (columns, rows), with a frame. `curve` is as `dynatui.servers.advice.load_curve` makes it: up to
-    four numbers of drafted tokens are drawn. `running` marks a server's present number of requests.
-    """
+    """A framed chart of exactly `size` (columns, rows). `running`, a server's present number of requests, is marked."""
     first, last = _place(curve.streams[0]), _place(curve.streams[-1])
     span = max(1, last - first)
     top = max(2.0, math.ceil(max(*curve.advised, *joined.from_iterable(curve.by_drafted.values()))))

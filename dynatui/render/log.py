@@ -1,6 +1,6 @@
 """The log: turned knobs with cause and effect, and other events of the run, the newest last.
 
-Turns by the user share lines as they share marks on the curves.
+Turns by the user that share a mark on the curves also share a line.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from dynatui.state.tokens import entry_of
 Reason: TypeAlias = Literal["length", "eos", "stopped", "error"]
 _WHEN, _WHEN_BRIEF, _WHO = 15, 8, 10
 _LONGEST = 500
-"""Characters of a shown error message."""
+"""Maximum number of characters that are shown of an error message."""
 _NARROW = 44
 """Below this width, a line omits the word "round"."""
 _ENDS: dict[Reason, str] = {
@@ -61,7 +61,7 @@ def log(scene: Scene, width: int, height: int) -> Rows:
 
 
 def entries(state: RunState, keys: Keymap = KEYMAP) -> list[Entry]:
-    """The newest last."""
+    """Lines of the log, the newest last."""
     loaded = [Entry(None, "loading", step.step, ink="dim") for step in state.loading]
     run = state.race.run
     begun = [Entry(None, "prompt", run.start_words, ink="warn")] if run and run.start_words else []

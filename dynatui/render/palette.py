@@ -1,4 +1,4 @@
-"""Style of each ink, from the theme's colours; inks with a meaning have an attribute, for screens without colours."""
+"""Style of each ink, from the theme's colours; inks with a meaning are also bold or the like, for monochrome."""
 
 from collections.abc import Mapping
 

@@ -16,7 +16,7 @@ _TITLE = len("╭─ Prompts  ─╮")
 _NUMBER = 5
 _LEAST_OPENING = 12
 _LEAST_TOTALS = 4
-"""Least rows of a list with a row of totals."""
+"""Least height of the list, in rows, at which it has a row of totals."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class _Line:
 
 
 def prompts(scene: Scene, width: int, height: int) -> Rows:
-    """Scrolled to its cursor; until the user moves the cursor, it is on the shown prompt."""
+    """The list, scrolled to the cursor, which is on the shown prompt until the user moves it."""
     inner, room = inside((width, height))
     lines = _lines(scene)
     title = _title(scene, len(lines), width - _TITLE)
@@ -104,7 +104,7 @@ def _without_figures(scene: Scene, *, now: bool) -> str:
 
 
 def _totals(scene: Scene, lines: Sequence[_Line], sheet: Sheet[Result], opening: int) -> list[Row]:
-    """Of the watched method over its texts under the present settings, with a filter over the listed ones."""
+    """Figures of the watched method over its texts under the present settings; with a filter, its listed texts."""
     method, race = scene.state.watched, scene.state.race
     listed_runs = {line.result.started_at for line in lines if line.result and line.result.method == method}
     entry, texts = race.pooled_among(method, listed_runs if scene.prompt_filter else None)

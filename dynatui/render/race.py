@@ -16,16 +16,16 @@ from dynatui.render.words import WHY_ALONE, is_alone, remedy, tie_words
 from dynatui.result import interval, same_as_ar, speedup_cell
 
 _SHORTEST_NAME, _LONGEST_NAME = 8, 11
-"""Of the column with method names, in cells."""
+"""Least and largest width of the column with method names, in cells."""
 _NUMBERS = 16
 _TITLE = len("╭─ Race  ─╮")
 _WIDE = 52
 _LONGEST = 500
-"""Characters of a shown error message."""
+"""Maximum number of characters that are shown of an error message."""
 _LEAST_BAR = 28
 """Least width of a bar that has columns beside it, in cells."""
 _SPARE = 3
-"""Number of rows that are needed in addition to one row per method: headings, verdict, limit."""
+"""Number of rows in addition to one row per method: headings, verdict, limit."""
 _EXPLAINED = ("tokens_per_second", "speedup", "tokens_per_round", "acceptance_rate", "drafted", "identical_to_ar")
 """Figures that are explained first, if rows are still free."""
 _TREND = 12
@@ -58,7 +58,7 @@ def _count(value: int | None) -> str:
 
 
 def _recent(lane: _Lane) -> str:
-    """Tokens of the last rounds as a sparkline, with the same scale for all methods."""
+    """Tokens per round of the last rounds, as a sparkline with the same scale for all methods."""
     points = lane.scene.state.lanes[lane.name].curves.tokens.points
     return f"{trend(points, _TREND, 1.0, scale_of(lane.scene).top):>{_TREND}}"
 
@@ -96,7 +96,7 @@ class _Bars:
     def __init__(self, scene: Scene, width: int, room: int) -> None:
         figures = scene.state.pooled()
         self.lanes = [_Lane(scene, name, entry) for name, entry in figures.items()]
-        # Without a row for each method, the watched method and `ar` are kept.
+        # If there are fewer rows than methods, the watched method and `ar` are kept.
         kept = sorted(figures, key=lambda name: (name != scene.state.watched, name != "ar"))[: max(0, room)]
         self.shown = [lane for lane in self.lanes if lane.name in kept]
         self.name = 1 + min(_LONGEST_NAME, max(_SHORTEST_NAME, *map(len, figures), 0))
@@ -139,7 +139,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
         if limits and room > len(body):
             body.append(((best(inner, *limits), "plain"),))
         if room > len(body) + len(bars.lanes) + 1 and inner >= _WIDE:
-            # After the passes, the columns beside the bars repeat the first columns of the table.
+            # If L-bar and acceptance are shown beside the bars, the table omits them; they are its first columns.
             repeated = min(2, max(0, len(bars.beside.columns) - 1))
             table = Sheet(_COLUMNS[repeated:], inner - bars.name)
             body += [(), ((column("whole run", bars.name) + table.heads, "dim"),)]
@@ -149,7 +149,7 @@ def race(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _title(scene: Scene, width: int) -> Row:
-    """Meaning of the bars, and rounds that rates exclude."""
+    """The title, with the meaning of the bars and a warning of rounds that rates exclude."""
     wordings = " ─ tokens/s, equal time each", " ─ tokens/s"
     stalled = stall_notes(scene.state.figures().values())
     if not stalled:

@@ -1,6 +1,6 @@
-"""The shown round, the text before it, labels of its nodes, and their priority in a panel without room for all nodes.
+"""The shown round, the text before it, marks of its nodes, and the nodes' priority in a panel without room for all.
 
-An ancestor is never less probable than its descendants, so the shown nodes always form a tree.
+The path to a node is never less probable than the paths to its descendants, so the shown nodes form a tree.
 """
 
 import math
@@ -32,7 +32,7 @@ def shown_round(scene: Scene) -> Round | None:
 
 
 def earlier(scene: Scene, most: int) -> list[Round]:
-    """Newest first."""
+    """At most `most` rounds before the shown round, the newest first."""
     token, stage = scene.inspected, scene.held_stage
     if token is not None:
         state, end = scene.newest_state, round_number(scene.newest_state, token) - 1
@@ -49,7 +49,7 @@ def round_of(state: RunState, token: Token) -> Round | None:
 
 
 def round_number(state: RunState, token: Token) -> int:
-    """From 1; 0 if there is none. Recordings may number rounds in any order, so all are searched if bisection fails."""
+    """Number of the token's round, from 1; 0 if none. If bisection fails, all are searched: they may be unordered."""
     past = state.lane.past
     place = bisect_left(past, token.round, key=lambda event: event.round)
     if place == len(past) or past[place].round != token.round:
@@ -71,7 +71,7 @@ def bonus_of(scene: Scene, event: Round) -> Token | None:
 
 
 def path_logprobs(event: Round) -> list[float]:
-    """Never above that of the parent's path."""
+    """Log-probability of the path to each node; never above that of the path to the parent."""
     logprobs = [min(0.0, logprob) for logprob in event.logprobs]
     for node in range(1, len(logprobs)):
         logprobs[node] += logprobs[event.parents[node]]
@@ -79,14 +79,14 @@ def path_logprobs(event: Round) -> list[float]:
 
 
 def ranked(event: Round, paths: Sequence[float]) -> list[int]:
-    """Each after its parent: root and accepted path, their other children, the rest; the most probable first."""
+    """Root and accepted path, then their other children, then the rest; by probability, parents before children."""
     path = dict.fromkeys((0, *event.accepted))
     rest = (node for node in range(len(paths)) if node not in path)
     return [*path, *sorted(rest, key=lambda node: (event.parents[node] not in path, -paths[node], node))]
 
 
 def before(scene: Scene, event: Round) -> Sequence[int]:
-    """Including tokens of the prompt."""
+    """The newest tokens before the round, including tokens of the prompt."""
     state = scene.state
     tally, prompt = state.race.tallies.get(event.method), state.run.prompt_tokens if state.run else []
     written = tally.tokens[max(0, event.position - FARTHEST) : event.position] if tally else ()
@@ -94,7 +94,7 @@ def before(scene: Scene, event: Round) -> Sequence[int]:
 
 
 def path_to(event: Round, node: int) -> list[int]:
-    """From the root to the node."""
+    """The nodes on the path from the root to the node, both included."""
     path = list[int]()
     while node >= 0:
         path.append(node)
@@ -103,7 +103,7 @@ def path_to(event: Round, node: int) -> list[int]:
 
 
 def is_drawn(event: Round) -> bool:
-    """By sampling, as method `delayed` does; other trees are grown by probability."""
+    """Whether the tree was sampled, as in method `delayed`; other trees are grown by probability."""
     return event.shape is not None or bool(event.drawn)
 
 
@@ -129,7 +129,7 @@ def looked_up(event: Round, node: int) -> bool:
 
 
 def mark(event: Round, node: int) -> str:
-    """Empty for a node that was not drafted."""
+    """Sign of an accepted or rejected, drafted or looked-up node; empty for a node that was not drafted."""
     if not is_drafted(event, node):
         return ""
     accepted, rejected = ("◆", "◇") if looked_up(event, node) else ("●", "○")
@@ -137,7 +137,7 @@ def mark(event: Round, node: int) -> str:
 
 
 def probability(logprob: float) -> float:
-    """Clipped to [0, 1], since recordings may contain any numbers."""
+    """exp(`logprob`), at most 1, since recordings may contain any numbers."""
     return math.exp(min(0.0, logprob))
 
 

@@ -1,4 +1,4 @@
-"""The input of all panels in one value: what a panel shows is a function of a scene and a size."""
+"""The input of all panels in one value: what a panel shows depends only on a scene and a size."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,13 +30,13 @@ class Scale:
     tokens: int
     """Upper end of the x axis: the maximum length of the text in tokens."""
     deepest: float
-    """Levels of a tree."""
+    """Upper end of the depth axis: the largest depth of a tree, in levels."""
     newest: int = 0
     """Number of tokens in the text so far; once it is longer than the window, the window ends at the newest token."""
 
     @property
     def top(self) -> float:
-        """Of the axis of tokens per round."""
+        """Upper end of the axis of tokens per round."""
         return max(LEAST_TOP, self.deepest + 1)
 
     def joined(self, other: "Scale") -> "Scale":
@@ -46,7 +46,7 @@ class Scale:
 @dataclass(frozen=True)
 class Meters:
     fps: float = 0.0
-    """Frames per second that the terminal can take."""
+    """Frames per second that the terminal can display."""
     slow_line: bool = False
     """Whether frames were skipped for a slow terminal."""
     ui_share: float | None = None
@@ -70,7 +70,7 @@ class Scene:
     """Index of the inspected token among the tokens of the newest state; None while no token is inspected."""
     query: str = ""
     hits: tuple[range, ...] = ()
-    """Ranges of token indices."""
+    """Matches of the search, as ranges of token indices."""
     log_end: int = 0
     """Number of log lines below the shown lines."""
     openings: Sequence[str] = ()
@@ -99,21 +99,21 @@ class Scene:
     preparing: str = ""
     """Progress of work in idle time, in words."""
     stage: Stage | None = None
-    """At which decoding is paused."""
+    """Stage of a round at which decoding is paused; None if it is not paused within a round."""
     touring: bool = False
     broke: str = ""
     """Reason of an automatic pause, without control characters."""
     pairs: Pairs = field(default_factory=dict)
-    """Compared settings in the runs before this one."""
+    """Compared pairs of settings, from the runs before this run."""
     scale: Scale | None = None
     """Upper ends of the axes of all charts; None stands for the upper ends computed for the watched method."""
     whatif: WhatIf | None = None
     whatif_choice: Mapping[KnobName, float] | None = None
-    """Knobs of the chosen what-if cell; None stands for the fastest one."""
+    """Knobs of the chosen what-if cell; None stands for the fastest cell."""
     gpus: Mapping[int, GpuLoad] = field(default_factory=dict)
     """Load of each GPU that reports it, by device number."""
     note: str = ""
-    """On what the last key press did, without control characters."""
+    """Message on the effect of the last key press, without control characters."""
 
     @property
     def next_symbols(self) -> Symbols:
@@ -121,19 +121,19 @@ class Scene:
 
     @property
     def held_stage(self) -> Stage | None:
-        """None while a token is inspected."""
+        """Stage at which decoding is paused; None also while a token is inspected."""
         return self.stage if self.inspected is None else None
 
     @property
     def number(self) -> int | None:
-        """From 1; None before the first round."""
+        """Number of the shown round, from 1; None before the first round."""
         if self.held_stage is not None:
             return nth(self.held_stage.event.round)
         return self.place.round or None
 
     @property
     def newest_state(self) -> RunState:
-        """Of the run, even if an earlier round is shown."""
+        """The newest state of the run, even if an earlier round is shown."""
         return self.state if self.whole is None else self.whole
 
     @property

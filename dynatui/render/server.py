@@ -1,4 +1,4 @@
-"""Panels of a watched server, whose text is cleaned here: a dash is an unknown figure, a gap a time without answers."""
+"""Panels of a watched server, with cleaned text. Unknown figures are dashes, times without answers are gaps."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ from dynatui.state.server_state import ServerState, remark, verdict
 
 
 def wasted(waste: Wasted, t: float) -> tuple[str, str]:
-    """Long and short wording. A round takes at least the time of a plain pass, so L-bar bounds the speed-up."""
+    """Long and short alarm. A round takes at least as long as a plain pass, so L-bar bounds the speed-up."""
     duration, share, length = time_text(t - waste.since), percent(waste.acceptance_rate), short(waste.tokens_per_round)
     of_drafted = f"{share} of {count(waste.drafted)} drafted tokens accepted"
     bound = f"{length} tokens a round, so at most {length} times as fast as without drafts, even if they cost nothing"
@@ -68,7 +68,7 @@ def time_text(seconds: float) -> str:
 
 
 WINDOW = 300
-"""In polls."""
+"""Maximum length of the curves' window, in polls."""
 _LEAST_LENGTH, _LEAST_SPEED = 4.0, 10.0
 """Least upper end of the axis of tokens per round, and least upper end of the axis of tokens per second."""
 _LONGEST_BAR, _LONGEST_NAME = 40, 64
@@ -78,7 +78,7 @@ _LONGEST_DRAFT_NAME, _LONGEST_VALUE = 32, 10
 _WITH_OWN = "all figures except the steps include the target's own token; acceptance by position is not reported"
 _TOTAL_NAME = len("generated tokens")
 _STAGES = (1, 2, 5)
-"""Lengths of the curves' window, in fifths of the largest length; a session begins with the smallest window."""
+"""Lengths of the curves' window, in fifths of the maximum; the window grows with the session."""
 
 Figure: TypeAlias = Callable[[Figures], float | None]
 Size: TypeAlias = tuple[int, int]
@@ -163,7 +163,7 @@ def note(state: ServerState, look: ServerView, size: Size) -> Rows:
 
 
 def _remark(state: ServerState) -> tuple[Sequence[Sequence[str]], Ink]:
-    """Wordings, the longest first, of one or more paragraphs each."""
+    """Wordings, the longest first, each of one or more paragraphs; and their colour."""
     if state.findings and state.gap is None:
         claims = [clean_line(finding.claim) for finding in state.findings]
         more = [f"{claims[0]} (and {counted(len(claims) - 1, 'finding')} more)"] if claims[1:] else claims
@@ -221,7 +221,7 @@ def _curves(state: ServerState, look: ServerView, size: Size, lines: Mapping[str
 
 
 def series(state: ServerState, figure: Figure) -> Curve:
-    """The mean over the intervals that ended in the same second, NaN if unknown; none for a second without a poll."""
+    """A point for each second with a poll: the figure's mean over the intervals that ended then, or NaN if unknown."""
     seconds = dict[int, list[float]]()
     for poll in state.past[-WINDOW:]:
         value = None if isinstance(poll, Gap) else figure(poll.interval)
@@ -249,7 +249,7 @@ def _top(values: Sequence[float], least: float) -> float:
 
 
 def positions(state: ServerState, size: Size) -> Rows:
-    """Per position of the draft; if the server reports only the size of its drafts, this size."""
+    """Acceptance by position in the draft; for a server that reports only sizes of its drafts, these sizes."""
     width, room = inside(size)
     reading = state.reading
     by_drafts = reading is not None and reading.session.drafted_by_position

@@ -1,4 +1,4 @@
-"""What a watched server did at each load: acceptance and time of a step, and the speed-up that follows."""
+"""Figures of a watched server at each load: acceptance, time of a step, and the resulting speed-up."""
 
 from dynatui.number_format import count, ms, percent, short
 from dynatui.render.ink import Column, Row, Rows, Sheet, bar, frame, inside, share, wrapped

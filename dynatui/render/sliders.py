@@ -63,7 +63,7 @@ class Track:
         return round(share(value - self.low, self.high - self.low) * (self.cells - 1))
 
     def value_at(self, x: int, info: KnobInfo) -> float | None:
-        """Rounded to the step of the knob; None outside the track."""
+        """The value at column `x`, rounded to the knob's step; None outside the track."""
         if not self.x <= x < self.x + self.cells:
             return None
         exact = self.low + (self.high - self.low) * (x - self.x) / max(1, self.cells - 1)
@@ -71,7 +71,7 @@ class Track:
         return round(min(self.high, max(self.low, stepped)), KNOB_DIGITS)
 
     def row(self, value: float, *, pending: float | None, start: float | None, ends: tuple[float, float]) -> Row:
-        """The track: ● current value, ○ pending value, ┼ value at the start of the run, and the current bounds."""
+        """The track: ● current value, ○ pending value, ┼ value at the start of the run, ─ between the bounds."""
         if self.cells < 1:
             return ()
         first, last = self.cell(ends[0]), self.cell(ends[1])
@@ -106,7 +106,7 @@ def knobs(scene: Scene, width: int, height: int) -> Rows:
 
 
 def height_for(scene: Scene, width: int, most: int) -> int:
-    """Leaves no row empty, and has a row for one note."""
+    """Height of the panel without empty rows, with at least one row for a note; at most `most`."""
     return min(most, _BORDER + max(1, len(notes(scene, width - 4, most))))
 
 
@@ -210,7 +210,7 @@ def history_line(lane: LaneState, width: int, keys: Keymap = KEYMAP) -> Row:
 
 
 def _moved_back(change: Change, lane: LaneState, width: int, key: str) -> Row:
-    """With the key that holds the knob."""
+    """Note that the history rule moves a knob back, with the key that holds the knob."""
     knob = info(change.name)
     set_value, now = written(knob, change.old), written(knob, change.new)
     message = f"history moves {knob.symbol} back: you set {set_value}, now {now}"
@@ -228,7 +228,7 @@ _VERDICTS: dict[Verdict, str] = {
 
 
 def compared_line(scene: Scene, width: int) -> Row:
-    """The latest verdict on the two settings of the watched method; empty unless the run compares some."""
+    """The latest verdict on the two settings of the watched method; empty unless the run compares settings."""
     state, method = scene.state, scene.state.watched.removesuffix(SIDE_A)
     if side_a(state, method) is None:
         return ()

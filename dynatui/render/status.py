@@ -1,4 +1,4 @@
-"""The first line (run, device, state), the tab line and the last line (keys); parts of lowest rank are omitted last."""
+"""First line (run, device, state), tab line and last line (keys); parts with the largest ranks are omitted first."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,7 @@ class _Part:
     rank: int
     """The most important part has rank 0; a narrow terminal omits the parts with the largest ranks first."""
     wordings: tuple[Row, ...]
-    """The longest first."""
+    """The longest wording first."""
     right: bool = False
 
 
@@ -69,7 +69,7 @@ def activity(scene: Scene) -> Row:
 
 
 def _standstill(scene: Scene) -> Row:
-    """The reason, with the key that resumes; empty while the view advances."""
+    """Why the view does not advance, with the key that resumes; empty while the view advances."""
     number, last, cap = scene.number, scene.place.rounds, scene.keys.cap
     steps: Row = ((f" {cap('step')} goes on", "dim"), (f", {cap('pause')} resumes decoding", "dim"))
     if scene.touring:
@@ -99,7 +99,7 @@ def status(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _fitting_parts(parts: Sequence[_Part], width: int) -> list[tuple[_Part, Row]]:
-    """In the order of the line: the first in rank as the needed ones permit, then more parts, then longer wordings."""
+    """Parts in the order of the line. Room goes to the lowest rank, then to more parts, then to longer wordings."""
     worded = dict[int, Row]()
     free = width + width_of(_GAP)
     ranked = sorted(range(len(parts)), key=lambda place: parts[place].rank)
@@ -197,7 +197,7 @@ def tabs(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def tab_action(scene: Scene, width: int, x: int) -> str:
-    """Of a click in a column of the tabs."""
+    """Action of a click in column `x` of the tab line."""
     named = zip(PANELS, _tabs(scene, width), strict=True)
     return _action_at([(span, f"panel({name!r})") for name, tab in named for span in tab], x)
 
@@ -233,7 +233,7 @@ def footer(scene: Scene, width: int, _height: int) -> Rows:
 
 
 def footer_action(scene: Scene, width: int, x: int) -> str:
-    """Of a click in a column of the footer."""
+    """Action of a click in column `x` of the footer; empty if there is none."""
     return _action_at(_footer(scene, width), x)
 
 
@@ -254,7 +254,7 @@ def _footer(scene: Scene, width: int) -> list[Button]:
 
 
 def buttons(table: Sequence[Key], width: int, *, in_words: bool) -> list[Button]:
-    """Keys of the lowest ranks. Each is a button; the label belongs to a key with a single action."""
+    """Buttons for the keys of the lowest ranks that fit; the label is part of the button if a key has one action."""
     room, chosen = width, list[tuple[int, list[Button]]]()
     ranked = [(place, key) for place, key in enumerate(table) if key.rank < LEFT_OUT and key.caps]
     for place, key in sorted(ranked, key=lambda item: item[1].rank):
@@ -277,8 +277,8 @@ def caps(key: Key) -> str:
 
 
 def _caps(key: Key, *, in_words: bool = False) -> list[tuple[str, str]]:
-    """The keys in short form, each with its action: a row of digits as its first and last digit, without an action, and
-    an action with several keys as one key.
+    """The keys in short form, each with its action. A row of digits is written as its first and last digit, without an
+    action; of several keys with one action, only the first is written.
 
     With `in_words`, arrow keys are written as words, since their ASCII signs, `<` and `>`, are other keys.
     """

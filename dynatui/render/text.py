@@ -1,7 +1,7 @@
 """The text, token by token, coloured by origin, draft probability, round or time, with the cursor; beside it the text
 that plain decoding has written in the same time.
 
-A full panel moves up by a quarter of a page at once, so that most frames change only one row.
+The text in a full panel scrolls by a quarter of a page at once, so that most frames change only one row.
 """
 
 import math
@@ -47,10 +47,10 @@ _ROOM_FOR_PROMPT = 6
 _PROMPT_SIGN = "prompt: "
 _CUT = "… panel 8 shows the whole message"
 _FEW_ROWS = 3
-"""In which a text moves up line by line."""
+"""Largest number of rows in which a text scrolls line by line."""
 _BETWEEN: Row = ((" │ ", "frame"),)
 _LEAST_BESIDE, _LEAST_BELOW = 28, 7
-"""Least width of each of two texts in cells, and least height in rows of two texts one below the other."""
+"""Least width in cells of each of two texts; least height in rows of two texts one below the other."""
 HOT: tuple[Ink, ...] = ("heat1", "heat2", "heat3", "heat4", "heat5")
 """Inks of a scale from calm (probable or fast tokens) to hot (improbable or slow tokens)."""
 BANDS: tuple[Ink, Ink] = ("plain", "band")
@@ -133,7 +133,7 @@ class TextPanel:
         return tag if tag is not None and 0 <= tag < len(self._own.tokens) else None
 
     def moved(self, cursor: int, lines: int) -> int:
-        """Not beyond the first or last line."""
+        """The token that is `lines` lines below `cursor`, but not beyond the first or last line."""
         lines_shown = self._own.flow.lines
         home = _line_of(lines_shown, cursor)
         before = takewhile(lambda stretch: stretch[1] != cursor, lines_shown[home])
@@ -161,7 +161,7 @@ class TextPanel:
         return [plain, *self._plain_page(scene.state, width, upper - 1), *below]
 
     def _plain_page(self, state: RunState, width: int, height: int, head: int = 0) -> Rows:
-        """Begins at the same line as the other text while its own end is then in view. `head`: rows for the prompt."""
+        """Text of plain decoding, scrolled as the other one if its end is then visible; `head` rows show the prompt."""
         column, tokens = self._plain, state.lanes["ar"].tokens
         column.wrap(state.prompt_text, tokens, width)
         lines, height = column.flow.lines, height - head
@@ -206,7 +206,7 @@ class TextPanel:
         page = [inked(lines[y], ink_of) for y in rows]
         if cursor is not None and home in rows:
             marked = [text for line in lines[home : home + 2] for text, tag in line if tag == cursor]
-            if not any(marked):  # a line end has no width
+            if not any(marked):  # a newline token has no width
                 page[home - rows.start] = _with_sign(lines[home], cursor, tokens[cursor].text, ink_of, width)
         if state.watched not in state.ends and rows.stop == len(lines) and page:
             page[-1] = (*page[-1], ("▌", "dim"))
@@ -219,7 +219,7 @@ def _is_beside(scene: Scene) -> bool:
 
 
 def _headings(state: RunState, width: int) -> tuple[Row, Row]:
-    """Of plain decoding and of the watched method, which tells by how many tokens it is ahead."""
+    """Headings of plain decoding and of the watched method; the second states the method's lead in tokens."""
     plain, own, gap = state.lanes["ar"].committed, state.lane.committed, tokens_ahead(state)
     words = f"{gap} ahead" if gap > 0 else f"{-gap} behind" if gap < 0 else "level"
     ended = " at the end" if {"ar", state.watched} & state.ends.keys() else ""
@@ -231,7 +231,7 @@ def _headings(state: RunState, width: int) -> tuple[Row, Row]:
 
 
 def tokens_ahead(state: RunState) -> int:
-    """Of plain decoding, after the same decode time, until the first of both has finished."""
+    """Lead of the watched method over plain decoding, in tokens, at the decode time that both have reached."""
     lanes = state.lane, state.lanes["ar"]
     end_s = min(lane.newest.t if lane.newest else 0.0 for lane in lanes)
     own, plain = (_tokens_after(lane, end_s) for lane in lanes)
@@ -245,7 +245,7 @@ def _tokens_after(lane: LaneState, seconds: float) -> int:
 
 
 def _line_of(lines: Sequence[Line[int]], token: int) -> int:
-    """The line with the visible part of the token; its leading blank may be on the line before."""
+    """Index of the line with the visible part of a token, whose leading blank may be on the line before."""
     first = bisect_left(lines, token, key=lambda line: line[-1][1] if line else token)
     for place in range(first, min(first + 2, len(lines))):
         if any(tag == token and text.strip() for text, tag in lines[place]):
@@ -254,7 +254,7 @@ def _line_of(lines: Sequence[Line[int]], token: int) -> int:
 
 
 def _tag_at(line: Line[int], column: int) -> int | None:
-    """None after the line's end."""
+    """Tag of the text at a column of the line; None after the line's end."""
     for text, tag in line:
         column -= cell_len(text)
         if column < 0:
@@ -317,7 +317,7 @@ def inks(heat: Heat, tokens: Sequence[Token]) -> Callable[[Token], Ink]:
 
 
 def time_edges(tokens: Sequence[Token]) -> list[float]:
-    """Limits between the inks, in ms, of two digits, so that small changes of the median do not change colours."""
+    """Limits between the inks, in ms, rounded to two digits, so that colours seldom change with the median."""
     median_ms = 1000 * statistics.median_low([token.spent_s for token in tokens] or [0.0])
     edges = [median_ms * part for part in _TIMES]
     return [float(f"{edge:.2g}") if math.isfinite(edge) else edge for edge in edges]
@@ -330,7 +330,7 @@ def _by_probability(token: Token) -> Ink:
 
 
 def legend(scene: Scene, room: int, *, beside: bool = False) -> Row:
-    """The long wording if there is room, else the short one. `beside`: whether the text of plain decoding is there."""
+    """The long wording if there is room, else the short one. `beside`: whether plain decoding's text is shown too."""
     state = scene.state
     target: Span = ("target", "bonus")
     prompt: Span = ("prompt", "prompt")

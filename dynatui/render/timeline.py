@@ -6,7 +6,7 @@ from dynatui.render.scene import Scene
 
 _BACK, _AHEAD = "looking back", "looking ahead"
 _LEAST, _ENOUGH = 8, 32
-"""Least length of the line, in cells; if there is less room, only the words are shown."""
+"""Least length of the line in cells: to be shown at all, and to be shown beside the long wording."""
 
 
 def timeline(scene: Scene, width: int, height: int) -> Rows:
@@ -48,7 +48,7 @@ def _length(scene: Scene, width: int) -> int:
 
 
 def _longest(scene: Scene, width: int) -> str:
-    """The long wording if it leaves enough room for the line, else the short one, each with large numbers."""
+    """A placeholder with large numbers: the long wording if it leaves enough room for the line, else the short one."""
     digits = "0" * max(4, len(str(scene.place.rounds)))
     long = f"round {digits} of {digits} · 0000.0 s · {_AHEAD}"
     return long if width >= len(long) + _ENOUGH else f"{digits}/{digits}"

@@ -28,14 +28,14 @@ _NOTES = (
 class _Matrix:
     event: Round
     nodes: Sequence[int]
-    """In the order of the verification pass."""
+    """The shown nodes, in the order of the verification pass."""
     visible: Sequence[frozenset[int]]
-    """The node itself and its ancestors."""
+    """For each shown node, the nodes that it attends to: the node itself and its ancestors."""
     marked: int | None
     wide: int
-    """Cells of a column."""
+    """Width of a column, in cells."""
     name: int
-    """Cells of a row's label."""
+    """Width of a row's label, in cells; 0 without labels."""
 
 
 def mask(scene: Scene, width: int, height: int) -> Rows:
@@ -60,7 +60,7 @@ def mask(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _plan(total: int, width: int, room: int, *, may_halve: bool) -> tuple[Rows, bool]:
-    """The longest note that leaves room for all nodes, or the shortest; and whether two nodes share a row."""
+    """The longest note that leaves room for all nodes, else the shortest note; and whether two nodes share a row."""
     notes = [rows for note in _NOTES if 3 * len(rows := wrapped([(note, "dim")], width)) <= room]
     for halves in (False, True)[: 1 + may_halve]:
         for rows in notes:
@@ -81,7 +81,7 @@ def _matrix(scene: Scene, event: Round, count: int, width: int, *, halves: bool)
 
 
 def _rows(matrix: _Matrix, together: int) -> Rows:
-    """Each row shows one node, or two nodes as halves of its cells."""
+    """Each row shows one node, or two nodes as upper and lower halves of its cells."""
     rows: Rows = []
     for place in range(0, len(matrix.nodes), together):
         nodes, visible = matrix.nodes[place : place + together], matrix.visible[place : place + together]
@@ -133,9 +133,9 @@ _SAMPLED: Mapping[Sign, str] = {
 }
 _TITLE = len("╭─ Tree ─  ─╮")
 _FEW = 1
-"""Most earlier trees on a slow line, since every round moves them, which costs bytes."""
+"""Maximum number of earlier trees on a slow line: each round moves these trees, which costs bytes."""
 _LEAST = 4
-"""Least number of rows for more than the accepted path."""
+"""Least number of rows at which the panel shows more than the accepted path."""
 
 
 def tree(scene: Scene, width: int, height: int) -> Rows:
@@ -169,7 +169,7 @@ def tree(scene: Scene, width: int, height: int) -> Rows:
 
 
 def _brief(scene: Scene, event: Round, title: Row, size: tuple[int, int]) -> Rows:
-    """Without a frame, the title begins the panel."""
+    """The accepted path and the last line of the panel; the title is a row if there is no frame."""
     inner, room = inside(size)
     path = drawn_path(event, inner, 2).rows[-1:]
     above = [title] if room == size[1] else []

@@ -1,4 +1,4 @@
-"""Labels of a tree's nodes: mark, token and probabilities, the last being the basis of growth or verification."""
+"""Labels of a tree's nodes: mark, token, one or two probabilities; growth or verification uses the last one."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from dynatui.render.ink import Ink, Row, best, column
 FigureName: TypeAlias = Literal["prob.", "chance", "kept"]
 
 LEAST_CELLS = 10
-"""A short label with the line that leads to it."""
+"""Width in cells of a short label with the line that leads to it."""
 _LONGEST = 18
 _SHORTEST, _LEAST = 5, 3
 """Least width of mark and token in cells: the first value if figures follow, the second value if a remark follows."""
@@ -33,7 +33,7 @@ class Labels:
     names: Mapping[int, str]
     """Mark and token of each node."""
     chances: Mapping[int, float]
-    """The last figure of each drafted node."""
+    """Probability in the last figure of each drafted node."""
     figures: Mapping[int, str]
     times: Mapping[int, str]
     """How often a node was sampled, if more than once."""
@@ -89,7 +89,7 @@ class Labels:
 
 
 def _remarks(copy: int) -> tuple[str, ...]:
-    """Wordings, the longest first."""
+    """Wordings of the remark that a path repeats earlier text, the longest first."""
     return f" repeats {copy} tokens", f" repeats {copy}", f" rep. {copy}"
 
 
@@ -107,7 +107,7 @@ def labels(event: Round, nodes: Iterable[int], marked: int | None) -> Labels:
 
 
 def percent(probability: float) -> str:
-    """In at most four cells."""
+    """The probability as a percentage in at most four cells."""
     return "<1%" if probability < rounds.LEAST_SHOWN else f"{100 * probability:.0f}%"
 
 

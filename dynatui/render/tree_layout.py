@@ -1,4 +1,4 @@
-"""Places of a tree's nodes: levels as columns, bands or indents, and lines; knows only numbers and widths."""
+"""Places of a tree's nodes, from widths alone: levels are columns, in several bands if necessary, or indents."""
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ LEAST_COLUMNS = 34
 
 class LabelStyle(NamedTuple):
     figures: int
-    """In each label."""
+    """Number of figures in each label."""
     more: int
-    """Width of all figures except the first."""
+    """Width of all figures of a label except the first, in cells."""
     least: int
     gap: int
     """Distance from a label to the line between siblings, in cells."""
@@ -44,7 +44,7 @@ class Level(NamedTuple):
 def levels(
     widest: Sequence[int], looks: Sequence[LabelStyle], width: int, arrow: int
 ) -> tuple[list[Level], LabelStyle]:
-    """The levels that fit, and the look: the richest in one band, else the last, with as few bands as possible."""
+    """The levels, and the richest look with which they fit in one band; else the last look, with the fewest bands."""
     close = looks[-1]
     if width < LEAST_COLUMNS:
         return _indents(len(widest), width, arrow), close
@@ -74,7 +74,7 @@ def _columns(rooms: Sequence[int], width: int, look: LabelStyle, arrow: int) -> 
 
 
 def _indents(depth: int, width: int, arrow: int) -> list[Level]:
-    """Only the level of the root if `width` is too small for an indent."""
+    """Levels as indents; only the level of the root if `width` is too small for an indent."""
     levels, least = [Level(0, 0, 0, width)], min(_ENOUGH, width // 2 - _STEP)
     arrows = arrow if depth * _STEP + least > width else 0
     after = arrows + (arrows > 0)
@@ -137,7 +137,7 @@ def laid_out(
 
 
 def _depths(parents: Sequence[int], ranked: Sequence[int]) -> dict[int, int]:
-    """A node that comes before its parent in `ranked` gets no depth."""
+    """Depth of each node; a node that comes before its parent in `ranked` gets no depth."""
     depths = {0: 0}
     for node in ranked:
         if node > 0 and parents[node] in depths:
@@ -178,7 +178,7 @@ class _Place(NamedTuple):
     part: int
     """Part 0 contains the root; every further part continues a numbered arrow."""
     before: str
-    """To the left of the line between siblings, if the node begins a row."""
+    """Text to the left of the line between siblings, if the node begins a row."""
     last: bool
     joins: bool
 
@@ -210,7 +210,7 @@ def _placed(
 
 
 def _places(nodes: Sequence[int], depth: int, part: int, before: str, *, joins: bool) -> list[_Place]:
-    """A stack, the first sibling on top; if `joins`, it continues the row of its parent or arrow."""
+    """Siblings as a stack, the first on top; if `joins`, the first sibling continues the row of the parent or arrow."""
     first, last = nodes[:1], nodes[-1:]
     return [_Place(node, depth, part, before, node in last, joins and node in first) for node in reversed(nodes)]
 

@@ -1,4 +1,4 @@
-"""The rows of drawn trees: a round's with labels and probabilities, dimmed ones of earlier rounds, their titles."""
+"""Rows of drawn trees: the shown round's tree with probabilities, dimmed trees of earlier rounds, and titles."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,12 +29,12 @@ from dynatui.state.tokens import repeated_length
 Sign: TypeAlias = FigureName | Literal["x2", "path", "bar", "arrow"]
 
 _PATH = 6
-"""The column with the probability of a row's path."""
+"""Width in cells of the column with the probability of a row's path."""
 _BAR = 10
-"""The bar to the right of the labels, with a gap of two cells."""
+"""Width in cells of the bar to the right of the labels, including a gap of two cells."""
 _SECOND = 5
 _ROOMY, _MEDIUM, _CLOSE = 16, 13, 11
-"""Least width of a label with this spacing."""
+"""Least width of a label for each spacing, in cells."""
 _NOTE = "  last token"
 _LEAST_COPY = 4
 """Least number of repeated tokens at which a repetition is marked."""
@@ -44,7 +44,7 @@ class Drawing(NamedTuple):
     rows: Rows
     signs: frozenset[Sign]
     left_out: int
-    """Nodes that had no room."""
+    """Number of nodes without room."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def drawn_tree(
 
 
 def drawn_path(event: Round, width: int, height: int) -> Drawing:
-    """Without a note that nodes are omitted."""
+    """Only the root and the accepted path, without a note on omitted nodes."""
     path = list(dict.fromkeys((0, *event.accepted)))
     nodes = path[: max(1, height * max(1, width // LEAST_CELLS))]
     names = labels(event, nodes, None)
@@ -110,7 +110,7 @@ def _signs(tree: _Tree) -> frozenset[Sign]:
 
 
 def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: Sequence[int]) -> dict[int, int]:
-    """Repeated tokens of each shown leaf whose improbable path occurs in the text; `auto` keeps such paths."""
+    """Length of the repetition for leaves whose improbable paths repeat earlier text; `auto` drafts such paths."""
     copies = {}
     for leaf in shown.difference(event.parents):
         path = [node for node in rounds.path_to(event, leaf) if rounds.is_drafted(event, node)]
@@ -122,7 +122,7 @@ def _copies(event: Round, paths: Sequence[float], shown: frozenset[int], text: S
 
 
 def _looks(names: Labels) -> list[LabelStyle]:
-    """From the richest to the narrowest."""
+    """Label styles, from the richest to the narrowest."""
     one_level = max(names.event.parents) <= 0 and not rounds.is_drafted(names.event, 0)
     asides = (_BAR,) if names.tells_kept or one_level else (_PATH + _BAR, _PATH)
     times = max(map(len, names.times.values()), default=0)
@@ -169,7 +169,7 @@ def _row(tree: _Tree, placed: PlacedRow, edge: int) -> Row:
 
 
 def _aside(tree: _Tree, node: int) -> Row:
-    """Probability of the path to the node; in a sampled tree, that it is kept."""
+    """Probability of the path to the node; in a sampled tree, probability that the verifier keeps the node."""
     is_sampled = tree.labels.tells_kept
     chance = tree.labels.chances[node] if is_sampled else rounds.probability(tree.paths[node])
     ink: Ink = kept_ink(chance) if is_sampled else "good" if node in tree.labels.accepted else "bar"
@@ -179,7 +179,7 @@ def _aside(tree: _Tree, node: int) -> Row:
 
 
 def titles(event: Round, stage: StageName = "committed") -> tuple[str, ...]:
-    """Wordings, the longest first, with the lost time if the round stalled."""
+    """Wordings, the longest first; if the round stalled, with the lost time."""
     wordings = _progress(event, stage)
     if not event.stalled_s:
         return wordings
@@ -205,13 +205,13 @@ def _progress(event: Round, stage: StageName) -> tuple[str, ...]:
 
 MOST = 15
 _TOGETHER = 3
-"""Number of trees that stand side by side in a wide panel; in a narrow panel, at least their paths are shown first."""
+"""Number of trees side by side in a wide panel; a narrow panel first places the paths of this number of rounds."""
 _GAP, _RULE = "  ", "── "
 _INKS: dict[Ink, Ink] = {"accepted": "good", "frame": "frame"}
 
 
 def past_trees(events: Sequence[Round], width: int, height: int) -> Rows:
-    """In rows of three in a wide panel; empty if no tree fits or no round has a draft."""
+    """Trees of earlier rounds, three side by side in a wide panel; empty if no tree fits or no round has a draft."""
     if not any(map(drafted_nodes, events)):
         return []
     cells = (width - (_TOGETHER - 1) * len(_GAP)) // _TOGETHER
@@ -234,7 +234,7 @@ def _abreast(events: Sequence[Round], cells: int, height: int) -> Rows:
 
 
 def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
-    """Whole trees, and accepted paths alone for the oldest ones, which then leave few rows free."""
+    """Whole trees of the newest rounds while they fit, then only accepted paths of older rounds."""
     pictures, whole = _stacked(events[:_TOGETHER], width, height)
     free, drawn = height - sum(map(len, pictures)), drawn_tree if whole else drawn_path
     for event in events[len(pictures) :]:
@@ -250,7 +250,7 @@ def _below(events: Sequence[Round], width: int, height: int) -> list[Rows]:
 
 
 def _stacked(events: Sequence[Round], width: int, height: int) -> tuple[list[Rows], bool]:
-    """Accepted paths of as many rounds as fit; if rows remain, the first ones get whole trees. And whether all do."""
+    """Accepted paths of the rounds that fit, the first ones as whole trees if rows remain; whether all are whole."""
     pictures, free = list[Rows](), height
     for event in events:
         path = _headed(event, drawn_path(event, width, free), width)
@@ -268,7 +268,7 @@ def _stacked(events: Sequence[Round], width: int, height: int) -> tuple[list[Row
 
 
 def _headed(event: Round, drawing: Drawing, width: int) -> Rows:
-    """A heading replaces the root, which is already text; empty if nodes were omitted."""
+    """The tree under a heading, without a root that is already text; empty if nodes were omitted."""
     if drawing.left_out:
         return []
     name = f"round {nth(event.round)}"

@@ -43,7 +43,7 @@ class _Figure:
     """Whether the figure depends on times."""
 
     def ratio(self, sides: tuple[Figures, Figures]) -> str:
-        """B / A."""
+        """B / A; "busy" if the figure depends on times and includes stalled rounds."""
         if self.timed and any(side.stalled_rounds > side.left_out_rounds for side in sides):
             return "busy"
         below, above = map(self.of, sides)
@@ -51,7 +51,7 @@ class _Figure:
 
 
 def _round_ms(figures: Figures) -> float | None:
-    """Mean of the rounds that rates include."""
+    """Mean duration in ms of the rounds that rates include."""
     rounds = figures.rounds - figures.left_out_rounds
     return 1000 * (figures.decode_s - figures.left_out_s) / rounds if rounds else None
 
@@ -131,7 +131,7 @@ def table(states: Sequence[RunState], size: tuple[int, int]) -> Rows:
 
 
 def texts_compared(left: RunState, right: RunState) -> Row:
-    """Up to the length of the shorter text."""
+    """Whether the texts are equal up to the length of the shorter text, or why they are not compared."""
     if left.run is None or right.run is None:
         return ()
     if left.run.prompt_tokens != right.run.prompt_tokens:

@@ -1,4 +1,4 @@
-"""Tables of estimates for other values of the knobs, one of which the user chooses; bars repeat the figures for screens
+"""Tables of estimates for other values of the knobs. The user chooses one cell; bars repeat the figures for screens
 without colours.
 """
 
@@ -37,7 +37,7 @@ def whatif(scene: Scene, width: int, height: int) -> Rows:
     present = "" if estimate.by_history else _PRESENT
     signs = _wrapped(inner, f"{present}{_SIGNS}{f' {_BY_COSTS}' if estimate.by_costs else ''}", "dim")
     place = chosen(scene)
-    rooms = room - len(sentence) - len(signs), room - 1  # the sentence has a row in any case
+    rooms = room - len(sentence) - len(signs), room - 1  # the sentence has at least one row
     tables = next(filter(None, (_tables(estimate, place, inner, rows) for rows in rooms)), [])
     if place and len(tables) + len(sentence) > room:
         sentence = _wrapped(inner, _brief(place, estimate), "strong")
@@ -58,9 +58,9 @@ def chosen(scene: Scene) -> Place | None:
 
 class _Marks(NamedTuple):
     chosen: Place | None
-    """None: no cell has tokens per second."""
+    """None if no cell has an estimate of tokens per second."""
     present: bool
-    """Whether cells have the present knobs."""
+    """Whether the tables have a cell for the present knobs; they have none while the history rule moves the knobs."""
 
     def around(self, place: Place) -> str:
         if self.present and place.present:
@@ -92,7 +92,7 @@ def _beside(left: Rows, right: Rows) -> Rows:
 
 
 def _corner(grid: Grid) -> str:
-    """Symbols of both knobs; the cells begin after it."""
+    """Symbols of both knobs, filled to the width of the column before the cells."""
     symbols = f"{info(grid.down).symbol}\\{info(grid.across).symbol}"
     return symbols.ljust(_LABEL if len(symbols) <= _LABEL else len(symbols) + 1)
 
@@ -125,7 +125,7 @@ def _marked(value: str, *, here: bool) -> str:
 
 
 def _figure(cell: GridCell, *, timed: bool) -> float | None:
-    """What a cell's bar shows: tokens per second, or without costs, tokens per round."""
+    """Figure of a cell's bar: tokens per second, or tokens per round if costs are unknown; None for unknown cells."""
     if not cell.known:
         return None
     return cell.rate if timed else cell.tokens
@@ -178,7 +178,7 @@ def _brief(place: Place, estimate: WhatIf) -> str:
 
 
 def _rate_words(cell: GridCell) -> str:
-    """Such as 412 (395 to 430) tokens/s."""
+    """Tokens per second with the interval, such as 412 (395 to 430) tokens/s."""
     if not cell.rate_exact or cell.rates is None:
         return f"{_bound_words(exact=cell.rate_exact)}{short(cell.rate, 0)} tokens/s"
     low, high = cell.rates
@@ -186,7 +186,7 @@ def _rate_words(cell: GridCell) -> str:
 
 
 def _gain_words(cell: GridCell, estimate: WhatIf) -> str:
-    """Such as 1.06 times (0.98 to 1.12) those of the knobs as they are, 389 (371 to 402) tokens/s."""
+    """Gain, such as 1.06 times (0.98 to 1.12) those of the knobs as they are, 389 (371 to 402) tokens/s."""
     present = estimate.here
     if cell.gains is None or not cell.rate or not present.rate:
         return f"{_now(estimate)} have {_rate_words(present)}"

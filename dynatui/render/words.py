@@ -30,11 +30,11 @@ WHY_ALONE = "at T above 0 it samples with its own noise, so its text differs and
 WHY_BY_DESIGN = "its text differs from that of ar by design"
 _LARGEST = 1e6
 _LEAST_REASON = 8
-"""Least width in cells of the reason in a message; in less room, the message is its remedy alone."""
+"""Least width in cells of the reason in a message; in less room, only the remedy is shown."""
 
 
 def turned(change: Change) -> str:
-    """τh 0.60 → 0.65; D0 in whole depths if the history rule changed it, unless both are equal then."""
+    """A change, such as τh 0.60 → 0.65. D0 is rounded if the history rule changed it and the rounded values differ."""
     knob = info(change.name)
     old, new = _base_depth(change.old), _base_depth(change.new)
     if change.name == "d0" and not change.by_user and old != new:
@@ -43,12 +43,12 @@ def turned(change: Change) -> str:
 
 
 def written(knob: KnobInfo, value: float) -> str:
-    """Whatever number a recording contains."""
+    """The value as text; recordings may contain any numbers, so very large ones are shortened."""
     return knob.written(value) if abs(value) < _LARGEST else short(value)
 
 
 def reason(change: Change, lane: LaneState) -> str:
-    """Such as "depth acceptance 0.78 > 0.70 over 10 rounds", or empty."""
+    """Reason of a change, such as "depth acceptance 0.78 > 0.70 over 10 rounds", or empty."""
     return next(iter(reasons(change, lane)), "")
 
 
@@ -75,7 +75,7 @@ def sign(mean: float, aim: float) -> str:
 
 
 def limits(lane: LaneState) -> list[tuple[str, float]]:
-    """Limits of the last rounds, each with its share of the rounds that recorded one, most frequent first."""
+    """Limits of the last rounds, each with its share of the rounds with a known limit, the most frequent first."""
     known: list[Limit] = [limit for limit in lane.limits if limit is not None]
     return [(limit_name(limit), count / len(known)) for limit, count in Counter(known).most_common()]
 
@@ -89,7 +89,7 @@ def limited(lane: LaneState) -> tuple[str, ...]:
 
 
 def moved_back(lane: LaneState) -> Change | None:
-    """From the user's value of a knob to the present one, to which the history rule has moved it back; None if none."""
+    """Change from the user's value of a knob to the value to which the history rule has moved it back, if it has."""
     for name in ("d0", "tau_h"):
         changes = [change for change in lane.changes if change.name == name]
         by_user = [place for place, change in enumerate(changes) if change.by_user]
@@ -111,7 +111,7 @@ def is_alone(state: RunState, method: str) -> bool:
 
 
 def tie_words(figures: Figures, before: str = "") -> str:
-    """Empty if unknown."""
+    """Whether the difference from ar is by design or a near tie; empty if unknown."""
     if differs_by_design(figures):
         return f"{before}{BY_DESIGN}"
     return "" if figures.near_tie is None else f"{before}{'' if figures.near_tie else 'not '}a near tie"
@@ -133,7 +133,7 @@ def sampling_words(state: RunState, pending: Mapping[KnobName, float] | None = N
 
 
 def note_within(note: str, width: int) -> str:
-    """At most `width` cells. The remedy, after the last semicolon, stays whole; the reason before it is cut."""
+    """At most `width` cells. The reason is cut; the remedy, after the last semicolon, stays whole if possible."""
     reason, separator, remedy = note.rpartition("; ")
     left = width - cell_len(separator + remedy)
     if cell_len(note) <= width:
@@ -151,7 +151,7 @@ def remedy(scene: Scene) -> Remedy | None:
 
 
 def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
-    """Values in words and gain; None if none are faster than the present ones."""
+    """The fastest values in words, and their gain; None if no values are faster than the present ones."""
     place, here = estimate.faster(), estimate.here.rate
     if place is None or here is None:
         return None
@@ -160,7 +160,7 @@ def faster_knobs(estimate: WhatIf) -> tuple[str, str] | None:
 
 
 def values_of(place: Place) -> str:
-    """Such as τh 0.70 with D0 5."""
+    """Knob values of a cell, such as τh 0.70 with D0 5."""
     down, across = info(place.grid.down), info(place.grid.across)
     value = place.grid.columns[place.column]
     return f"{down.symbol} {row_value(place.grid, place.row)} with {across.symbol} {value:.0f}"
@@ -198,7 +198,7 @@ def shape_words(shape: tuple[int, int, int]) -> str:
 
 
 def shape_sentence(state: RunState, event: Round) -> str:
-    """Shape of a round's sampled tree, and what it means; empty if the tree has no shape."""
+    """Shape of a round's sampled tree, with an explanation; empty if the tree has no shape."""
     if event.shape is None:
         return ""
     place = state.lane.setting("drafting", event.round)
@@ -207,7 +207,7 @@ def shape_sentence(state: RunState, event: Round) -> str:
 
 
 def drawing_words(state: RunState, pending: Mapping[KnobName, float] | None = None) -> tuple[str, ...]:
-    """Wordings, the longest first; empty if no trees are sampled, except for a verifier other than the default."""
+    """Wordings, the longest first. If no trees are sampled: a verifier other than the default, else empty."""
     rules, shape = drawing(state), shape_of(state)
     if rules is None:
         run = state.run
@@ -235,7 +235,7 @@ def _turning(name: KnobName, state: RunState, pending: Mapping[KnobName, float])
 
 
 def faster_preset(scene: Scene) -> tuple[str, ...]:
-    """The key that ends the demo's large trees, in wordings, the longest first; empty without them."""
+    """Wordings, the longest first, on the key that replaces the demo's large trees; empty if there are none."""
     state = scene.state
     if scene.replaying or scene.following or not is_demo(state.watched, state.lane):
         return ()

@@ -1,4 +1,4 @@
-"""Cost and use of drafted nodes: drafted and used nodes by depth, time by stage, accepted tokens by kind."""
+"""Cost and use of drafted nodes: drafted and used nodes by depth, time by stage, accepted share of tokens by kind."""
 
 import re
 from collections import Counter

@@ -33,7 +33,7 @@ class _Opening(msgspec.Struct):
 
 
 def page_of(path: Path, run: int | None = None) -> HtmlPage:
-    """`run` is the number of one run, from 1; None: all runs. Raises a DecoderError if the recording has none."""
+    """`run` is the number of a run, from 1; None means all runs. Raises DecoderError if there is no such run."""
     try:
         _require_recording(path)
         if run is None:
@@ -44,7 +44,7 @@ def page_of(path: Path, run: int | None = None) -> HtmlPage:
 
 
 def run_of(path: Path, number: int) -> Sequence[Event]:
-    """Raises DecoderError if there is no run of this number, from 1."""
+    """Run `number`, from 1; raises DecoderError if there is no such run."""
     runs = Runs(path)
     if number > len(runs):
         raise ConfigError(f"{shortened(path)} has no run {number}; give --run at most {len(runs)}")
@@ -52,7 +52,7 @@ def run_of(path: Path, number: int) -> Sequence[Event]:
 
 
 def page_name(source: Path) -> Path:
-    """In the working directory."""
+    """Default path of the page, in the working directory."""
     return Path(f"{Path(os.path.realpath(source)).stem}.html")
 
 
@@ -64,7 +64,7 @@ def require_other_file(source: Path, page: Path) -> None:
 
 
 def _require_recording(path: Path) -> None:
-    """Raises InputError for a file that is none by its first line; a pipe, which cannot be read twice, passes."""
+    """Raises InputError for a file that is too large or not a recording. Pipes, which are read only once, pass."""
     if not path.is_file():
         return
     with opened(path) as file:
@@ -90,7 +90,7 @@ def _require_recording(path: Path) -> None:
 
 
 def require_free(path: Path, *, force: bool) -> None:
-    if not os.path.lexists(path):  # if the check itself fails, `write` reports the error
+    if not os.path.lexists(path):  # if the check itself fails, `write_report` reports the error
         return
     if not path.is_file():
         raise ConfigError(f"{shortened(path)} is not a file that a page could replace; set --output to a file")
@@ -100,7 +100,7 @@ def require_free(path: Path, *, force: bool) -> None:
 
 
 def write_report(text: str, path: Path, *, force: bool) -> None:
-    """Atomically, readable by all who could read the replaced file; raises a ConfigError if nothing was written."""
+    """Writes atomically, with the permissions of a replaced file; raises ConfigError if nothing was written."""
     require_free(path, force=force)
     place = path.resolve()
     try:

@@ -19,7 +19,9 @@ class Markup(str):
 
 
 def element(name: str, *children: str, **attributes: str | int | None) -> Markup:
-    """Escapes children that are no markup; an attribute's final `_` goes, others become `-`, and None omits it."""
+    """Escapes children that are not `Markup`. In attribute names, a final `_` is removed, and other `_` become `-`;
+    attributes with the value None are omitted.
+    """
     given = {key.rstrip("_").replace("_", "-"): value for key, value in attributes.items() if value is not None}
     written = "".join(f' {key}="{_escaped(str(value))}"' for key, value in given.items())
     opening = f"<{name}{written}>"
@@ -63,9 +65,9 @@ class HtmlPage:
     title: str
     body: Markup
     data: object = None
-    """For the scripts, encoded by msgspec."""
+    """Data for the scripts, encoded by msgspec."""
     scripts: Sequence[str] = ()
-    """Files among the assets, in this order."""
+    """File names of the scripts in the folder of assets, in their order on the page."""
 
 
 def written(page: HtmlPage) -> str:

@@ -1,4 +1,4 @@
-"""Data of a run for the replay script, from the state that the screen shows; knows no HTML and no files."""
+"""Data of a run for the replay script, from the state that the screen shows; independent of HTML and files."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -91,10 +91,10 @@ class MethodData(msgspec.Struct, frozen=True):
     """Length of the text in tokens at the end of the round."""
     texts: list[list[Text]]
     kept: list[int]
-    """How many committed tokens were drafted."""
+    """Number of committed tokens that were drafted."""
     trees: list[TreeData]
     ms: list[tuple[float | None, float | None, float | None]]
-    """Drafting, verification and commit, in milliseconds."""
+    """Times of drafting, verification and commit, in milliseconds."""
     limits: list[str | None]
     curves: dict[str, Series]
     turns: list[KnobMark]

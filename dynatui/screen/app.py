@@ -52,11 +52,11 @@ _NOTE_S = 6.0
 _LOW = 40
 """Height of the terminal, in rows, below which curves and race shrink in favour of the text."""
 _TALL, _BROAD = 45, 160
-"""Least height in rows, or least width in columns, at which the race panel is higher and has extra columns."""
+"""Least height of the terminal in rows, or least width in columns, at which the race panel has further rows."""
 _HIGH: Mapping[Layout, int] = {"roomy": 0, "full": 0, "tabbed": 28, "small": 16, "line": 0}
-"""Least height in rows at which the first page of a layout gives the race further rows."""
+"""Least height of the terminal, in rows, at which the race has further rows on the first page of each layout."""
 _MOST_KNOB_ROWS = 6
-"""A low terminal has a row less."""
+"""Largest height of the knobs panel, in rows; one row less in a low terminal."""
 _FLAT = 20
 """Height of the terminal, in rows, below which the race of the first page loses a row to the text."""
 _FEW = 4
@@ -87,7 +87,7 @@ class DynaApp(PanelApp):
         self.aside = Aside(self.call_later)
         self.command_line = command_line
         self.written_paths: list[Path] = []
-        """Recordings and exports."""
+        """Recordings and exports that the session has written."""
         self._scene_builder = SceneBuilder(source, self.event_reader)
         self._room: Layout = "full"
         self._shared: PanelName = "race"
@@ -154,7 +154,7 @@ class DynaApp(PanelApp):
         self._tell_result()
 
     def _tell_result(self) -> None:
-        """Once a live run is over, unless the user is looking at something else."""
+        """Shows the result page once a live run is over, unless the user is looking at something else."""
         state = self.viewpoint.newest
         watching = self.viewpoint.live and self.scene.mode == "watch" and len(self.screen_stack) == 1
         if not (state.over and watching and self.source.controls) or state.number == self._told:
@@ -262,7 +262,7 @@ class DynaApp(PanelApp):
         self.scene = self._scene_builder.scene(scene, now, visible=self._visible)
 
     def leave(self, code: int) -> None:
-        """Ends the app and the source; if `code` is 0 after an error, the exit code is the exit code of the error."""
+        """Ends the app and the source; if the run has failed, the exit code of the failure replaces a `code` of 0."""
         failure = self.viewpoint.work.state.failure
         super().leave(code or (failure.exit_code if failure else 0))
         self.source.stop()

@@ -26,7 +26,7 @@ class Screenplay:
 
 
 def film(play: Screenplay, events: Sequence[Event]) -> Iterator[bytes]:
-    """At the present playback speed, but no faster than the run itself."""
+    """Lines of the asciicast, at the present playback speed, but no faster than the run itself."""
     before = RunState(chosen=play.scene.state.watched, prompt=play.scene.state.prompt)
     run = next(event for event in events if isinstance(event, Run))
     frames = _frames(play, list(moments(events, before, min(1.0, play.scene.speed))))

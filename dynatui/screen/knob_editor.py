@@ -1,5 +1,5 @@
-"""Turns of knobs: steps from the value in force, pending turns, and undo, for the watched method, or for the first
-method before the models are loaded. Temperature and top-p are turned for all methods. Knows neither keys nor widgets.
+"""Turns knobs by steps from their values in force, with pending turns and undo: for the watched method, or, before the
+models are loaded, for the first method. Temperature and top-p are turned for all methods. Knows no keys or widgets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class KnobEditor:
         self._controls = controls
         self._first = controls.config
         self._pending: list[Turn] = []
-        """In this run, not in force yet."""
+        """Turns of this run that are not in force yet."""
         self._undoing: list[list[Turn]] = []
         """Undo stack: for each key press, the turns that restore the earlier values, to be made in reverse order."""
         self._presets = {
@@ -51,18 +51,18 @@ class KnobEditor:
 
     @property
     def sampling(self) -> Sampling:
-        """Including turns that are not in force yet."""
+        """Sampling settings, with the turns that are not in force yet."""
         return self._controls.config.sampling
 
     def pending(self, state: RunState) -> Mapping[KnobName, float]:
-        """Turns of temperature or top-p may come into force as one, so these are pending while values differ."""
+        """Values not in force yet; temperature and top-p are compared by value, since their turns may be merged."""
         sampling, rules_name = self.sampling, self.rules_name(state)
         own = {turn.name: turn.value for turn in self._pending if turn.rules_name == rules_name}
         shared, now = {name: sampling.knob(name) for name in sampling.ends()}, state.lane.settings
         return own | {name: value for name, value in shared.items() if now.get(name, value) != value}
 
     def rules(self, state: RunState) -> TunableParameters | None:
-        """Including pending turns; None for a method without knobs."""
+        """Parameters of the watched method, with pending turns; None for a method without knobs."""
         rules_name = self.rules_name(state)
         return self._rules(rules_name, state) if rules_name else None
 
@@ -75,7 +75,7 @@ class KnobEditor:
         return self.set({name: rules.knob(name) + distance}, state)
 
     def set(self, values: Mapping[KnobName, float], state: RunState) -> bool:
-        """Sets each knob of one parameter set to the nearest possible value; returns whether any changes."""
+        """Sets each knob of one parameter set to the nearest possible value; returns whether any knob changes."""
         rules_name = owner(next(iter(values)), self.rules_name(state))
         return bool(rules_name and self._step(rules_name, [(self._settled(rules_name, values, state), False)], state))
 
@@ -88,14 +88,14 @@ class KnobEditor:
             self.hold({}, state)
 
     def hold(self, values: Mapping[KnobName, float], state: RunState) -> None:
-        """The history rule may change these knobs until it is off, so they are set even if they are in force now."""
+        """Switches the history rule off; sets even values in force, since the rule may change them until it is off."""
         rules_name, rules = self.rules_name(state), self.rules(state)
         if rules_name is not None and isinstance(rules, AdaptiveTree):
             fixed = {**{name: rules.knob(name) for name in MOVED}, **values}
             self._step(rules_name, [({"history": 0.0}, False), (self._settled(rules_name, fixed, state), True)], state)
 
     def undo(self, state: RunState) -> list[Turn]:
-        """Returns the turns that restore the earlier values."""
+        """Undoes the last step; returns the turns that restore the earlier values."""
         turns = self._undoing.pop() if self._undoing else []
         # The history rule may have changed these knobs since the state was displayed, so they are turned in any case.
         moved = MOVED if any(turn.name == "history" and not turn.value for turn in turns) else ()
@@ -110,7 +110,7 @@ class KnobEditor:
         return self._turn_to(rules_name, (self._first.rules(rules_name), self._first.sampling), state)
 
     def next_preset(self, state: RunState) -> str | None:
-        """Name of the preset, first the usual one; None for a method without presets."""
+        """Turns to the next preset, first to the usual one; returns its name, or None for a method without presets."""
         rules_name = self.rules_name(state)
         if rules_name is None or not METHODS[rules_name].presets:
             return None
@@ -143,7 +143,7 @@ class KnobEditor:
     def _step(
         self, rules_name: RulesName, turns: Sequence[tuple[Mapping[KnobName, float], bool]], state: RunState
     ) -> bool:
-        """With the flag True, turns also knobs that have the value already. Returns whether any knob was turned."""
+        """Turns knobs as one step of undo, with the flag True even to equal values; returns whether any was turned."""
         undoing: list[Turn] = []
         for values, always in turns:
             for name, value in values.items():

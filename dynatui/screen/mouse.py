@@ -74,7 +74,7 @@ def click(screen: Screen, press: Press) -> None:
 
 
 def wheel(screen: Screen, lines: int) -> None:
-    """By three lines per step; the first step up places the cursor."""
+    """Moves the cursor by three lines per step of the wheel; the first step up places the cursor."""
     if screen.scene.mode in CURSOR:
         view.cursor_line(screen, 3 * lines)
     elif lines < 0:

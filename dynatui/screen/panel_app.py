@@ -1,4 +1,4 @@
-"""Base class of the three apps: canvases, ticks, frames one by one, keys, exit; knows no panel by name."""
+"""Base class of the three apps, for canvases, ticks, frames, keys and exit; knows no panel by name."""
 
 import asyncio
 import os
@@ -35,11 +35,11 @@ _WINDOW_S = 5.0
 _NEWS_S = 1.0
 """Least seconds between updates of the meters, since drawing them has a cost."""
 _SLOW_SHARE = 0.25
-"""Share of the ticks that find a frame on its way from which on the line is called slow."""
+"""The line is called slow if more than this share of the ticks find the previous frame still on its way."""
 
 
 class FrameMeter:
-    """Means over the last seconds; all counts are totals since the start."""
+    """Means over the last `_WINDOW_S` seconds; the counts are totals since the start."""
 
     def __init__(self, fps: float) -> None:
         self._fps = fps
@@ -49,7 +49,7 @@ class FrameMeter:
         self._metered_at = float("-inf")
         self.frames = 0
         self.late = 0
-        """Ticks at which the frame before was still on its way."""
+        """Ticks at which the previous frame was still on its way."""
 
     def meters(self, now: float, *, cpu_s: float, sent_bytes: int) -> Meters:
         readings = self._readings
@@ -79,7 +79,7 @@ _BEFORE_WIDGETS = frozenset(("ctrl+c", "q", "tab", "shift+tab"))
 
 class Surroundings(TypedDict, total=False):
     ticking: bool
-    """Tests call `tick` instead."""
+    """Whether the app ticks by itself; tests call `tick` instead."""
     clock: Callable[[], float]
     output: Output | None
     shutdown: Shutdown | None
@@ -124,13 +124,13 @@ class PanelApp(App[None], inherit_bindings=False):
         self._ticking = ticking
         self._clock = clock
         self._all_due = False
-        """Even canvases that are not due."""
+        """Whether the next frame draws all canvases."""
         self._hurried = False
         """Whether a key may have changed something."""
         self._left: list[Canvas] = []
         """Canvases for which the last frame had no room."""
         self._shown: Shown | None = None
-        """None: the terminal may show anything."""
+        """What the terminal shows; None: unknown."""
         self._whole_due = False
         """Whether Textual has changed the screen while a frame was on its way."""
         self._missed = False
@@ -177,7 +177,7 @@ class PanelApp(App[None], inherit_bindings=False):
         while True:
             due = max(due + tick_s, now() + tick_s / 2)  # at least half a tick is left for keys
             await asyncio.sleep(due - now())
-            if self.is_running:  # while the app is closed, its canvases go one by one
+            if self.is_running:  # while the app closes, its canvases are removed one by one
                 self._timed_tick()
 
     def _timed_tick(self) -> None:
@@ -209,7 +209,7 @@ class PanelApp(App[None], inherit_bindings=False):
             self.draw(everything=True)
 
     def set_theme(self, theme: str | None) -> None:
-        """None is the default theme; raises a ConfigError for an unknown one."""
+        """None stands for the default theme; raises a ConfigError for an unknown theme."""
         if THEME.name not in self.available_themes:
             self.register_theme(THEME)
         names = sorted(self.available_themes)
@@ -244,8 +244,8 @@ class PanelApp(App[None], inherit_bindings=False):
     def paint(self, scene_of: Callable[[Canvas], Scene], now: float, *, everything: bool) -> None:
         """Draws flowing canvases always, all other canvases when they are due, and nothing while the output is busy.
 
-        A frame that is too large for a slow line ends after some canvases; the next one begins with the others. What a
-        key changes is mostly small, so after `everything` small canvases are drawn first.
+        A frame that becomes too large for a slow line leaves the remaining canvases to the next frame. With
+        `everything`, small canvases are drawn first, since a key mostly changes small canvases.
         """
         self._hurried |= everything
         self._all_due |= everything or now - self._drawn_at >= TOGETHER_S
@@ -278,7 +278,7 @@ class PanelApp(App[None], inherit_bindings=False):
             self.draw()
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Sends what Textual has drawn as canvases are sent; while a frame is on its way, with the next one."""
+        """Sends what Textual has drawn, in the same way as canvases; while a frame is on its way, with the next one."""
         if self.is_headless or not isinstance(renderable, ChopsUpdate | LayoutUpdate):
             super()._display(screen, renderable)
         elif self.output.busy:

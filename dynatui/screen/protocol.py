@@ -19,7 +19,7 @@ from dynatui.state.timeline import Viewpoint
 
 
 class Aside:
-    """`call_later` schedules a function in the app's thread; it is called from any thread."""
+    """A job in a background thread. `call_later`, called from any thread, schedules a call in the app's thread."""
 
     def __init__(self, call_later: Callable[..., Any]) -> None:
         self._call_later = call_later

@@ -50,7 +50,7 @@ _LEAST_NAME = 10
 
 
 def lines(log: SessionLog, written: Sequence[Path] = (), command: str = "", width: int = 80) -> list[str]:
-    """Lines fit in `width`, except paths and the command, so that they can be copied."""
+    """The summary. Lines fit in `width`, except those with paths or the command, which can be copied whole."""
     return [
         *_table(log, width),
         *_result(log, width),
@@ -136,7 +136,7 @@ def follow(path: Path, view: View) -> int:
 
 
 def filmed(run: Sequence[Event], size: tuple[int, int]) -> bytes:
-    """The asciicast of a recorded run, in this size; the program needs no terminal to make it."""
+    """The asciicast of a recorded run for a terminal of this size; works without a terminal."""
     source = TraceSource([run])
     source.seek(source.played_s[1])
     app = DynaApp(source, ticking=False)
@@ -159,7 +159,7 @@ def compare(left: Recording, right: Recording, view: View) -> int:
 
 
 def attach(source: ServerSource, view: View, broken: int = 0) -> int:
-    """The exit code, `broken` if a promise is not kept; raises the source's DecoderError."""
+    """Shows a server; returns the exit code, `broken` if a promise is not kept. Raises the source's DecoderError."""
     make = partial(ServerApp, source, view)
     with _ran(make, view, mouse=False, close=lambda _: source.close(_WAIT_S)) as (app, code, log, _):
         if code == _FAULT:

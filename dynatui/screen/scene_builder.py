@@ -1,4 +1,4 @@
-"""Folds a source's records and builds the scene of the panels; expensive parts are cached. Knows no widget."""
+"""Folds a source's records into states and builds the scene of the panels; caches expensive parts. Knows no widget."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ class News:
     failed: bool = False
     any: bool = False
     important: bool = False
-    """Records other than rounds and turns of knobs."""
+    """Whether there are records other than rounds and turns of knobs."""
 
 
 class EventReader:
@@ -61,7 +61,7 @@ class EventReader:
 
 
 _GPU_S, _WHATIF_S, ADVICE_S = 1.0, 1.0, 5.0
-"""Seconds between readings of the GPUs, what-if estimates, and what-if estimates for advice only."""
+"""Seconds between readings of the GPUs, between what-if estimates, and between estimates that only advice needs."""
 _LOOKED_UP = 100
 """Largest number of prompts of a recording that are read for one scene, so that a frame takes a short time."""
 _IN_ROUNDS: frozenset[KnobName] = frozenset(("tau_h", "tau_l", "d0", "history"))
@@ -116,14 +116,14 @@ class SceneBuilder:
     def _estimated(self, now: float, state: RunState, visible: Collection[str]) -> WhatIf | None:
         if _ADVISED.isdisjoint(visible):
             return None
-        # A recording at rest shows the estimate of its round; while rounds follow one another, that would cost as much
-        # as the rest of the screen.
+        # A recording at rest shows the estimate of its round; during playback, an estimate for every round would cost
+        # as much as the rest of the screen.
         at_rest = self._source.playback and (self._source.paused or not self._event_reader.viewpoint.live)
         seconds = _WHATIF_S if "whatif" in visible else ADVICE_S
         return self._estimate((now // seconds, len(state.lane.turns), state.rounds if at_rest else 0))
 
     def _openings(self) -> Sequence[str]:
-        """For a recording, each call reads at most 100 more."""
+        """Beginnings of the prompts; for a recording, each call reads at most `_LOOKED_UP` more."""
         if controls := self._source.controls:
             return self._opened(controls.session.prompts)
         if playback := self._source.playback:
@@ -150,7 +150,7 @@ class SceneBuilder:
 
 
 def _stage(controls: Controls, state: RunState) -> Stage | None:
-    """None while the folded records have not reached this stage."""
+    """The stage at which decoding is paused; None while the folded records have not reached it."""
     stage = controls.stage
     if stage is None:
         return None

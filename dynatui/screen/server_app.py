@@ -24,9 +24,9 @@ _LOW = 16
 _NARROW = 60
 """Width of the terminal, in cells, below which there is only one chart, with one panel under it."""
 _WIDE = 110
-"""Width from which there is room for a third panel under the charts."""
+"""Least width, in cells, for a third panel under the charts."""
 _TALL = 24
-"""Height from which the note has `_FOUND` lines where there are findings."""
+"""Least height, in rows, at which the note has `_FOUND` lines if there are findings."""
 _FOUND = 4
 
 Below: TypeAlias = Literal["totals", "loads", "speedups"]
@@ -46,11 +46,11 @@ class ServerApp(PanelApp):
         self.source = source
         self.state = ServerState()
         self.frozen_state: ServerState | None = None
-        """While the view is paused."""
+        """The shown state while the view is paused, else None."""
         self.below: Below = "totals"
-        """The panel at the right under the charts, if there is no room for two."""
+        """The right panel under the charts, where there is room for only one."""
         self.failure: DecoderError | None = None
-        """For the caller to raise."""
+        """Error of the source, which the caller of the app raises."""
 
     def compose(self) -> ComposeResult:
         yield Canvas(lambda _, width, __: [panels.status(self.shown, self.look, width)], panel="status")
@@ -117,7 +117,7 @@ class ServerApp(PanelApp):
 
     @property
     def _needs(self) -> tuple[bool, bool]:
-        """Whether there are findings, and figures by load, to make room for."""
+        """Whether findings, and whether figures by load, need room."""
         return bool(self.shown.findings), bool(self.shown.course.by_load)
 
     def arrange(self) -> None:

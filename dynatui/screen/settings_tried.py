@@ -17,7 +17,7 @@ _LEAST_NAME, _LONGEST_NAME = 12, 40
 
 
 def table(tried: SettingsTried, width: int) -> Iterator[str]:
-    """Lines fit in `width`, except those with options, so that these can be copied."""
+    """Lines of the table. They fit in `width`, except lines with options, which can be copied whole."""
     room = max(_LEAST_NAME, min(_LONGEST_NAME, width - sum(each.cells for each in _COLUMNS)))
     sheet = Sheet(_COLUMNS, width - room)
     yield f"settings of {tried.baseline.method} that were tried; A is {options(tried.baseline)}"
@@ -31,7 +31,7 @@ def table(tried: SettingsTried, width: int) -> Iterator[str]:
 
 
 def options(setting: KnobSetting) -> str:
-    """Values of a recording that are out of bounds are clipped."""
+    """Command-line options of a setting; values of a recording that are out of bounds are clipped."""
     config, rules_name = RunConfig(), rules_of(setting.method)
     if rules_name is None:
         return ""
@@ -42,7 +42,7 @@ def options(setting: KnobSetting) -> str:
 
 
 def _differing(setting: KnobSetting, a: KnobSetting) -> str:
-    """The knobs that differ from A's."""
+    """The knobs whose values differ from those of setting A; "A" for A itself."""
     known = dict(a.knobs)
     turned = (knob for knob in setting.knobs if known.get(knob[0]) != knob[1])
     own = ", ".join(f"{info(name).symbol} {written(info(name), value)}" for name, value in turned)

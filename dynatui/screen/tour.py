@@ -6,7 +6,7 @@ from decoder.session.steering import StageName
 from dynatui.sources.source import Controls, Source
 
 HELD_S: Mapping[StageName, float] = {"drafted": 1.0, "verified": 1.0, "committed": 1.2}
-"""Less than four seconds in total."""
+"""Seconds of the pause at each stage, less than four in total."""
 _UNTIL_HELD = len(HELD_S) + 1
 """Number of steps from the start to the first stage of the second round."""
 

@@ -1,1 +1,1 @@
-"""What one's own prompts promise of a server, the flags that keep it, and what a running server shows."""
+"""Speculative decoding on servers: figures expected from a profile of prompts, advised options, and monitoring."""

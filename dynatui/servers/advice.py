@@ -1,4 +1,4 @@
-"""Which draft, and how many tokens of it, at which load: from a profile and the costs of passes. Writes no text."""
+"""Chooses a draft, and its number of tokens at each load, from a profile and the costs of passes. Writes no text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from dynatui.servers.profile_file import Acceptance, Chain, DraftProfile, Groupe
 MOST_STREAMS = 1024
 LOADS = (1, 4, 16, 64, 256, 1024)
 _MEMORY_SHARE = 0.9
-"""Of a device's memory, for weights and KV cache."""
+"""Share of a device's memory for weights and KV cache."""
 _ALIKE = 0.01
-"""A speed-up that is smaller by less than this share counts as equal, if it drafts fewer tokens."""
+"""Speed-ups within this share of the largest count as equal to it; the one with the fewest drafted tokens is chosen."""
 _KEPT = 0.02
-"""A number of tokens is kept at further loads while it is slower than the best by less than this share, and not slower
-than plain decoding.
+"""The number of tokens stays the same at further loads while it is less than this share slower than the best number and
+not slower than plain decoding.
 """
 _CONTEXTS = {"<1k": 512, "<4k": 2048, "<16k": 8192, ">=16k": 32768}
-"""A length of text, in tokens, for each group of the profile."""
+"""Length of text, in tokens, at which each context group of the profile is judged."""
 _CHILDREN = (2, 3, 4)
 _SHOWN_CURVES = (1, 3, 5, 8)
 
@@ -36,9 +36,9 @@ class ChainAdvice(msgspec.Struct, frozen=True, kw_only=True):
     length: float
     interval: tuple[float, float] | None
     speedups: tuple[float, ...]
-    """At `Advice.loads`."""
+    """One for each of `Advice.loads`."""
     break_even: tuple[float, ...]
-    """Tokens a round from which drafts pay, at `Advice.loads`."""
+    """Tokens per round from which drafts pay, for each of `Advice.loads`."""
 
 
 class ContextAdvice(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class ContextAdvice(msgspec.Struct, frozen=True, kw_only=True):
     """A group of the profile, or "all"."""
     best: tuple[int, ...]
     speedups: tuple[float, ...]
-    """With the best number of tokens, at `Advice.loads`."""
+    """With the best number of tokens, for each of `Advice.loads`."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,19 +61,19 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeBound(msgspec.Struct, frozen=True, kw_only=True):
-    """The most that a tree can reach: all right siblings and their continuations found, at the cost of a node each."""
+    """Upper bound for trees: all right siblings and their continuations are found, and `tree.tokens` are verified."""
 
     tree: Tree
     speedups: tuple[float, ...]
     pays: bool
-    """Whether it can be faster than the best chain at any load."""
+    """Whether the tree may be faster than the best chain at some load."""
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True):
     weights_bytes: float
     kv_bytes_per_token: float
     tokens: float | None = None
-    """Of KV cache without the draft; None if the device's memory is unknown."""
+    """Tokens that fit in the KV cache without the draft; None if the device's memory is unknown."""
     tokens_left: float | None = None
 
 
@@ -85,15 +85,15 @@ class DraftAdvice(msgspec.Struct, frozen=True, kw_only=True):
     bands: tuple[Band, ...]
     """The best number of tokens by load."""
     k: int
-    """The best one for all loads; 0 if no draft pays on average."""
+    """The best number if it is the same at all loads; 0 if no draft pays on average."""
     gain: float
-    """Geometric mean of the speed-ups over loads that double: by `bands` if the engine has them, else with `k`."""
+    """Geometric mean of the speed-ups at loads that double: with `bands` if the engine supports them, else with `k`."""
     best: ContextAdvice
     contexts: tuple[ContextAdvice, ...]
-    """By tokens of text before the round."""
+    """Advice by tokens of text before the round."""
     curve: LoadCurve
     stop: Stop | None = None
-    """Only if it is faster than any fixed number of tokens."""
+    """None unless it is faster than every fixed number of tokens."""
     tree: TreeBound | None = None
     memory: Memory | None = None
 
@@ -108,13 +108,13 @@ class Advice(msgspec.Struct, frozen=True, kw_only=True):
     at_most: bool
     loads: tuple[int, ...]
     context: float
-    """Mean tokens of text before a token of the prompts."""
+    """Mean number of tokens before a scored token of the profile."""
     drafts: tuple[DraftAdvice, ...]
     """The best first."""
     left_out: dict[str, str]
-    """Drafts without advice, and why."""
+    """Draft without advice -> reason."""
     deployment: Deployment | None
-    """Of the best draft; None if no draft pays."""
+    """Deployment of the best draft; None if no draft pays."""
     commands: Commands
 
 
@@ -130,8 +130,8 @@ _KINDS = {
 def advised(
     profile: Profile, source: CostSource, engine: Engine, streams: tuple[int, int], category: str | None = None
 ) -> Advice:
-    """For `streams`, the least and the largest number of running requests. Raises ConfigError if no draft has rounds of
-    this category.
+    """Advice for loads between the two of `streams`, both in running requests. Raises ConfigError if no draft has
+    rounds of this category.
     """
     first, last = streams if engine.batches else (1, 1)
     loads = tuple(sorted({first, last, *(load for load in LOADS if first <= load <= last)}))
@@ -182,7 +182,7 @@ def advised(
 
 
 def _of_category(draft: DraftProfile, category: str) -> DraftProfile:
-    """With the acceptance of one category in place of that of all prompts; confidence is not known by category."""
+    """The draft with its acceptance on one category of prompts; confidence is not known by category."""
     drawn = draft.probabilistic
     return structs.replace(
         draft,
@@ -218,7 +218,7 @@ def _by_rule(draft: DraftProfile, rule: Rule) -> Grouped:
 
 @dataclass(frozen=True)
 class _Case:
-    """A draft of a profile, what it costs, and where it is judged."""
+    """A draft of a profile, its costs, and the loads and the context length at which it is judged."""
 
     draft: DraftProfile
     costs: LoadCosts
@@ -238,7 +238,7 @@ class _Case:
         return chain_round(len(chain.survival), self.draft.levels_at_once or 1, verified)
 
     def speedups(self, acceptance: Acceptance, streams: Sequence[int], context: float) -> Reals:
-        """Without drafts and with chains of 1, 2, ... tokens (rows), by running requests (columns)."""
+        """Speed-ups with no draft and with chains of 1, 2, ... tokens (rows), by running requests (columns)."""
         chains = map(acceptance.at, range(1, acceptance.longest + 1))
         drafting = (self.costs.speedups(each.mean_length, self.round(each), streams, context) for each in chains)
         return np.array([np.ones(len(streams)), *drafting])
@@ -285,7 +285,7 @@ def _mean(speedups: Reals) -> Reals:
 
 
 def _fewest(speedups: Reals) -> int:
-    """The fewest tokens that are about as fast as any number, from speed-ups by their number."""
+    """Smallest number of tokens with a speed-up within `_ALIKE` of the largest, from speed-ups by number of tokens."""
     return int(np.argmax(speedups >= speedups.max() * (1 - _ALIKE)))
 
 
@@ -320,10 +320,10 @@ def _at_loads(context: str, best: Sequence[int], speedups: Reals) -> ContextAdvi
 
 
 def _stop(case: _Case, gain: float) -> Stop | None:
-    """The best least probability; None if fixed lengths are about as fast."""
+    """The best `p_min`; None if fixed lengths are about as fast."""
 
     def speedups(each: Stopped, streams: Sequence[int]) -> Reals:
-        """A pass also drafts the token before which the draft ends."""
+        """The draft also computes the token before which it ends, hence `drafted` + 1 passes."""
         passes = min(float(len(each.survival)), each.drafted + 1) / (case.draft.levels_at_once or 1)
         return case.costs.speedups(1 + sum(each.survival), Round(passes, 1 + each.drafted), streams, case.context)
 
@@ -342,7 +342,7 @@ def _stop(case: _Case, gain: float) -> Stop | None:
 
 
 def _tree(case: _Case, acceptance: Acceptance, chains: Reals) -> TreeBound | None:
-    """The bound that is highest at the least load; `chains` are speed-ups at the loads by length."""
+    """The bound that is highest at the least load; `chains`: speed-ups by chain length (rows) and load (columns)."""
     seen = case.draft.trees
     if seen is None:
         return None
@@ -360,7 +360,7 @@ def _tree(case: _Case, acceptance: Acceptance, chains: Reals) -> TreeBound | Non
 
 
 def _memory(own: ModelSize | None, target: ModelSize, memory_bytes: float | None) -> Memory | None:
-    """What the draft takes from the KV cache."""
+    """Memory of the draft, and the tokens that fit in the KV cache without it and with it."""
     if own is None or own.weights_bytes is None or own.kv_bytes_per_token is None:
         return None
     taken = Memory(weights_bytes=own.weights_bytes, kv_bytes_per_token=own.kv_bytes_per_token)

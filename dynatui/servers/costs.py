@@ -1,5 +1,5 @@
-"""The costs of a server's passes, the best that are known: steps of a running server, times that the user gives, least
-times of a device by its data sheet, what the profile has.
+"""The costs of a server's passes, from the best source: steps of a running server, times that the user gives, least
+times by a device's data sheet, or the profile.
 """
 
 import re
@@ -14,7 +14,7 @@ from dynatui.servers.load import LoadCosts, PassCost, fitted, measured, roofline
 from dynatui.servers.profile_file import Costs, DraftProfile, ModelSize, Profile, StepPoint
 
 ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
-"""Rows of one text whose target pass is in a profile."""
+"""Numbers of rows of one text for which a profile has the time of a target pass."""
 DEVICES: Mapping[str, tuple[float, float, float]] = {
     "B200": (8000, 2250, 180),
     "H200": (4800, 989, 141),
@@ -31,8 +31,8 @@ DEVICES: Mapping[str, tuple[float, float, float]] = {
     "RTX4090": (1008, 165, 24),
     "RTX3090": (936, 71, 24),
 }
-"""GB/s of memory, dense bfloat16 TFLOPS (T4: float16) and GB of memory, by the vendors' data sheets; SXM where no form
-is named.
+"""(GB/s of memory, dense bfloat16 TFLOPS (T4: float16), GB of memory), by the vendors' data sheets; SXM unless another
+form factor is named.
 """
 _SEVERAL = re.compile(r"(?:([1-9][0-9]{0,2})x)?(.*)", re.DOTALL)
 
@@ -45,8 +45,8 @@ class NamedDevice:
 
 
 def named_device(text: str) -> NamedDevice:
-    """A name of `DEVICES` in any case, several of it such as 2xH100, or GB/s and TFLOPS such as 3350,989; raises
-    ConfigError for another text. Several have the sum of their speeds, since what they send each other is not counted.
+    """Parses a name of `DEVICES` in any case, several devices such as 2xH100, or GB/s and TFLOPS such as 3350,989;
+    raises ConfigError for other text. Speeds of several devices are added; their communication is not counted.
     """
     known = {name.casefold(): name for name in DEVICES}
     match = _SEVERAL.fullmatch(text.strip().casefold())
@@ -64,7 +64,7 @@ def named_device(text: str) -> NamedDevice:
 
 
 def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSize], context: int) -> Costs:
-    """For a profile, after `context` tokens of text. Raises ConfigError if the target's size is unknown."""
+    """Roofline costs after `context` tokens of text. Raises ConfigError if the size of the target is unknown."""
     cost = roofline(target, on.speed)
     if cost is None:
         raise ConfigError(f"--roofline needs the size of {target.name}, which is unknown; leave --roofline out")
@@ -84,9 +84,9 @@ def least_costs(on: NamedDevice, target: ModelSize, drafts: Mapping[str, ModelSi
 class CostSource:
     words: str
     at_most: bool
-    """Whether the times are least times, so that speed-ups are at most the printed ones."""
+    """Whether computed speed-ups are upper bounds, as from least times."""
     costs: Mapping[str, LoadCosts]
-    """By draft; drafts whose costs are unknown are absent."""
+    """Costs by draft; drafts whose costs are unknown are absent."""
     memory_bytes: float | None = None
 
 
@@ -99,8 +99,8 @@ def source(
     drafting_s: float = 0.0,
     on: NamedDevice | None = None,
 ) -> CostSource:
-    """`draft_s`: of a drafted token, for each draft with a model in the profile's order, or one number for all;
-    `drafting_s`: of a round with drafts, whatever their number. Raises ConfigError if no costs are known, or too few.
+    """`draft_s`: seconds of a drafted token, one number for all drafts, or one for each draft that is a model, in the
+    profile's order; `drafting_s`: further seconds of a round that drafts. Raises ConfigError if costs are missing.
     """
     if points:
         found = _of_server(profile, points)
@@ -166,7 +166,7 @@ def _of_profile(profile: Profile) -> CostSource:
 def _by_draft(
     profile: Profile, target: PassCost, draft_cost: Callable[[str, DraftProfile], PassCost | None]
 ) -> dict[str, LoadCosts]:
-    """A lookup needs no pass; drafts whose passes are unknown are left out."""
+    """Costs by draft. A lookup needs no pass; drafts whose passes are unknown are left out."""
     drafts = {
         name: PassCost() if draft.kind == "lookup" else draft_cost(name, draft)
         for name, draft in profile.drafts.items()

@@ -4,14 +4,14 @@ A pass of a model over n rows of each of B streams, with c cached tokens a strea
 
     pass_s = fixed + products(n B) + B (stream + c cached)
 
-All rows share one reading of the weights, so with more of them the products change from memory to arithmetic: in a
-roofline, products(rows) = max(weights, rows * row). Keys and values are read once a stream, however many rows it has
-(MagicDec, arXiv 2408.11049). A round that drafts K tokens, and its speed-up with a mean length of L tokens:
+All rows share one reading of the weights, so with more rows the products change from memory-bound to compute-bound: in
+a roofline, products(rows) = max(weights, rows * row). Keys and values are read once a stream, however many rows it has
+(MagicDec, arXiv 2408.11049). The time of a round that drafts K tokens, and its speed-up if it yields L on average:
 
     round_s = drafting + K * token + P(K) * pass_s of the draft, 1 row + pass_s of the target, K + 1 rows
     speed-up = L * pass_s of the target, 1 row / round_s
 
-P(K) is K, or fewer if a pass drafts several levels. Prompts that are read in between (prefill) are left out.
+P(K) is K, or less if a pass drafts several levels. Prefill between the rounds is left out.
 """
 
 import math
@@ -31,25 +31,25 @@ from dynatui.servers.profile_file import ModelSize, StepPoint
 
 Reals: TypeAlias = NDArray[np.float64]
 Number = TypeVar("Number", float, Reals)
-"""Of running requests, and what follows from it."""
+"""A number of running requests, or an array of such numbers; results have the same type."""
 _LEAST_GAIN = 1e-3
-"""Least share of the squared error by which a further term of a fit must reduce it."""
+"""A further term of a fit must reduce the squared error by at least this share."""
 
 
 @dataclass(frozen=True)
 class PassCost:
-    """Seconds; all 0 for drafts that need no pass."""
+    """The terms of `pass_s` (see the module), in seconds; all 0 for drafts that need no pass."""
 
     fixed_s: float = 0.0
     products_s: tuple[tuple[float, float], ...] = ((0.0, 0.0),)
-    """By number of rows, ascending and linear between them."""
+    """(rows, seconds), ascending, with linear interpolation."""
     row_s: float = 0.0
-    """Of each row beyond the last number of rows in `products_s`."""
+    """Seconds of each row beyond the last entry of `products_s`."""
     stream_s: float = 0.0
     cached_s: float = 0.0
 
     def seconds(self, streams: Number, rows: float, context: float = 0.0) -> Number:
-        """Of a pass over `rows` rows of each stream."""
+        """Time of a pass over `rows` rows of each stream."""
         known, known_s = zip(*self.products_s, strict=True)
         every = rows * streams
         products_s = np.interp(every, known, known_s) + self.row_s * np.maximum(0.0, every - known[-1])
@@ -59,21 +59,21 @@ class PassCost:
 
 @dataclass(frozen=True)
 class Round:
-    """Mean numbers of a round of one stream."""
+    """Mean numbers in a round of one stream."""
 
     passes: float
-    """Of the draft."""
+    """Passes of the draft."""
     rows: float
-    """That the target verifies, its own token's included."""
+    """Rows that the target verifies, including the row of its own token."""
     draft_rows: float = 1
-    """Of a draft pass."""
+    """Rows of a draft pass."""
 
 
 PLAIN = Round(0, 1)
 
 
 def chain(drafted: float, levels_at_once: int = 1, verified: float | None = None) -> Round:
-    """A round that drafts a chain, of which `verified` tokens exist on average: lookups may find fewer."""
+    """A round that drafts a chain; `verified`: mean number of its tokens, if less than `drafted`, as in lookups."""
     return Round(math.ceil(drafted / levels_at_once), 1 + (drafted if verified is None else verified))
 
 
@@ -98,7 +98,7 @@ class LoadCosts:
         return self.round_s(streams, shape, context) / self.round_s(streams, PLAIN, context)
 
     def speedups(self, length: float, shape: Round, streams: Sequence[int], context: float = 0.0) -> Reals:
-        """Over plain steps, by running requests, if such rounds make `length` tokens."""
+        """Speed-up over plain steps, by running requests, if such rounds yield `length` tokens."""
         return length / self.break_even(np.array(streams, float), shape, context)
 
 
@@ -114,8 +114,8 @@ def roofline(size: ModelSize | None, on: DeviceSpeed) -> PassCost | None:
 
 
 def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
-    """From passes of one text by number of rows, with its keys and values; beyond the most rows, as between the last
-    two.
+    """Costs by the times of passes over one text, by number of rows; these include its keys and values. Beyond the most
+    rows, times grow as between the last two.
     """
     points = sorted(by_rows.items())
     (fewer, before_s), (most, last_s) = points[-2:][0], points[-1]
@@ -124,7 +124,7 @@ def measured(by_rows: Mapping[int, float], fixed_s: float = 0.0) -> PassCost:
 
 
 def scaled(cost: PassCost, first_s: float) -> PassCost:
-    """A smaller model's passes, which grow with rows as those of `cost` do, from `first_s` for one row."""
+    """Costs of a smaller model, which takes `first_s` for one row and grows with rows in proportion to `cost`."""
     factor = first_s / cost.seconds(1, 1)
     return PassCost(
         cost.fixed_s * factor, tuple((rows, s * factor) for rows, s in cost.products_s), cost.row_s * factor
@@ -137,7 +137,7 @@ class Fit:
     streams: tuple[float, float]
     """Least and largest number of running requests in the points."""
     drafted: tuple[float, ...]
-    """Numbers of drafted tokens in the points; if none is 0, the cost of having drafts on counts as plain."""
+    """Numbers of drafted tokens in the points; if 0 is absent, plain steps include the cost of drafting."""
     error: float
     """Largest relative difference between a step time and its fit."""
 
@@ -147,9 +147,9 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
 
         step_s = fixed + B stream + K token + B K row + [K > 0] drafting
 
-    Step times at one load and number of drafted tokens count as their median. Of the sets of terms that explain them
-    equally well, the smallest is taken, and of equally small ones the first in the order of the formula: two points
-    give the fixed cost and the cost a token. Raises ConfigError if the points have one number of drafted tokens.
+    Step times with the same load and number of drafted tokens are replaced by their median. Of the sets of terms that
+    fit equally well, the smallest is taken, and of equally small sets the first in the order of the formula: two points
+    give the fixed cost and the cost per token. Raises ConfigError if all points have the same number of drafted tokens.
     """
     cells = medians((point for point in points if point.step_s > 0 and point.running > 0), per_octave=4)
     drafted = tuple(sorted({point.k for point in cells}))
@@ -167,7 +167,7 @@ def fitted(points: Iterable[StepPoint]) -> Fit:
 
 
 def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
-    """Of the points with one number of drafted tokens at about one load, `per_octave` of which double the requests."""
+    """Medians of points with equal `k` and similar load: `per_octave` groups of load per doubling of the requests."""
     groups = defaultdict[tuple[int, float], list[StepPoint]](list)
     for point in points:
         groups[round(per_octave * math.log2(max(1.0, point.running))), round(point.k, 1)].append(point)
@@ -183,7 +183,7 @@ def medians(points: Iterable[StepPoint], *, per_octave: int) -> list[StepPoint]:
 
 
 def _least_squares(terms: Reals) -> Reals:
-    """Factors, none negative, with which the sum of the terms is nearest to 1 in each row."""
+    """Non-negative factors with which the sum of the terms is nearest to 1 in all rows."""
     count = terms.shape[1]
     best, least = np.zeros(count), float(len(terms))
     for columns in (list(some) for size in range(1, count + 1) for some in combinations(range(count), size)):
@@ -204,4 +204,4 @@ class LoadCurve:
     by_drafted: Mapping[int, tuple[float, ...]]
     """A curve for each shown number of drafted tokens."""
     advised: tuple[float, ...]
-    """With the advised number of drafted tokens at each load; 1 where no draft is advised."""
+    """The curve with the advised number of drafted tokens at each load; 1 where no draft is advised."""

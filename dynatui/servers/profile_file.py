@@ -2,8 +2,8 @@
 
 Acceptance is what servers count by position: survival s_i is the share of rounds whose first i drafted tokens were all
 accepted (vLLM's and llama.cpp's accepted tokens by position, divided by drafts). Where rounds begin depends on the
-length K of their chains: a chain of 16 takes a copied passage in one round, a chain of 1 in eight, so that s_1 differs.
-Each length therefore has survival rates of its own; `Acceptance.at` gives them. This module measures nothing.
+length K of their chains: a copied passage takes one round with a chain of 16, eight with a chain of 1, so s_1 differs.
+Therefore each length has its own survival rates, which `Acceptance.at` returns. This module measures nothing.
 """
 
 from pathlib import Path
@@ -34,15 +34,15 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Acceptance of rounds with chains of one length K, which is the length of `survival`."""
 
     rounds: Amount
-    """Expected number where acceptance is random; lookup's rounds without a draft are included."""
+    """Number of rounds, expected where acceptance is random; rounds in which a lookup drafts nothing are included."""
     survival: Rates
     """s_1 to s_K."""
     intervals: Annotated[tuple[Ends, ...], Meta(max_length=LONGEST_CHAIN)] = ()
-    """Of `survival`; empty with fewer than two prompts."""
+    """Intervals of `survival`; empty with fewer than two prompts."""
     length_interval: tuple[Amount, Amount] | None = None
-    """Of `mean_length`; None with fewer than two prompts."""
+    """Interval of `mean_length`; None with fewer than two prompts."""
     drafted: Rates = ()
-    """Share of rounds that draft at least 1 to K tokens; empty if every round drafts K."""
+    """Shares of rounds that draft at least 1, ..., K tokens; empty if every round drafts K."""
 
     def __post_init__(self) -> None:
         k = len(self.survival)
@@ -68,10 +68,10 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Acceptance(Chain, frozen=True, kw_only=True, omit_defaults=True):
-    """Acceptance of the longest chains, 16 or what the draft can draft at most, and of all shorter ones."""
+    """Acceptance of the longest chains, of 16 tokens or as many as the draft can draft, and of all shorter chains."""
 
     shorter: Annotated[tuple[Chain, ...], Meta(max_length=LONGEST_CHAIN - 1)] = ()
-    """Of chains of 1, 2, ... tokens."""
+    """Acceptance of chains of 1, 2, ... tokens."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +98,7 @@ class Grouped(Acceptance, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Stopped(msgspec.Struct, frozen=True, kw_only=True):
-    """Rounds of the longest chains that end before the first token whose draft probability is below `p_min`."""
+    """Rounds whose drafts are the longest chains, cut before the first token with a draft probability below `p_min`."""
 
     p_min: Rate
     rounds: Amount
@@ -108,12 +108,12 @@ class Stopped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Trees(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tree finds beside the longest chain, where its first rejected token is."""
+    """What the further nodes of a tree find where the longest chain has its first rejected token."""
 
     mismatches: Amount
     """Rounds whose chain has a rejected token."""
     siblings: tuple[Rate, ...]
-    """Share of these in which the draft's token of rank 2, 3, 4 is the right one."""
+    """Share of the mismatches in which the draft's token of rank 2, 3, 4 is the right one."""
     continuation: Rates
     """Share of right siblings after which the next 1, 2, ... tokens of the draft are right too."""
 
@@ -121,31 +121,30 @@ class Trees(msgspec.Struct, frozen=True, kw_only=True):
 class ModelSize(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     revision: str = ""
-    """Of the hub's repository; empty if unknown, as of a folder."""
+    """Revision on the Hugging Face hub; empty if unknown, as for a folder."""
     dtype: str = ""
-    """Of the checkpoint, which servers use."""
+    """Data type of the checkpoint, which servers use."""
     weights_bytes: Amount | None = None
-    """In memory."""
+    """Size of the weights in memory."""
     pass_bytes: Amount | None = None
-    """Of the weights that a pass of one row reads; of a mixture of experts only the chosen ones."""
+    """Size of the weights that a pass of one row reads; of a mixture of experts, only the chosen experts count."""
     weights: Amount | None = None
     """Number of weights by which each row is multiplied."""
     kv_bytes_per_token: Amount | None = None
 
 
 class DraftProfile(Grouped, frozen=True, kw_only=True, omit_defaults=True):
-    """At the top level, acceptance of the draft's most probable tokens: at T = 0 those that equal the target's, at
-    T > 0 one-hot rejection, in which a token is accepted with its target probability (vLLM: `draft_sample_method`
-    greedy).
+    """Inherited fields: acceptance of the draft's most probable tokens. At T = 0 they must equal the target's; at T > 0
+    each is accepted with its target probability (one-hot rejection; vLLM: `draft_sample_method` greedy).
     """
 
     kind: DraftKind
     size: ModelSize | None = None
     """None for lookup."""
     levels_at_once: int | None = None
-    """Levels of a chain that one draft pass computes, if not one."""
+    """Levels of a chain that one draft pass computes; None: one."""
     probabilistic: Grouped | None = None
-    """Of tokens drawn from the draft's distribution, accepted with probability min(1, p / q); None at T = 0, and for
+    """Acceptance, with probability min(1, p / q), of tokens drawn from the draft's distribution; None at T = 0, and for
     drafts without probabilities.
     """
     confidence: tuple[Stopped, ...] = ()
@@ -166,14 +165,14 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A step of B requests with chains of K takes `fixed_s`, K draft passes, and a target pass of B * (K + 1) rows."""
 
     source: Literal["given", "measured", "roofline"]
-    """A roofline gives the least times, so that advice from it is "at most"."""
+    """A roofline gives least times, so speed-ups from it are upper bounds."""
     device: str = ""
     context: Amount = 0
     """Tokens of text before these passes."""
     target_s: dict[int, Amount] = {}
-    """Seconds of a target pass by rows of one text."""
+    """Rows of one text -> seconds of a target pass."""
     draft_s: dict[str, Amount] = {}
-    """Seconds of a draft pass of one row by draft; absent for lookup."""
+    """Draft -> seconds of a draft pass of one row; lookups are absent."""
     fixed_s: Amount = 0
     """Seconds of a step that do not depend on rows."""
     bytes_per_s: Amount | None = None
@@ -186,11 +185,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     drafts: dict[str, DraftProfile]
     costs: Costs | None = None
     size: ModelSize
-    """Of the target."""
+    """Size of the target."""
     dtype: str = ""
-    """In which the target was computed here."""
+    """Data type in which the target was computed for this profile."""
     draft_errors: dict[str, str] = {}
-    """Why drafts are absent, by name."""
+    """Name of an absent draft -> why it is absent."""
     tokenizer_hash: str = ""
     temperature: Amount = 0
     top_k: int | None = None
@@ -201,7 +200,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answers: int = 0
     """Prompts that were scored on their given answers, not on texts of the target."""
     tokens: int
-    """Scored tokens of texts."""
+    """Number of scored tokens."""
     max_new_tokens: int = 0
     mean_context: Amount = 0
     """Mean number of tokens before a scored token."""

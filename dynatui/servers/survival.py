@@ -8,8 +8,8 @@ chance plays no part), and r(t) the expected number of rounds that begin at t,
     r(t + k + 1) += r(t) (S_k(t) - S_k+1(t)) for k < K, and r(t) S_K(t) for k = K
     s_i = sum of r(t) S_i(t) / sum of r(t),  L(K) = 1 + s_1 + ... + s_K
 
-The pass over the prompt gives the text's first token, so the first round begins at place 1. A round counts if the text
-has K tokens from its place on, so that no end of a text cuts it. This module knows no models.
+Prefill gives the text's first token, so the first round begins at place 1. A round counts only if the text has K tokens
+from its place on, so that the end of a text cuts no round. This module knows no models.
 """
 
 import math
@@ -33,10 +33,10 @@ FIRST = 1
 """Place of the first round."""
 P_MINS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 CONTEXTS: Mapping[str, float] = {"<1k": 1 << 10, "<4k": 1 << 12, "<16k": 1 << 14, ">=16k": math.inf}
-"""Upper bounds of the tokens before a round."""
+"""Name of a group of rounds -> upper bound of the number of tokens before its rounds."""
 RANKS = (2, 3, 4)
 CONTINUED = 4
-"""Tokens after a right sibling."""
+"""Number of tokens that are judged after a right sibling."""
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,23 @@ class ScoredPlaces:
     """What one draft does at each of N places of one text, given the text, in chains of at most L tokens."""
 
     accepted: Reals
-    """Shape (N, L): probability that a chain's token is accepted after all before it; 0 if it is not drafted."""
+    """Shape (N, L): probability that a token of the chain is accepted if all before it are; 0 if it is not drafted."""
     drafted: Whole
     """Shape (N,): length of the chain."""
     known: int
-    """Tokens of the text, N or more."""
+    """Number of tokens of the text, N or more."""
     context: int
-    """Tokens before place 0."""
+    """Number of tokens before place 0."""
     drawn: Reals | None = None
     """As `accepted`, for tokens drawn from the draft's distribution; None without such tokens."""
     ranks: Whole | None = None
     """Shape (N, L): rank, from 1, of the target's token among the draft's; None for a draft without probabilities."""
     confidence: Reals | None = None
-    """Shape (N, L): draft probability of each drafted token, whether right or wrong; None as for `ranks`."""
+    """Shape (N, L): draft probability of each drafted token, whether right or wrong; None without probabilities."""
 
 
 class Counts(msgspec.Struct, frozen=True, array_like=True):
-    """Of rounds with chains of one length K, unless said otherwise; numbers are expected values."""
+    """Expected counts, of rounds with chains of one length K unless stated otherwise."""
 
     rounds: float
     accepted: tuple[float, ...]
@@ -74,16 +74,16 @@ ByLength: TypeAlias = tuple[Counts, ...]
 
 
 class TextCounts(msgspec.Struct, frozen=True):
-    """One draft on one text."""
+    """Counts of one draft on one text."""
 
     greedy: dict[str, ByLength]
-    """By name in `CONTEXTS`."""
+    """Counts by name in `CONTEXTS`."""
     drawn: dict[str, ByLength] | None
     stopped: ByLength
-    """Of the longest chains, stopped at each of `P_MINS`."""
+    """Counts of the longest chains, stopped at each of `P_MINS`."""
     trees: tuple[Counts, Counts] | None
-    """Mismatches, and those at which the draft's token of each of `RANKS` was right; right siblings with `CONTINUED`
-    further levels, and those whose next 1, 2, ... tokens were right too.
+    """First: mismatches, and those where the draft's token of each of `RANKS` is right. Second: right siblings that
+    `CONTINUED` further levels follow, and those whose next 1, 2, ... tokens are right too.
     """
 
 
@@ -156,7 +156,7 @@ def _trees(places: ScoredPlaces, ranks: Whole) -> tuple[Counts, Counts]:
 
 
 def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], seed: int) -> Grouped | None:
-    """Acceptance over texts, of whose prompts these are the categories ("" for none); None without a round."""
+    """Acceptance over texts, with that by their prompts' `categories` ("" for none); None without a round."""
     whole = [tuple(map(_sum, zip(*text.values(), strict=True))) for text in texts]
     every = _acceptance(whole, seed)
     if every is None:
@@ -167,7 +167,7 @@ def grouped(texts: Sequence[Mapping[str, ByLength]], categories: Sequence[str], 
 
 
 def _each(texts: Iterable[tuple[str, ByLength]], seed: int) -> dict[str, Acceptance]:
-    """By name, of texts in the order of their names; those without a name are left out."""
+    """Acceptance by name; `texts` are sorted by name, and those without a name are left out."""
     groups = groupby(texts, key=itemgetter(0))
     found = {name: _acceptance([text for _, text in group], seed) for name, group in groups if name}
     return {name: acceptance for name, acceptance in found.items() if acceptance}
@@ -179,7 +179,7 @@ def _sum(counts: Iterable[Counts]) -> Counts:
 
 
 def _acceptance(texts: Sequence[ByLength], seed: int) -> Acceptance | None:
-    """None without a round; of texts without one, the tuples are empty."""
+    """None if no text has a round; the tuple of a text without rounds is empty."""
     by_length = ([each for each in same if each.rounds] for same in zip(*filter(None, texts), strict=True))
     chains = [_chain(counts, seed) for counts in takewhile(bool, by_length)]
     return Acceptance(**structs.asdict(chains[-1]), shorter=tuple(chains[:-1])) if chains else None
@@ -206,7 +206,7 @@ def _chain(texts: Sequence[Counts], seed: int) -> Chain:
 
 
 def _rates(part: Sequence[float], whole: float) -> tuple[float, ...]:
-    """Rounding errors may not make a rate exceed 1 or the rate before it."""
+    """Rates that, in spite of rounding errors, exceed neither 1 nor the rate before them."""
     return tuple(np.minimum.accumulate(np.minimum(np.divide(part, whole), 1)).tolist())
 
 

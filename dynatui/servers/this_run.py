@@ -1,5 +1,5 @@
-"""What rounds at temperature 0 say of a server, as a profile: acceptance by position of the chain of first children of
-each round's tree. At other temperatures rounds share their noise with the target, which no server does.
+"""A profile for servers from the rounds of a run at temperature 0: acceptance by position in the chain of first
+children of each round's tree. At other temperatures, draft and target share their noise here, but on no server.
 """
 
 import math
@@ -27,7 +27,7 @@ from dynatui.servers.profile_file import (
 
 FEWEST_ROUNDS = 30
 _KNOWN = 0.95
-"""Least share of rounds that drafted a position, or had a token rejected before it, for it to be judged."""
+"""A position is judged if at least this share of rounds drafted it or had a token rejected before it."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Chains:
     drafted: tuple[int, ...] = ()
     accepted: tuple[int, ...] = ()
     texts: int = 1
-    """That have these rounds."""
+    """Number of texts with these rounds."""
 
     def plus(self, other: "Chains") -> "Chains":
         if not self.drafted or not other.drafted:
@@ -46,7 +46,7 @@ class Chains:
 
     @property
     def longest(self) -> int:
-        """Largest position that is judged; the few rounds that do not show it count as rejected there."""
+        """Largest position that is judged; the few shorter drafts that were accepted whole count as rejected there."""
         drafted, accepted = np.array(self.drafted), np.array(self.accepted)
         deepest = min(LONGEST_CHAIN, max(self.drafted, default=0))
         shown = (k for k in range(deepest, 0, -1) if ((drafted >= k) | (accepted < drafted)).mean() >= _KNOWN)
@@ -54,7 +54,7 @@ class Chains:
 
 
 def chains_of(rounds: Iterable[Round]) -> Chains:
-    """Leaves out rounds that the end of the text has cut, and rounds without a draft."""
+    """The chains of rounds, except rounds that the end of the text has cut and rounds without a draft."""
     pairs = [pair for event in rounds if event.limited_by != LENGTH and (pair := _chain(event))[0]]
     return Chains(tuple(drafted for drafted, _ in pairs), tuple(accepted for _, accepted in pairs))
 
@@ -97,7 +97,7 @@ def profile_of(
 
 
 def _judged(accepted: NDArray[np.int64], k: int) -> Chain:
-    """Of the first `k` tokens of the drafts; shorter drafts would begin some rounds elsewhere."""
+    """Acceptance of the first `k` drafted tokens; approximate, as shorter drafts would begin some rounds elsewhere."""
     reached = accepted[:, None] >= np.arange(1, k + 1)
     return Chain(
         rounds=len(accepted),
@@ -108,7 +108,7 @@ def _judged(accepted: NDArray[np.int64], k: int) -> Chain:
 
 
 def _ends(series: NDArray[Any], least: float, most: float) -> tuple[float, float]:
-    """Of the mean, whose neighbours are correlated; where all are equal, by the rule of three."""
+    """95 % interval of the mean of a series with correlated neighbours; if all are equal, by the rule of three."""
     mean = float(series.mean())
     variance, freedom = variance_of_mean(series.astype(float))
     half = students_t(round(freedom, 1)) * math.sqrt(variance) if variance > 0 else 3 / len(series)

@@ -9,9 +9,9 @@ from decoder.events import End, Energy, Event, Round, Run, Start, Summary
 from dynatui.gpu import energy_counter
 
 LEAST_S = 1.0
-"""Between readings: the counters move in steps of up to a tenth of a second."""
+"""Least time between readings, since the counters are updated in steps of up to a tenth of a second."""
 LEAST_SHARE = 0.8
-"""Of the time between two readings that the method must have decoded, since GPUs take energy in pauses too."""
+"""Least share of the time between two readings that a method must have decoded: GPUs also use energy in pauses."""
 ReadJoules = Callable[[], float | None]
 
 
@@ -19,14 +19,14 @@ ReadJoules = Callable[[], float | None]
 class _Meter:
     read: ReadJoules
     begun: tuple[Round, float] | None = None
-    """The round after which the stretch begins, and the joules counted then."""
+    """The round after which the measured stretch begins, and the counter's joules at that time."""
     tokens: int = 0
-    """Committed since."""
+    """Number of tokens committed since `begun`."""
     due_s: float = 0.0
     totals: dict[str, Energy] = field(default_factory=dict)
 
     def after(self, event: Round) -> Energy | None:
-        """Energy of the stretch that ends with this round."""
+        """Energy of the stretch that ends with this round; None if no valid stretch ends here."""
         if self.begun and self.begun[0].method != event.method:
             self.begun = None
         self.tokens += len(event.committed)

@@ -38,7 +38,7 @@ _FIRST_SPEED = 1 / 4
 _ROUNDS_TO_MEASURE = 12
 _NAP_S = 0.1
 _MOST_UNFIT = 5
-"""Faults reported before decoding."""
+"""Largest number of unfit prompts that are reported one by one before decoding."""
 
 Decode = Callable[[AnyPrompt, RunConfig, Steering], Iterator[Event]]
 Report = Callable[[str], None]
@@ -48,15 +48,15 @@ Report = Callable[[str], None]
 class Loaded:
     decode: Decode
     prepare: Callable[[], str] = lambda: ""
-    """Does a part of the work left for idle time between prompts; returns the progress, empty if nothing is left."""
+    """Does a part of the work that was left for idle time; returns the progress, empty if no work is left."""
 
 
 Load = Callable[[Report, Report], Loaded]
-"""Its arguments get the name of each step, and the progress of that step."""
+"""Calls its first argument with the name of each loading step, its second with the progress within the step."""
 
 
 def load_engine(session: Session) -> Load:
-    """Loads a session's models, importing torch, then reports which prompts cannot be decoded; raises if none can."""
+    """Imports torch and loads a session's models, then reports which prompts cannot be decoded; raises if none can."""
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress)
@@ -68,7 +68,7 @@ def load_engine(session: Session) -> Load:
 
 
 def load_with_times(session: Session) -> Load:
-    """Estimates also the times of passes, for each run's first event; kernels are tried between prompts."""
+    """Loads a session's models, and adds estimated times of passes to each run's first event; tries kernels later."""
 
     def load(report: Report, progress: Report) -> Loaded:
         ready, decode = _loaded(session, report, progress, kernels_later=True)
@@ -147,17 +147,17 @@ class EngineSource:
         """The parameters with all turns of knobs so far."""
         self.comparing = ""
         self._before = session.config
-        """With the settings of side A of the next comparison."""
+        """The parameters of side A in the next comparison."""
         embedded = session.models.embedded
         self._measuring = session.view.speed is None and embedded
         first = _FIRST_SPEED if embedded else 1.0
         self._steering = Steering(speed=bounded_speed(session.view.speed or first))
         self._lock = threading.RLock()
-        """Lock of the commands; never held while decoding or writing a file."""
+        """Lock of the commands; not held while decoding, or while a decoded event is written to a file."""
         self._wake = threading.Event()
         self._stopped = False
         self._step: int | None = None
-        """Prompts to move by after the one in progress; None: to the next."""
+        """How many prompts to move by when the present prompt ends; None without a command, which means 1."""
         self._place = 0
         self._began = 0.0
         self._loading = Loading("starting")
@@ -201,7 +201,7 @@ class EngineSource:
     def advance(self, now: float) -> None: ...
 
     def set_speed(self, speed: float) -> None:
-        """The speed is then no longer chosen automatically."""
+        """Also ends the automatic choice of the speed."""
         with self._lock:
             self._measuring = False
             self._steering.speed = bounded_speed(speed)
@@ -223,7 +223,7 @@ class EngineSource:
             self.conditions = conditions
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn:
-        """Holds for all later rounds of this prompt and for all later prompts."""
+        """The new value holds for all later rounds of this prompt and for all later prompts."""
         with self._lock:
             self.config = self.config.turned(name, value, rules_name)
             return self._steering.turn(name, value, rules_name)
@@ -255,7 +255,7 @@ class EngineSource:
             self.go(0)
 
     def record(self, path: Path | None) -> None:
-        """Begins a recording with the run's events so far; None ends it. Raises RecordingError, also for one lost."""
+        """Begins a recording with the run's events so far, or ends it (None). Raises RecordingError in both cases."""
         with self._lock:
             before, self._recorder = self._recorder, None
             if path is not None:
@@ -321,8 +321,8 @@ class EngineSource:
         self._wake.wait()
 
     def _pause_after_prompt(self, prepare: Callable[[], str]) -> None:
-        """Meanwhile works in advance: after each prompt at least one part, so that all of it ends some time. After the
-        last prompt, only a command ends the pause.
+        """Uses the pause to prepare later rounds: at least one part of this work is done after each prompt, so that all
+        of it is done eventually. After the last prompt, only a command ends the pause.
         """
         last = self._place + 1 == len(self.session.prompts)
         ends = math.inf if last else time.monotonic() + self._rest_s
@@ -381,7 +381,7 @@ class EngineSource:
             raise
 
     def _frame_rate(self, event: Event) -> None:
-        """Chooses a readable speed once the machine's is measured."""
+        """Chooses a readable speed once the speed of the machine has been measured."""
         if not (self._measuring and isinstance(event, Round) and event.round == _ROUNDS_TO_MEASURE and event.t > 0):
             return
         with self._lock:

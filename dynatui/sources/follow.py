@@ -25,17 +25,17 @@ _POLL_S = 0.1
 
 
 class Tail:
-    """Reads the newest run of a growing recording, and all after it; raises RecordingError if invalid or replaced."""
+    """Reads the newest and all later runs of a growing recording; raises RecordingError if invalid or replaced."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.path = path
         self.runs = 0
-        """Runs from the beginning of the file to the last returned event."""
+        """Number of runs from the beginning of the file to the last returned event."""
         self._clock = clock
         self._file = _opened(path)
         self._checker = Checker()
         self._newest: tuple[int, int, int] | None = (0, 0, 0)
-        """(byte offset, lines before it, runs before it); None once reading of that run has begun."""
+        """Newest run so far: (byte offset, lines before it, runs before it); None once the run is being read."""
         self._opened = False
         self._offset = self._lines = 0
         """Byte offset of the next line, and number of lines before it."""
@@ -86,7 +86,7 @@ class Tail:
             raise RecordingError("the file was cut off while it was followed; follow it again")
 
     def _look_ahead(self, newest: tuple[int, int, int]) -> tuple[int, int, int] | None:
-        """Scans for the newest run; at the file's end, goes back to it and returns None."""
+        """Scans for the newest run; at the file's end, goes back to the newest run and returns None."""
         for _ in range(_LINES_AT_ONCE):
             begin, before = self._offset, self._lines
             line = self._next_line()
@@ -154,7 +154,7 @@ class FollowSource:
         self.paused = paused
 
     def go(self, step: int) -> None:
-        """Follows the file again after an error; the writer chooses the runs."""
+        """Follows the file again after an error; `step` has no effect, since the writer chooses the runs."""
         del step
         if self._tail is None:
             try:
@@ -177,7 +177,7 @@ class FollowSource:
 
 
 def events(path: Path, stop: threading.Event) -> Iterator[Event]:
-    """Begins at the newest run; a file may grow at any time, so that only `stop` or closing ends the iterator."""
+    """Events from the newest run on; the file may grow at any time, so only `stop` or closing ends the iterator."""
     with closing(Tail(path)) as tail:
         while not stop.is_set():
             added = tail.take(_BUDGET_S)

@@ -1,6 +1,6 @@
-"""Playback of a recording, or of two side by side at equal decode times of their watched methods.
+"""Playback of a recording, or of two recordings side by side, at equal decode times of their watched methods.
 
-Records can only be appended, so that a step back appends the run again. One run is in memory at a time.
+Records can only be appended, so a step back appends the run again from its beginning. One run is in memory at a time.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,9 +24,9 @@ from dynatui.state.timeline import Timeline
 class IndexedRun:
     events: Sequence[Event]
     due_s: Sequence[float]
-    """A round's wall time; for other events, the time of the event before."""
+    """When each event is played: a round at its wall time, any other event at the time of the event before it."""
     rounds: Mapping[str, tuple[int, ...]]
-    """Indices by method."""
+    """Indices in `events` of each method's rounds."""
 
     @property
     def seconds(self) -> float:
@@ -51,7 +51,7 @@ class TraceSource:
         speed: float | None = None,
         prompt_of: Callable[[int], AnyPrompt] | None = None,
     ) -> None:
-        """`speed` None is a readable speed; `prompt_of` reads only the prompt of a run."""
+        """If `speed` is None, a readable speed is chosen. `prompt_of` reads only the prompt of a run."""
         self.records: list[Record] = []
         self.controls = None
         self.playback = self
@@ -72,13 +72,13 @@ class TraceSource:
         return self._run.events
 
     def opening(self, number: int) -> str:
-        """Without control characters; empty if the run cannot be read."""
+        """The beginning of a run's prompt, without control characters; empty if the run cannot be read."""
         with suppress(RecordingError):  # an unreadable run is reported when it is shown
             return opening_of(self._prompt_of(number))
         return ""
 
     def text(self, method: str, number: int) -> str:
-        """Without control characters; raises a RecordingError if the run is invalid."""
+        """A method's text in a run, without control characters; raises a RecordingError if the run is invalid."""
         events = self._run.events if number == self.number else self._runs[number]
         rounds = (event for event in events if isinstance(event, Round) and clean_line(event.method) == method)
         return clean("".join(event.text for event in rounds))
@@ -148,7 +148,7 @@ class TraceSource:
 
     @property
     def _over(self) -> bool:
-        """Another run follows; False for a run that cannot be read."""
+        """Whether the run has been played and another run follows; False for a run that cannot be read."""
         return 0 < len(self._run.events) == self._next and self.number + 1 < self.count
 
     def _open(self, number: int) -> None:
@@ -172,7 +172,7 @@ class TraceSource:
 
 
 class Side:
-    """Raises a RecordingError if the first run cannot be read."""
+    """One of two recordings that are played side by side; raises a RecordingError if the first run cannot be read."""
 
     def __init__(self, name: str, runs: Sequence[Sequence[Event]]) -> None:
         self.name = clean_line(name)
@@ -182,7 +182,7 @@ class Side:
 
     @property
     def rounds(self) -> int:
-        """Rounds of the watched method, as are the time and the rate below."""
+        """Number of rounds of the watched method; `seconds` and `rate` are also those of the watched method."""
         return len(self.times)
 
     @property
@@ -203,7 +203,7 @@ class Side:
             self._timeline.take(Failure(str(error), error.exit_code))
 
     def at(self, seconds: float) -> RunState:
-        """After the last round, the state includes the `End` events and the summary."""
+        """State after `seconds` of decode time; after the last round, with the `End` events and the summary."""
         rounds = bisect_right(self.times, seconds)
         over = rounds == self.rounds
         end = len(self._run.events) if over else self._places[rounds]
@@ -272,7 +272,7 @@ class Lockstep:
         self.speed = bounded_speed(speed)
 
     def step(self, rounds: int) -> None:
-        """Round ends are counted over both recordings."""
+        """Moves by a number of round ends, which are counted over both recordings."""
         times = sorted({0.0, *self.sides[0].times, *self.sides[1].times})
         find = bisect_right if rounds > 0 else bisect_left
         place = find(times, self.played_s) + rounds - (rounds > 0)
@@ -291,7 +291,7 @@ def _prompt(events: Sequence[Event]) -> AnyPrompt:
 
 
 def _shown_rate(events: Sequence[Event]) -> float:
-    """By the wall times in the recording."""
+    """Tokens per second of the method with the first round, by the wall times in the recording."""
     rounds = [event for event in events if isinstance(event, Round)]
     watched = [event for event in rounds if event.method == rounds[0].method]
     seconds = sum(max(0.0, b.wall_s - a.wall_s) for a, b in pairwise(watched))

@@ -1,4 +1,4 @@
-"""Sources of a server's events, which never wait: the server itself, polled by a thread, or a recording of it."""
+"""Sources of a server's events: the server itself, polled by a thread, or a recording. Reading them never blocks."""
 
 import threading
 import time
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _AT_ONCE = 10_000
-"""Events of a recording at once, so that no frame takes too long."""
+"""Largest number of recorded events that are returned at once, so that no frame takes too long."""
 
 
 Pause: TypeAlias = Callable[[float], bool]
-"""Waits for so many seconds and returns whether to stop polling."""
+"""Waits for the given number of seconds, and returns whether to stop polling."""
 
 Promised: TypeAlias = Callable[[Kind, float], Promise]
-"""(kind of a server, seconds since the start) -> what is promised of it from then on."""
+"""(kind of a server, seconds since the start) -> the figures with which the server is compared from then on."""
 
 
 def polled(
@@ -35,7 +35,7 @@ def polled(
     request: "Request | None" = None,
     promised: Promised | None = None,
 ) -> Callable[[Pause], Generator[Event]]:
-    """Polls in the calling thread, and sends `request` in another one."""
+    """A function that polls in the calling thread, and sends `request` in another thread."""
 
     def events(pause: Pause) -> Generator[Event]:
         from dynatui.servers.attach.client import Client  # noqa: PLC0415 - not needed for recordings
@@ -57,7 +57,7 @@ def polled(
 
 
 def diagnosed(events: Iterable[Event], promised: Promised | None) -> Iterator[Event]:
-    """With the promise after each server's introduction, and findings when their causes change and at the end."""
+    """Adds `Findings` when their causes change; `promised` adds a `Promise` per `Server` and final `Findings`."""
     state = ServerState()
     for event in events:
         yield event
@@ -100,7 +100,7 @@ class ServerSource(Protocol):
     """A source of server events, for runs with and without a screen."""
 
     paused: bool
-    """Whether the playback of a recording is paused; a live server is polled even so."""
+    """Whether the playback of a recording is paused; the polling of a live server does not pause."""
     recording: bool
     live: bool
 
@@ -147,7 +147,7 @@ class LiveServer:
         return not self._thread.is_alive() and self._events.empty()
 
     def stop(self) -> None:
-        """While the thread waits for an answer, it ends only after some seconds."""
+        """The thread ends soon, but only after some seconds if it is waiting for an answer."""
         self._stop.set()
 
     def close(self, timeout_s: float) -> bool:

@@ -57,7 +57,7 @@ class Conditions:
 
 
 def met(conditions: Conditions, before: RunState, after: RunState, event: Event) -> str | None:
-    """The reason to pause after an event, from the states around it."""
+    """The reason to pause after an event, from the states before and after it; None if there is none."""
     if not conditions.on or not isinstance(event, Round):
         return None
     reasons = [_reason(name, conditions, before, after, event) for name in BREAKS if name in conditions.on]
@@ -115,7 +115,7 @@ def _window(lane: LaneState) -> int:
 
 
 def _mean_share(lane: LaneState) -> float | None:
-    """None until the window is full."""
+    """Mean depth acceptance over the window; None until the window is full."""
     window = _window(lane)
     return math.fsum(lane.shares[-window:]) / window if len(lane.shares) >= window else None
 
@@ -129,7 +129,7 @@ _SLOWEST_TEXT = 1 / 64
 
 class KnobControls(Protocol):
     config: RunConfig
-    """The parameters with which the next prompt begins, with all turns of knobs."""
+    """The parameters with which the next prompt begins, including all turns of knobs."""
 
     def turn(self, name: KnobName, value: float, rules_name: RulesName) -> Turn: ...
 
@@ -148,11 +148,11 @@ class Controls(KnobControls, Protocol):
 
     @property
     def stage(self) -> Stage | None:
-        """The stage of the round at which decoding is paused; None while it runs."""
+        """The stage of the round at which decoding is paused; None while decoding runs."""
 
     @property
     def preparing(self) -> str:
-        """Progress of the work in idle time; empty if there is none."""
+        """Progress of the work in idle time; empty if there is no such work."""
 
     comparing: str
     """The method of which two settings are compared; empty if none is."""
@@ -161,8 +161,8 @@ class Controls(KnobControls, Protocol):
 
     def compare(self, method: str) -> None:
         """Begins the prompt again with two lanes of one method: the method itself with the present settings, and side
-        A with those before the turns since the start or since the latest comparison. Later prompts have both lanes too.
-        An empty name ends the comparison, and begins the prompt again without side A.
+        A with the settings at the start or, later, at the end of the latest comparison. Later prompts have both lanes
+        too. An empty name ends the comparison, and begins the prompt again without side A.
         """
 
     def step(self) -> None:

@@ -1,1 +1,1 @@
-"""State of the program: pure folds of records into frozen values; no Textual, no thread."""
+"""State of the program: pure folds of records into frozen values, without Textual and without threads."""

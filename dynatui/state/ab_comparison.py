@@ -1,4 +1,4 @@
-"""Pairs of settings of one method that have decoded the same texts side by side, from the states of runs with both."""
+"""Comparison of two settings of one method that decode the same texts side by side, from the states of their runs."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,16 +26,16 @@ from dynatui.state.run_state import RunState
 
 _MOST_PAIRS = 64
 _MOST_BLOCKS = 2 * LOOKS[-1]
-"""Of a pair; no further runs are kept."""
+"""Number of blocks of a pair from which on no further runs are kept."""
 
 
 @dataclass(frozen=True)
 class KnobSetting:
-    """Knobs as the user has set them; the history rule may move some from there."""
+    """Knobs as the user has set them; the history rule may have changed some of them since."""
 
     method: str
     knobs: tuple[tuple[KnobName, float], ...]
-    """Rounded."""
+    """Rounded to `KNOB_DIGITS` digits."""
 
     @classmethod
     def of(cls, method: str, values: Mapping[KnobName, float]) -> "KnobSetting":
@@ -53,13 +53,13 @@ Pairs: TypeAlias = Mapping[Pair, Mapping[str, Blocks]]
 
 @dataclass(frozen=True)
 class Measured:
-    """A setting of a method against its baseline setting, A, over the same tokens."""
+    """A setting of a method compared with the baseline setting A over the same tokens."""
 
     pair: Pair
     blocks: int
-    """Without those with stalled rounds."""
+    """Number of blocks without stalled rounds."""
     comparison: Comparison | None
-    """None before the first look."""
+    """None while there are too few blocks for a verdict (`decoder.analysis.paired.LOOKS`)."""
 
 
 def measured(pairs: Pairs, pair: Pair) -> Measured:
@@ -73,7 +73,7 @@ def side_a(state: RunState, method: str) -> LaneState | None:
 
 
 def blocks_of(pairs: Pairs, pair: Pair) -> Blocks:
-    """Of all runs, in the order of decoding."""
+    """Blocks of all runs, in the order of decoding."""
     return tuple(block for blocks in pairs.get(pair, {}).values() for block in blocks)
 
 
@@ -91,8 +91,8 @@ def with_run(pairs: Pairs, state: RunState) -> Pairs:
 
 
 def _stretches(state: RunState) -> Iterator[tuple[Pair, Blocks]]:
-    """The settings of both sides in each stretch of text between turns of knobs, and the stretch's blocks; a pair that
-    comes again has those of its earlier stretches too.
+    """The settings of both sides in each stretch of text between turns of knobs, and the stretch's blocks. If a pair of
+    settings occurs again, its blocks include those of its earlier stretches.
     """
     for method, b in state.lanes.items():
         if (a := side_a(state, method)) is None:
@@ -112,8 +112,8 @@ def _setting_at(token: int, method: str, lane: LaneState) -> KnobSetting:
 
 
 def _blocks(state: RunState, method: str, a: LaneState, b: LaneState) -> list[tuple[int, int, Block]]:
-    """With the first token of each, and the first one after it. Sides that write different texts, since each has noise
-    of its own, are compared by whole texts, the others as far as their texts are equal.
+    """(first token, first token after the block, block) of each block. If both sides draw noise of their own, so that
+    their texts differ, the whole text is one block; otherwise the sides are compared as far as their texts are equal.
     """
     names = method, f"{method}{SIDE_A}"
     sides = places(a.past), places(b.past)

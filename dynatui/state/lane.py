@@ -1,4 +1,4 @@
-"""The state of one method of a run, as the screen shows it: a pure fold of its own events."""
+"""The state of one method of a run, as the screen shows it: a pure fold of the method's events."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from dynatui.clean import clean_line
 from dynatui.state.tokens import Token, tokens_of
 
 WINDOW = 10
-"""In rounds, without a parameter `window`."""
+"""Number of rounds of the window for a method without a parameter `window`."""
 IN_A_ROW = 10
 """Turns of a knob that are fewer rounds apart than this are joined, since so few rounds cannot show an effect."""
 _MOST_POINTS = 512
@@ -37,7 +37,7 @@ class Sample:
     depth: int
     depth_acceptance: float
     round_s: float
-    """0 if the round does not count in rates."""
+    """Decode time of the round in seconds; 0 if the round does not count in rates."""
     stalled_s: float = 0.0
     """Part of the round's decode time during which threads waited for a CPU or the process was stopped, in seconds."""
 
@@ -48,7 +48,7 @@ class Sample:
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A series with a bounded number of points: at the bound, each pair of adjacent points becomes their mean."""
+    """A series with a bounded number of points: at the bound, each pair of adjacent points is replaced by its mean."""
 
     points: SharedList[float] = msgspec.field(default_factory=SharedList)
     ends: SharedList[int] = msgspec.field(default_factory=SharedList)
@@ -77,7 +77,7 @@ class Change:
     by_user: bool
     """True if the user turned the knob, False if the history rule did."""
     token: int
-    """Tokens of text before the round."""
+    """Number of tokens of the text before the round."""
     first: int
     """The first round under the earliest of the joined turns."""
     presses: int = 1
@@ -85,14 +85,14 @@ class Change:
     """Mean depth acceptance that caused a turn by the history rule; None for a turn by the user."""
 
     def joined(self, later: "Change") -> "Change | None":
-        """This turn and a later one as one turn; None if the knobs differ or the turns are too far apart."""
+        """This turn and `later` as one turn; None if the knobs differ or the turns are too far apart."""
         if later.name != self.name or later.round - self.round >= IN_A_ROW:
             return None
         return replace(later, old=self.old, first=self.first, presses=self.presses + later.presses)
 
 
 class Curves(msgspec.Struct, frozen=True):
-    """Acceptance, tokens and drafted depth are moving averages."""
+    """Curves of one text; acceptance, tokens and drafted depth are moving averages."""
 
     acceptance: Curve = Curve()
     tokens: Curve = Curve()
@@ -126,15 +126,15 @@ class LaneState(msgspec.Struct, frozen=True):
     user_settings: Mapping[KnobName, float] = msgspec.field(default_factory=dict)
     """Value of every knob as the user set it last, or else at the start of the run."""
     spans: tuple[tuple[int, Mapping[KnobName, float]], ...] = ()
-    """The first token of each stretch of text between turns by the user, and `user_settings` there; the newest ones."""
+    """First token and `user_settings` of each stretch of text between turns by the user; only the newest stretches."""
     knobs: Knobs | None = None
     """Exact values of the knobs that the events of rounds record; None for a method without these knobs."""
     evidence: Evidence = Evidence()
-    """Over the rounds with sampled tokens."""
+    """Evidence of losslessness over the rounds with sampled tokens."""
     draft_depths: tuple[AtDepth, ...] = ()
     """Agreement of draft and target at each depth of sampled trees, since the user's last turn."""
     history: bool | None = None
-    """None for a method without this rule."""
+    """Whether the history rule is on; None for a method without this rule."""
 
     @property
     def window(self) -> int:
@@ -194,7 +194,7 @@ def begun(method: str, run: Run) -> LaneState:
 
 
 def decoded(lane: LaneState, event: Round, tally: Tally) -> LaneState:
-    """`tally` includes the round."""
+    """The lane after one more round, which `tally` already includes."""
     window, levels = lane.window, len(by_depth(event))
     ruled = event.accepted, levels
     if event.origins:
@@ -260,7 +260,7 @@ def turned(lane: LaneState, event: Knob) -> LaneState:
 
 
 def _extended(lane: LaneState, event: Round, tally: Tally) -> Curves:
-    """A round without a draft repeats the last depth acceptance."""
+    """The curves with one more round; a round without a draft repeats the last mean depth acceptance."""
     recent = lane.samples[-lane.window :]
     values = {
         "acceptance": lane.acceptance or 0.0,

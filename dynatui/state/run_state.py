@@ -1,5 +1,5 @@
-"""State of the run on the screen: a pure fold of the engine's events, loading, prompts and failures, and the user's
-turns in earlier runs. Makes foreign text safe for the terminal. Knows no widget, clock or thread.
+"""State of the run on the screen, and the user's turns in earlier runs: a pure fold of the engine's events and of
+records of loading, prompts and failures. Makes foreign text safe for the terminal. Uses no widget, clock or thread.
 """
 
 import math
@@ -44,7 +44,7 @@ class EarlierRun:
 
 
 def outcomes(turns: Sequence[Change], lane: LaneState) -> Iterator[tuple[Change, ChangeEffect]]:
-    """Rounds after the next turn do not count."""
+    """Each turn with the figures before and after it; rounds after the next turn do not count."""
     for turn, following in zip_longest(turns, turns[1:]):
         before = lane.past[max(0, turn.first - lane.window) : turn.first]
         end = turn.round + (len(before) or lane.window)
@@ -61,7 +61,7 @@ def _side(rounds: Sequence[Round]) -> SideFigures | None:
 _MOST_LOADING = 32
 _LINES = ("target", "draft", "device", "dtype", "draft_dtype", "path", "path_reason", "verifier", "drafting")
 _OPTIONAL_LINES = ("category", "repeated_start")
-"""Fields of a `Run` whose text must stay on one line; the second ones may be absent."""
+"""Fields of a `Run` whose text must stay on one line; those in `_OPTIONAL_LINES` may be absent."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Failure:
-    """The message names a remedy."""
+    """An error that is shown to the user; the message names a remedy."""
 
     message: str
     exit_code: int
@@ -94,17 +94,17 @@ class RunState(msgspec.Struct, frozen=True):
     chosen: str = ""
     summary: Mapping[str, Figures] | None = None
     peak_bytes_by_rank: tuple[int, ...] = ()
-    """Of each process of the target; empty before the summary, or if there is one process."""
+    """Peak memory of each process of the target; empty before the summary, or if there is only one process."""
     ends: Mapping[str, End] = msgspec.field(default_factory=dict)
     prompt: Prompt | None = None
     loading: tuple[Loading, ...] = ()
-    """The last one is in progress."""
+    """Loading steps; the last step is in progress."""
     number: int = 0
-    """From 1; 0 before the first run."""
+    """Number of the run, from 1; 0 before the first run."""
     earlier: tuple[EarlierRun, ...] = ()
-    """In which the user turned knobs, the newest last."""
+    """Earlier runs in which the user turned knobs, newest last."""
     chains_before: Mapping[str, Mapping[str, Chains]] = msgspec.field(default_factory=dict)
-    """Of texts before this one, by prompt and method, at temperature 0; the newest last."""
+    """Chains of earlier texts at temperature 0, by prompt and method, newest last."""
     failure: Failure | None = None
 
     @property
@@ -139,12 +139,12 @@ class RunState(msgspec.Struct, frozen=True):
 
     @property
     def over(self) -> bool:
-        """All prompts are decoded: the last one has come to its end."""
+        """Whether all prompts are decoded: the last prompt is done, and no method was stopped in it."""
         last = self.prompt is not None and self.prompt.number == self.prompt.total
         return self.done and last and all(end.reason != "stopped" for end in self.ends.values())
 
     def chains(self, method: str) -> Chains:
-        """Of a method's rounds at temperature 0; of a text that was decoded several times, the last time."""
+        """Chains of a method's rounds at temperature 0; if a prompt was decoded several times, of its last text."""
         before = (by for prompt, by in self.chains_before.items() if prompt != self.prompt_text)
         return reduce(Chains.plus, (by.get(method, Chains()) for by in before), _greedy_chains(self.lanes[method]))
 
@@ -159,7 +159,7 @@ class RunState(msgspec.Struct, frozen=True):
         return self.race.figures() if self.summary is None else self.summary
 
     def pooled(self) -> Mapping[str, Figures]:
-        """Figures of every method, with the speed-ups that all panels show: over all texts under these settings."""
+        """Figures of every method, with speed-ups over all texts under these settings, as all panels show them."""
         pooled, own = self.race.pooled(), self.figures()
         return {
             name: structs.replace(entry, **{key: getattr(pooled[name], key) for key in _SPEEDUP})
@@ -223,7 +223,7 @@ def _begin(state: RunState, record: Run) -> RunState:
 
 
 def _chains_before(state: RunState, run: Run) -> Mapping[str, Mapping[str, Chains]]:
-    """None if another pair decodes from now on."""
+    """Chains of the texts before `run`; empty if `run` has another pair of models."""
     if state.run is None or (state.run.target, state.run.draft) != (run.target, run.draft):
         return {}
     chains = {prompt: by for prompt, by in state.chains_before.items() if prompt != state.prompt_text}

@@ -25,7 +25,7 @@ from dynatui.servers.attach.servers import KINDS, Kind
 
 HISTORY_LENGTH = 600
 _RECENT_S = 10.0
-"""A restart or replacement is reported for this time."""
+"""How long a restart or replacement is reported."""
 
 Poll: TypeAlias = Reading | Gap
 
@@ -40,18 +40,18 @@ class ServerState:
     """Time of the first of the present failed polls, in seconds since the session's start; None while polls succeed."""
     readings: int = 0
     missed: int = 0
-    """Failed polls."""
+    """Number of failed polls."""
     gaps: int = 0
     """Number of series of successive failed polls."""
     restarts: int = 0
     restarted_at: float | None = None
-    """Seconds since the start of the session."""
+    """Time of the last restart, in seconds since the start of the session."""
     replaced_at: float | None = None
-    """Of a server of another kind."""
+    """Time at which a server of another kind took the place of the server."""
     promise: Promise | None = None
     course: Course = field(default_factory=Course)
     findings: tuple[Finding, ...] = ()
-    """By the newest page."""
+    """Findings from the newest metrics page."""
     request: RequestSent | None = None
     answer: Answer | None = None
 
@@ -93,7 +93,7 @@ def applied(state: ServerState, event: Event) -> ServerState:
         case Answer():
             return replace(state, answer=event)
         case Findings():
-            return state  # which finds the same in the readings
+            return state  # the same findings are computed from the readings
         case _:
             assert_never(event)
 
@@ -130,7 +130,7 @@ def fold(events: Iterable[Event], state: ServerState | None = None) -> ServerSta
 
 
 def verdict(state: ServerState, *, final: bool) -> Findings:
-    """What is wrong at present; at the end of a session with a promise, also why the promise was not checked."""
+    """What is wrong at present; at the end of a session, also why the server could not be compared with its promise."""
     missing = unchecked(state.seen, state.gap.reason if state.gap else "") if final and not state.findings else None
     kept = None if missing or state.promise is None else not state.findings
     return Findings(t=state.t, kept=kept, findings=(missing,) if missing else state.findings)
@@ -143,7 +143,7 @@ def judged(before: ServerState, after: ServerState) -> bool:
 
 
 def remark(state: ServerState) -> str:
-    """May contain control characters from the server."""
+    """A remark on the present state, empty if there is none; may contain control characters from the server."""
     kind, reading = state.kind, state.reading
     if state.gap is not None:
         return f"{state.gap.reason}; trying again"

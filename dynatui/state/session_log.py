@@ -21,10 +21,10 @@ OPENING = 60
 _MOST_LINES = 20
 _MOST_SETTINGS = 64
 _LEAST_ROUNDS = 5
-"""Of a setting that counts as tried, not as passed on the way from one value of a knob to another."""
+"""A setting with fewer rounds does not count as tried: the user only passed it on the way to another knob value."""
 _SHARED = frozenset(knob.name for knob in Sampling.knobs)
 Results = Mapping[int, "Result"]
-"""By the prompt's number, from 1."""
+"""Results by prompt number, from 1."""
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,19 @@ class Tried:
 
     @property
     def rate(self) -> float:
-        """Tokens per second, without the stalled rounds that rates leave out."""
+        """Tokens per second, without the stalled rounds that `left_out_from` excludes."""
         left_out = self.stalls.from_level(left_out_from([self.stalls], self.rounds))
         return self.times.without(left_out).tokens_per_second or 0.0
 
 
 @dataclass(frozen=True)
 class SettingRow:
-    """One setting that was tried. `alone` are its totals over all its rounds, on whatever texts."""
+    """One setting that was tried. `alone` has the totals over all its rounds, on any text."""
 
     setting: KnobSetting
     alone: Tried
     measured: Measured | None
-    """None for the baseline, and for a setting that was never decoded beside it."""
+    """None for the baseline, and for a setting that was never decoded side by side with the baseline."""
     is_baseline: bool = False
 
     @property
@@ -84,14 +84,14 @@ class SettingRow:
 
     @property
     def tokens_per_round(self) -> float | None:
-        """Over the tokens that were compared, else over all rounds."""
+        """Over the tokens that were compared with the baseline; without a comparison, over all rounds."""
         if self.comparison:
             return self.comparison.b.tokens / self.comparison.b.rounds
         return self.alone.tokens / self.alone.rounds if self.alone.rounds else None
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Over the same tokens."""
+        """Over the same tokens as `tokens_per_round`."""
         return self.comparison.b.tokens / self.comparison.b.seconds if self.comparison else self.alone.rate or None
 
 
@@ -100,7 +100,7 @@ class SettingsTried:
     baseline: KnobSetting
     """Side A of the latest comparison, else the first setting."""
     rows: tuple[SettingRow, ...]
-    """The baseline first, the others in the order of trial."""
+    """The baseline first, then the other settings in the order in which they were tried."""
 
     @property
     def fastest(self) -> KnobSetting | None:
@@ -119,7 +119,7 @@ class SessionLog:
     """Number of older runs that `runs` no longer contains."""
     tried: Mapping[KnobSetting, Tried] = field(default_factory=dict)
     pairs: Pairs = field(default_factory=dict)
-    """Of all runs before this one."""
+    """Compared pairs of all runs before this one."""
     results: Results = field(default_factory=dict)
     counted: int = 0
     """Number of this run's rounds that are already included in the totals, because the run was played before."""
@@ -146,7 +146,7 @@ class SessionLog:
         return self.runs if line is None else (*(run for run in self.runs if not run.tells(line)), line)
 
     def settings_tried(self) -> SettingsTried | None:
-        """Of the method that was compared last, else of the watched method; None before its first round."""
+        """Tried settings of the method that was compared last, else of the watched method; None if there are none."""
         pairs = with_run(self.pairs, self.state)
         latest = [*pairs][-1] if pairs else None
         method = latest.b.method if latest else self.watched

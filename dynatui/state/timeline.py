@@ -1,6 +1,6 @@
 """The state of a run at any of its rounds, and the user's viewpoint: the watched method and the shown round.
 
-States share their parts, so every 64th is kept; others are computed from the last kept one.
+Every 64th state is kept, since states share their parts; any other state is computed from the kept state before it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Timeline:
         self.state = before or RunState()
         self._records: list[Record] = []
         self._snapshots = [self.state]
-        """Before the first record and after every 64th."""
+        """States before the first record and after every 64th record."""
         self._ends: dict[str, list[int]] = {}
         """Counts of records, by method: the count before the first round, then the count at the end of each round."""
 
@@ -60,7 +60,7 @@ class Timeline:
 
 
 def run_so_far(records: Sequence[object]) -> list[Event]:
-    """Empty before the first run."""
+    """Events of the newest run so far; empty before the first run."""
     begin = next((place for place in range(len(records) - 1, -1, -1) if isinstance(records[place], Run)), len(records))
     return [r for r in records[begin:] if isinstance(r, Run | Start | Round | Knob | End | Summary)]
 
@@ -81,7 +81,7 @@ class TimelinePosition:
 
 
 class Viewpoint:
-    """A view that does not follow decoding or playback stays on the shown run when the next run begins."""
+    """The user's view; while it does not follow decoding or playback, it stays on its run when the next run begins."""
 
     def __init__(self) -> None:
         self.work = Timeline()
@@ -112,7 +112,7 @@ class Viewpoint:
 
     @property
     def newest(self) -> RunState:
-        """Of the run in progress, which need not be shown."""
+        """State of the run in progress, which may not be the shown run."""
         return self._watched(self.work.state)
 
     @property
@@ -120,7 +120,7 @@ class Viewpoint:
         return self.work if self._held_state is None else self._shown_run
 
     def foresee(self, run: Sequence[Event], prompt: Prompt, count: int) -> None:
-        """Folds `count` more events of the recording, but at least all that were played."""
+        """Folds `count` more events of the recording, and always at least the events that were played."""
         if run is not self._recorded:
             before = self.work.before if self.work.events[:1] == [*run[:1]] else self.work.state
             self._recorded, self._foreseen = run, Timeline(RunState(prompt=prompt, race=before.race))

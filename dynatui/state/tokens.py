@@ -32,7 +32,7 @@ class Token:
     node: int | None = None
     """Index of the token's node in the round's tree; None for the target's own token."""
     probability: float | None = None
-    """After its parent; None if not drafted."""
+    """The draft's probability of the token after its parent; None if the token was not drafted."""
     spent_s: float = 0.0
     """The token's equal share of the round's decode time, in seconds."""
 
@@ -69,7 +69,7 @@ def entry_of(position: int, tokens: Sequence[Token], rounds: Sequence[Round]) ->
 
 
 def hits(query: str, texts: Sequence[str]) -> tuple[range, ...]:
-    """In the order of the text. A blank matches any white space; a query without a capital letter ignores case."""
+    """Entries that each match spans, in order. A blank matches white space; a query without capitals ignores case."""
     words = query.split()
     if not words:
         return ()
@@ -90,7 +90,7 @@ def repeated_length(text: Sequence[int], path: Sequence[int]) -> int:
 
 
 def _divided(text: str, pieces: list[str], count: int) -> list[str]:
-    """The part for a piece is its common prefix with the remaining text; the last part is the rest."""
+    """`text` in `count` parts: each piece's common prefix with the remaining text, and the rest as the last part."""
     parts = list[str]()
     for piece in [*pieces, ""][: count - 1]:
         cut = len(commonprefix((text, piece)))

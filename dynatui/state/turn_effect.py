@@ -1,5 +1,5 @@
 """The effect of a turn of knobs: the rounds before and after it in one text, with intervals for correlated rounds. The
-stretches of text differ, which no interval accounts for; `ab_comparison` compares settings over the same tokens.
+intervals ignore that the rounds decode different tokens; `ab_comparison` compares settings over the same tokens.
 """
 
 import math
@@ -31,7 +31,7 @@ Samples: TypeAlias = tuple[Sample, ...]
 
 @dataclass(frozen=True)
 class Difference:
-    """95 % confidence interval of B - A."""
+    """One figure of sides A and B, with the 95 % confidence interval of B - A."""
 
     figure: Compared
     a: float
@@ -45,14 +45,14 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Excludes zero by more than rounding errors."""
+        """Whether the interval excludes zero by more than rounding errors."""
         noise = _NOISE * max(abs(self.a), abs(self.b))
         return self.low > noise or self.high < -noise
 
 
 @lru_cache(maxsize=8)
 def compared(a: Samples, b: Samples) -> tuple[Difference, ...]:
-    """Empty if a side has fewer rounds than `ROUNDS`; a figure with unknown values is left out."""
+    """Differences of all figures except unknown ones; empty if a side has fewer rounds than `ROUNDS`."""
     if min(len(a), len(b)) < ROUNDS:
         return ()
     a, b = _rated(a, b)
@@ -88,7 +88,7 @@ _PARTS: dict[Compared, tuple[Callable[[Sample], float], Callable[[Sample], float
 
 
 def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
-    """With an interval from logarithms, so that neither end is below -100 %."""
+    """None if a figure is unknown. The interval comes from log(B / A), so that neither end is below -100 % of A."""
     sides = [_ratio(figure, samples) for samples in (a, b)]
     if any(side is None for side in sides):
         return None
@@ -102,7 +102,7 @@ def _difference(figure: Compared, a: Samples, b: Samples) -> Difference | None:
 
 
 def _reach(a: tuple[float, float], b: tuple[float, float]) -> float:
-    """Half the interval of a difference, from the variances and degrees of freedom."""
+    """Half the width of a difference's interval, from the variance and the degrees of freedom of each side."""
     variance = a[0] + b[0]
     if not variance > 0:
         return 0.0

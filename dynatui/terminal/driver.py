@@ -1,4 +1,4 @@
-"""Textual's terminal driver, made robust: no key, sequence or paste can end the input thread; bounds the size."""
+"""Textual's terminal driver, made robust: no key, sequence or paste can end the input thread; the size is bounded."""
 
 import os
 import re
@@ -25,11 +25,11 @@ from dynatui.terminal.shutdown import Shutdown
 ESCAPE_DELAY_S = 0.1
 """Seconds without input after which an escape byte is the escape key."""
 SEQUENCE_TIMEOUT_S = 1.0
-"""Seconds without input after which a paste or sequence has ended."""
+"""Seconds without input after which an incomplete paste or sequence is taken as ended."""
 LONGEST_PASTE = 2**22
-"""The rest is dropped."""
+"""Bytes of a paste; the rest is dropped."""
 _LONGEST_SEQUENCE = 32
-"""Keys and pointers send no longer ones, which Textual would mistake for keys."""
+"""Bytes of the longest sequence of a key or pointer; Textual would mistake longer sequences for keys."""
 _PASTE_END = b"\x1b[201~"
 _PIECE = re.compile(
     rb"""
@@ -67,7 +67,7 @@ class Pasted:
 
 
 Piece: TypeAlias = str | Pasted
-"""Text without an escape character, one sequence that begins with it, or a paste."""
+"""Text without an escape character, one escape sequence, or a paste."""
 
 
 class Keyboard:
@@ -94,7 +94,7 @@ class Keyboard:
             yield from self._given_up(now - self._newest_s)
 
     def _cut(self) -> tuple[str | None, bytes] | None:
-        """None while the next piece is incomplete."""
+        """Kind and bytes of the next piece; None while it is incomplete."""
         if not self._pasting:
             match = _PIECE.match(self._buffer)
             return (match.lastgroup, match[0]) if match else None
@@ -134,7 +134,7 @@ class Keyboard:
 
 
 LARGEST = (1000, 400)
-"""Cells outside this part stay blank."""
+"""Largest number of columns and of rows that are drawn; other cells stay blank."""
 _POLL_S = 0.1
 _AT_ONCE = 2**12
 _LAST_ANSWER_S = 1.0
@@ -151,11 +151,11 @@ class Leavable(Protocol):
 
 
 class Answered(Message):
-    """The terminal has read all that was sent before its latest unanswered question."""
+    """The terminal has answered the oldest open question, so it has read all output before that question."""
 
 
 class Interpreter(XTermParser):
-    """Gets one complete piece of input at a time; if it waits for more, the piece is unknown, escape, or an alt key."""
+    """Parses complete pieces. If Textual waits for more, the piece is the escape key, a key with alt, or unknown."""
 
     def read(self, piece: Piece) -> Iterator[Message]:
         if isinstance(piece, Pasted):
@@ -190,7 +190,7 @@ class TerminalDriver(LinuxDriver):
         super().__init__(app, size=size, **how)
         self._size = size or self._get_terminal_size()
         self._continued = False
-        """Whether the process was continued since it last took the terminal, or began to."""
+        """Whether a SIGCONT has arrived since the process last began to take the terminal."""
 
     def process_message(self, message: Message) -> None:
         """Quit keys take effect at once; a size counts only if the terminal has announced that it sends sizes."""
@@ -206,7 +206,7 @@ class TerminalDriver(LinuxDriver):
             super().process_message(events.Resize(size, size, pixel_size=message.pixel_size))
 
     def start_application_mode(self) -> None:
-        """Repeats the start, since Textual takes nothing if a signal interrupts its own check of the foreground."""
+        """Repeats the start until it succeeds: a signal may interrupt Textual's own check of the foreground."""
         thread_before = self._key_thread
         while self._key_thread is thread_before:
             wait_for_foreground(self.fileno)
@@ -217,12 +217,12 @@ class TerminalDriver(LinuxDriver):
             self.write(self._app.output.question())
 
     def stop_application_mode(self) -> None:
-        """After a stop, does nothing until the terminal is taken again."""
+        """Does nothing between a suspension and the next time that the process takes the terminal."""
         if not self._must_signal_resume:
             super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """After a stop, does nothing until the terminal is taken again."""
+        """Does nothing between a suspension and the next time that the process takes the terminal."""
         if not self._must_signal_resume:
             self._await_answer()
             super().disable_input()
@@ -240,13 +240,13 @@ class TerminalDriver(LinuxDriver):
             self._loop.call_soon_threadsafe(super()._sigtstp_application)
 
     def _sigcont_application(self, *_signalled: object) -> None:
-        """Acts between two callbacks, since a second signal could interrupt the start of the driver's threads."""
+        """Acts between two callbacks of the event loop, so that no second signal interrupts the start of threads."""
         self._continued = True
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._resume)
 
     def _resume(self) -> None:
-        """After SIGSTOP, which Textual does not notice, first ends the running threads."""
+        """Takes the terminal again; after SIGSTOP, which Textual does not notice, first ends the running threads."""
         taken_since = not self._continued
         if taken_since or (isinstance(self._app, Leavable) and self._app.shutdown.begun):
             return
@@ -274,13 +274,13 @@ class TerminalDriver(LinuxDriver):
 
 
 def cap_of(event: events.Key) -> str:
-    """Such as `?` (not question_mark), `space`, `shift+left`."""
+    """Name of a key in the key map, such as `?` (not question_mark), `space`, `shift+left`."""
     sign = event.character
     return sign if sign and sign.isprintable() and sign != " " else event.key
 
 
 def bound(cap: str) -> str:
-    """As Textual's bindings name a key."""
+    """Name of a key in Textual's bindings."""
     return _NAMED.get(cap, cap)
 
 

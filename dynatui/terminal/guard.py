@@ -1,4 +1,4 @@
-"""While the app draws, redirects all other output to a log, also from C code; restores the terminal at the end."""
+"""Checks before the app starts; while it draws, all other output, also that of C code, is redirected to a log."""
 
 import errno
 import os
@@ -20,18 +20,18 @@ from dynatui.terminal.streams import read_keyboard
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 _LARGEST_LOG = 2**20
 _DESCRIPTORS = 16
-"""A replay needs ten."""
+"""Number of files and pipes that a screen may open; a replay needs ten."""
 _QUIET = {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false"}
 
 
 def silence_libraries() -> None:
-    """Variables that the user has set stay as they are."""
+    """Sets environment variables, except those that the user has set."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
 
 
 def check_variables() -> None:
-    """Raises ConfigError for values that could make Textual fail."""
+    """Raises ConfigError for values of environment variables that could make Textual fail."""
     colors = os.environ.get("TEXTUAL_COLOR_SYSTEM")
     remedy = f"unset it, or give one of auto, {', '.join(COLOR_SYSTEMS)}"
     known = colors in (None, "auto", *COLOR_SYSTEMS)
@@ -49,7 +49,7 @@ def check_variables() -> None:
 
 
 def check_descriptors() -> None:
-    """Raises a ConfigError if a screen may not open the files and pipes that it needs."""
+    """Raises a ConfigError if the system permits fewer open files than a screen needs."""
     opened = list[int]()
     try:
         while len(opened) < _DESCRIPTORS:
@@ -65,7 +65,7 @@ def check_descriptors() -> None:
 
 
 def log_path(named: Path | None = None) -> Path:
-    """The user's file, or a default file, emptied if too large; raises ConfigError if the user's cannot be written."""
+    """The log that the user names, else a default log, emptied if too large. Raises ConfigError if the former fails."""
     if named is not None:
         try:
             _open_log(named)
@@ -84,7 +84,7 @@ def log_path(named: Path | None = None) -> Path:
 
 @contextmanager
 def screen_only(log: Path) -> Iterator[Output]:
-    """Other output than the app's goes to the log; standard input is the keyboard."""
+    """Sends all output except the app's to the log, and connects standard input to the keyboard."""
     terminal = _STDERR if os.isatty(_STDERR) else _STDOUT
     wait_for_foreground(terminal)
     saved = {number: os.dup(number) for number in (_STDIN, _STDOUT, _STDERR)}

@@ -1,4 +1,4 @@
-"""The stream to the terminal, without errors, which would end Textual's thread, and the wait for the foreground."""
+"""Writes to the terminal without raising errors, which would end Textual's thread; waits for the foreground."""
 
 import curses
 import errno
@@ -23,29 +23,29 @@ _GIVE_BACK = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[?1016l"  # the mouse
     f"\x1b[<u\x1b[m{_LEAVE}\x1b[?25h\x1b[?1004l"  # key encoding, colours, alternate screen, cursor, focus reports
 )
-"""What Textual sends when it ends: resets the terminal's modes."""
+"""The sequences that Textual sends when it ends, which reset the terminal's modes."""
 QUESTION, ANSWER = "\x1b[5n", "\x1b[0n"
 """Device status report: a terminal answers once it has read all output before the question. No key sends the answer."""
 _SILENT_S = 1.0
-"""Time without a first answer after which a terminal is taken for one that never answers."""
+"""Seconds without any answer after which the terminal is assumed to answer no question."""
 _FRAME_S = 0.25
-"""Longest time in which a slow line should take a frame."""
+"""Longest time that a frame should take on a slow line."""
 _LEAST_BYTES = 250
 _LOST_S = 15.0
-"""Time without a further answer after which one is taken for lost."""
+"""Seconds without a further answer after which the expected answer is assumed lost."""
 
 
 class Answers:
-    """The questions that the terminal has not answered yet; after one is lost or never answered, none is waited for.
+    """Questions to the terminal without an answer yet; after an answer is overdue, none is awaited until one arrives.
 
-    Also learns how many bytes the line takes in `_FRAME_S`, beyond the time of the quickest answer.
+    Also estimates how many bytes the line carries in `_FRAME_S`; the time of the quickest answer does not count.
     """
 
     def __init__(self) -> None:
         self.most_bytes = math.inf
-        """Of a frame; infinite while no frame has taken longer than `_FRAME_S`."""
+        """Largest size of a frame; infinite while no frame has taken longer than `_FRAME_S`."""
         self._waiting = deque[tuple[float, int]]()
-        """Time of each question, and bytes before it."""
+        """(time of the question, bytes of the frame before it)."""
         self._since_s = 0.0
         """Time of the latest answer, or of the first question after it."""
         self._patience_s = _SILENT_S
@@ -57,7 +57,7 @@ class Answers:
         self._waiting.append((now, size))
 
     def take(self, now: float) -> None:
-        """Takes an answer; from then on, answers are waited for again."""
+        """Takes an answer; from then on, answers are awaited again."""
         self._since_s, self._patience_s = now, _LOST_S
         if self._waiting:
             asked_s, size = self._waiting.popleft()
@@ -104,20 +104,20 @@ class Output:
 
     @property
     def busy(self) -> bool:
-        """Whether a frame is on its way: being written, or, in a terminal that answers, not yet read by it."""
+        """Whether a frame is on its way: not yet written, or not yet read by a terminal that answers questions."""
         return self._writing or not self._answers.complete(time.monotonic())
 
     def forget_answers(self) -> None:
-        """The terminal may have changed, or lost what it was asked."""
+        """Drops all questions, since the terminal may have changed or lost them."""
         self._answers = Answers()
 
     @property
     def most_bytes(self) -> float:
-        """Of a frame, so that a slow line takes it within about half a second."""
+        """Largest size of a frame, so that a slow line carries it within about half a second."""
         return self._answers.most_bytes
 
     def question(self, size: int = 0) -> str:
-        """To be written behind a frame of so many bytes."""
+        """The question to be written after a frame of `size` bytes; empty without a terminal."""
         if self._descriptor is None:
             return ""
         self._answers.ask(time.monotonic(), size)
@@ -141,7 +141,7 @@ class Output:
         return len(text)
 
     def restore(self) -> None:
-        """Restores the terminal, unless the app has; later output is discarded."""
+        """Restores the terminal, unless the app has done so; later output is discarded."""
         self._lost = True
         if self._descriptor is None or not self._entered:
             return
@@ -197,7 +197,7 @@ def modes_of(terminal: int) -> list[Any] | None:
 
 
 def _reopened(terminal: int) -> int:
-    """A descriptor on which writes do not block; the shell's stays unchanged."""
+    """A new descriptor of the terminal, on which writes do not block; the shell's descriptor stays unchanged."""
     with suppress(OSError):
         return os.open(os.ttyname(terminal), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     return os.dup(terminal)
@@ -206,7 +206,7 @@ def _reopened(terminal: int) -> int:
 def wait_for_foreground(terminal: int) -> None:
     """Returns once this process may set the modes of the terminal; until then, the system stops it.
 
-    For the main thread. Raises ConfigError if no shell is left that could put the process into the foreground.
+    Call it in the main thread. Raises ConfigError if no shell is left that could put the process into the foreground.
     """
     before = signal.signal(signal.SIGTTOU, signal.SIG_DFL)
     try:
@@ -217,7 +217,7 @@ def wait_for_foreground(terminal: int) -> None:
 
 
 def _drained(terminal: int) -> bool:
-    """Waits for output, which stops a background process but changes no mode; False if a signal's handler ended it."""
+    """Waits until output is sent, so that the system stops a background process; False if a signal interrupts it."""
     try:
         termios.tcdrain(terminal)
     except termios.error as error:
@@ -232,7 +232,7 @@ def _drained(terminal: int) -> bool:
 
 
 def _erases_in_color(terminal: int) -> bool:
-    """By the terminfo entry of `$TERM`: erases fill with the background colour, and characters can be erased."""
+    """Whether, by its terminfo entry, the terminal can erase characters and fills them with the background colour."""
     try:
         curses.setupterm(fd=terminal)
     except curses.error:

@@ -11,14 +11,14 @@ from dynatui.terminal.output import Output
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 INTERRUPTING = (*STOP_SIGNALS, signal.SIGALRM)
-"""The signals that end a program, and that of the timer of `stoppable`."""
+"""The signals that end a program, and the signal of the timer in `stoppable`."""
 _AGAIN_S = 0.2
-"""The timer repeats, since work may catch an interruption and block again."""
+"""Period of the timer, which repeats, since work may catch an interruption and block again."""
 
 
 @contextmanager
 def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Signals already ignored, as under nohup, stay ignored."""
+    """Handles signals within the context; signals already ignored, as under nohup, stay ignored."""
     taken = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, handler) for number in taken]
     try:
@@ -30,7 +30,7 @@ def handled(signals: Iterable[signal.Signals], handler: Callable[[int, FrameType
 
 @contextmanager
 def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
-    """The first signal calls `stop` with its number, each further one raises KeyboardInterrupt.
+    """The first signal calls `stop` with its number; each further signal raises KeyboardInterrupt.
 
     `stop` returns the seconds after which remaining work is interrupted, repeatedly, or None for never; it raises
     KeyboardInterrupt if the work cannot end gracefully.
@@ -54,7 +54,7 @@ def stoppable(stop: Callable[[int], float | None]) -> Iterator[None]:
 
 
 WITHIN_S = 2.5
-"""Time from the key or signal that ends the program to the end of the process."""
+"""Longest time from the key or signal that ends the program to the end of the process."""
 
 
 class Shutdown:
@@ -72,7 +72,7 @@ class Shutdown:
         return self._deadline is not None
 
     def ready(self, leave: Callable[[int], object]) -> None:
-        """`leave` takes the exit code and may be called by any thread."""
+        """Registers the function that ends the app: it takes the exit code and may be called by any thread."""
         self._leave = leave
 
     def request(self, code: int) -> None:
@@ -95,7 +95,7 @@ class Shutdown:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Signals end the app and the deadline applies; signals already ignored stay ignored."""
+        """Context in which signals end the app and the deadline applies; signals already ignored stay ignored."""
         with handled(STOP_SIGNALS, self._signalled):
             self._watching = True
             try:

@@ -20,7 +20,7 @@ class ReaderLeftError(Exception):
 
 
 def can_show_screen() -> bool:
-    """Replaces standard input that is no terminal by the keyboard, so a prompt must have been read from it before."""
+    """Connects standard input to the keyboard if it is no terminal, so a prompt must have been read from it before."""
     drawn_on = all(stream is not None and stream.isatty() for stream in (sys.stdout, sys.stderr))
     if not drawn_on or os.environ.get("TERM") == "dumb" or sys.stdin is None:
         return False
@@ -39,7 +39,7 @@ def read_keyboard(descriptor: int) -> bool:
 
 
 def for_printing() -> tuple[TextIO, TextIO]:
-    """Output to a closed stream is discarded. A pipe is written in UTF-8, whatever the locale."""
+    """Standard output and error. Output to a closed stream is discarded; a pipe gets UTF-8, whatever the locale."""
     out, err = (stream or _nowhere() for stream in (sys.stdout, sys.stderr))
     if isinstance(out, TextIOWrapper):
         out.reconfigure(encoding=out.encoding if out.isatty() else "utf-8", errors="replace")
@@ -47,7 +47,7 @@ def for_printing() -> tuple[TextIO, TextIO]:
 
 
 def show(text: str, out: TextIO) -> None:
-    """Text to a terminal loses its control characters. Raises ReaderLeftError and OutputError."""
+    """Prints text, on a terminal without control characters. Raises ReaderLeftError and OutputError."""
     try:
         out.write(clean(text) if out.isatty() else text)
         out.flush()
@@ -60,19 +60,19 @@ def show(text: str, out: TextIO) -> None:
 
 @contextmanager
 def results_only() -> Iterator[None]:
-    """What libraries print to standard output goes to standard error."""
+    """Within the context, what libraries print to standard output goes to standard error."""
     with redirect_stdout(sys.stderr or _nowhere()):
         yield
 
 
 def discard_output() -> None:
-    """Python would report an error of a broken standard output at exit."""
+    """Discards the rest of the output, since Python would report an error of a broken standard output at exit."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def discard_errors() -> None:
-    """A broken standard error must not change the exit code."""
+    """Discards the rest of a broken standard error, which must not change the exit code."""
     if sys.stderr is not None:
         try:
             sys.stderr.flush()

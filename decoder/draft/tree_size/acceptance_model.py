@@ -1,7 +1,7 @@
-"""How probably the target accepts each of the draft's best tokens, in all texts of a pair. The draft's probabilities
-have an exponent, since greedy verification accepts only the most probable token, and all tokens that were not drafted
-have one weight. Both start from a prior, are updated by Newton steps, and forget exponentially. A token that continues
-a repetition has a factor on its weight, learnt for each familiarity class.
+"""Probability that the target accepts each of the draft's best tokens, learnt over all texts of a pair. The draft's
+probabilities are raised to a power, since greedy verification accepts only the most probable token; all tokens that
+were not drafted share one weight. Exponent and weight start from a prior and are updated by Newton steps, with
+exponential decay. Tokens that continue a repetition have a factor on their weight, learnt by familiarity class.
 """
 
 import math
@@ -13,7 +13,7 @@ from decoder.draft.tree_size.plan import PathProbabilities
 SHARPNESS = 2.0
 """Prior mean of the exponent; the value 1 would leave the draft's probabilities unchanged."""
 UNDRAFTED = -5.0
-"""Prior mean of the log-weight of all tokens that were not drafted."""
+"""Prior mean of the log-weight of all tokens that were not drafted, together."""
 SURENESS = (2.0, 1.0)
 """Prior precisions of the exponent and of the log-weight."""
 FAMILIAR = 0.8
@@ -21,11 +21,11 @@ FAMILIAR = 0.8
 FAMILIAR_STEP = 0.2
 _UNFAMILIAR, _MOST_FAMILIAR = math.exp(-1.0), math.exp(8.0)
 MOST_GAINED = 64.0
-"""Bound of |gained|."""
+"""Bound of the absolute value of `gained`."""
 USUAL = (0.6, 0.15)
 """Prior mean acceptance probabilities of a node's first and second guess."""
 PRIOR_COUNT = 4.0
-"""In observed nodes."""
+"""Weight of the prior `USUAL`, in observed nodes."""
 DECAY = 0.98
 _LEAST_LOGPROB = -60.0
 _SHARPEST, _FLATTEST = 8.0, 0.1
@@ -42,15 +42,15 @@ class AcceptanceModel:
         self._sums = tuple(probability * PRIOR_COUNT for probability in USUAL)
         """Decayed sums of the acceptance probabilities of first and second guesses."""
         self.gained = 0.0
-        """Tokens gained in all texts over plain decoding in the same time."""
+        """Tokens gained in all texts, compared with plain decoding in the same time."""
         self.speedup = 1.0
         self.paths = PathProbabilities()
         self._precision = (SURENESS[0], 0.0, SURENESS[1])
         """Upper triangle of the precision matrix of (sharpness, undrafted)."""
 
     def shares(self, logprobs: Sequence[float], familiar: Sequence[int] = ()) -> list[float]:
-        """Acceptance probabilities after an accepted node of the draft's best tokens and, last, of all others.
-        `familiar` are their familiarity classes; empty if all are 0.
+        """Acceptance probabilities of the draft's best tokens after an accepted node; the last entry is for all other
+        tokens. `familiar`: familiarity class of each entry; empty if all classes are 0.
         """
         weights = [math.exp(self.sharpness * logprob) for logprob in logprobs]
         weights.append(math.exp(self.undrafted))
@@ -60,7 +60,7 @@ class AcceptanceModel:
         return [weight / whole for weight in weights]
 
     def log_shares(self, logprobs: Sequence[float]) -> list[float]:
-        """Logarithms of `shares` without that of the others, if all classes are 0."""
+        """Logarithms of `shares` without the last entry, if all familiarity classes are 0."""
         weights = [self.sharpness * logprob for logprob in logprobs]
         whole = math.log(math.exp(self.undrafted) + sum(map(math.exp, weights)))
         return [weight - whole for weight in weights]
@@ -68,7 +68,7 @@ class AcceptanceModel:
     def learn(
         self, logprobs: Sequence[float], shares: Sequence[float], chosen: int | None, familiar: Sequence[int] = ()
     ) -> None:
-        """`chosen` is the index in `logprobs` of the target's token; None if it has no entry."""
+        """`chosen`: index in `logprobs` of the token that the target chose; None if the token has no entry."""
         if logprobs[-1] < _LEAST_LOGPROB:
             # The draft's probability of a token may be 0. Its logarithm, minus infinity, would make the sums NaN.
             logprobs = [max(_LEAST_LOGPROB, logprob) for logprob in logprobs]
@@ -96,7 +96,7 @@ class AcceptanceModel:
 
     @property
     def usual(self) -> tuple[float, float]:
-        """Moving averages of the acceptance probabilities of a node's first and second guess."""
+        """EMAs of the acceptance probabilities of a node's first and second guess."""
         first, second = self._sums
         return first / self._count, second / self._count
 

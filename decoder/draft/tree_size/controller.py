@@ -1,6 +1,6 @@
-"""Tree size of `auto`: how much each round drafts, and from which source, to maximise tokens per second. Time has a
-price: the tokens that the run commits in it. A level is drafted, and a node kept, if its expected tokens exceed the
-price of its time, within the credit of `loss_limit` and DynaTree's growth rule.
+"""Tree size of `auto`: how much each round drafts, and from which source, for the most tokens per second. Time has a
+price: the number of tokens that the run commits in it. A level is drafted, and a node is kept, if its expected tokens
+exceed the price of its time, within the credit of `loss_limit` and DynaTree's growth rule.
 """
 
 from collections.abc import Callable, Sequence
@@ -46,10 +46,10 @@ class TreeSizeController:
         text: Sequence[int] = (),
         pauses: LookupPauses | None = None,
     ) -> None:
-        """The text's rounds update `costs` and `acceptance`; `pauses` defaults to those of a greedy text."""
+        """The text's rounds update `costs` and `acceptance`; `pauses` defaults to the pauses of greedy decoding."""
         self.acceptance = acceptance
         self.lookups = acceptance_of_lookups()
-        """For this text only, since texts differ in how much they repeat."""
+        """Acceptance of lookup guesses, for this text only, since texts differ in how much they repeat."""
         self.credit = LossLimit(costs, acceptance)
         self.pauses = pauses or LookupPauses()
         self.lookup_credit = LossLimit(costs, self.lookups, CREDIT_OF_LOOKUPS)
@@ -65,10 +65,10 @@ class TreeSizeController:
         self._until_probe = 0
         """Plain rounds after the latest decision until a probe is due."""
         self._plain_left = self._plain_rounds = 0
-        """Plain rounds that may follow a plain round without a decision, and those that have."""
+        """Plain rounds that may still follow a plain round without a decision, and plain rounds that have done so."""
 
     def stay_plain(self) -> bool:
-        """Whether the next round is plain without a decision, as the one before it; to be called once per round."""
+        """Whether the next round is plain without a decision, like the previous round; to be called once per round."""
         stays = self._plain_left > 0 and self.pauses.paused
         if stays:
             self._plain_left -= 1
@@ -80,15 +80,15 @@ class TreeSizeController:
         return stays
 
     def _learn_plain(self) -> None:
-        """Each of the plain rounds that followed a plain round has committed one token."""
+        """Counts the plain rounds that followed a plain round; each of them has committed one token."""
         if rounds := self._plain_rounds:
             self.credit.wait(rounds, rounds)
             self.lookup_credit.wait(rounds, rounds)
             self._plain_rounds = 0
 
     def follow(self, rule: TreeRule) -> TreeRule | None:
-        """The rule of a round that follows the latest decision; None if it needs a decision. To be called once per
-        round.
+        """The rule of the next round if it follows the latest decision; None if the round needs a decision. To be
+        called once per round.
         """
         limited = self._following.next_rule(rule)
         if limited:
@@ -96,7 +96,7 @@ class TreeSizeController:
         return limited
 
     def worth_verifying(self, path_logprobs: Sequence[float]) -> Sequence[int]:
-        """Ascending, the root included, in a round that follows a decision."""
+        """Nodes that are worth verifying in a round that follows a decision: ascending, the root included."""
         if len(path_logprobs) <= self._following.limits.rows:
             return range(len(path_logprobs))
         gains = list(map(exp, path_logprobs[1:]))
@@ -104,11 +104,13 @@ class TreeSizeController:
         return [0, *(node + 1 for node in most_worth(gains, self.credit.price, verify_s))]
 
     def record_followed(self, calls: Sequence[int], rows: int) -> None:
-        """`calls` are the rows of each draft pass."""
+        """`calls`: rows of each draft pass; `rows`: rows of the verification."""
         self._following.add(calls, rows)
 
     def source(self, behind: int | None, guess: LookupGuess | None) -> DraftSource:
-        """To be called once per round. `behind`: latest tokens that the draft model has not read; None without one."""
+        """The source of the next round's guesses; to be called once per round. `behind`: number of tokens that the
+        draft model has not read; None if there is no model.
+        """
         self._until_probe, self.pauses.price = 0, self.credit.price
         if guess is not None and self._pays_alone(behind, guess):
             return "lookup"
@@ -125,8 +127,8 @@ class TreeSizeController:
         self._until_probe = self.credit.patience - missed - 1
         probes = self.credit.probe_due(missed)
         if probes or self.credit.may_draft:
-            # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`;
-            # while lookups pause, it is not asked.
+            # `_repeats` is extended only here, since a round without a draft must not cost more than a round of `ar`.
+            # While lookups pause, `_repeats` is not used.
             if not self.pauses.paused:
                 self._repeats.extend(self._unread)
                 self._unread.clear()
@@ -170,7 +172,7 @@ class TreeSizeController:
         return draft_adds(probabilities, first, self._round.price, self._round.row_price, levels_s)
 
     def _begin(self, credit: LossLimit, host_s: float) -> None:
-        """Begins a round that changes `credit` and takes `host_s` outside passes."""
+        """Begins a round whose gain or loss changes `credit`, and which takes `host_s` outside passes."""
         costs, price, plain_s = self.costs, self.credit.price, self.costs.plain_s()
         slope_s = costs.verify.seconds(1 + _SLOPE_ROWS) - costs.verify.seconds(1)
         self._round = DraftedRound(
@@ -187,18 +189,18 @@ class TreeSizeController:
 
     @property
     def missed(self) -> int:
-        """One more than the tokens of plain rounds since the draft model's last round; updated in rounds that use the
+        """Number of tokens of plain rounds since the draft model's last round, plus 1; updated in rounds that use the
         model.
         """
         return self._round.missed
 
     def _affordable(self, rows: int, level_s: float = 0.0) -> bool:
-        """Whether the time limit allows another draft pass of `level_s`, then a verification of `rows`."""
+        """Whether the time limit allows another draft pass of `level_s`, then a verification of `rows` rows."""
         return self.costs.verify.seconds(rows) + level_s + self._round.draft_s <= self._round.limit_s
 
     def probe_draft(self, guesses: Sequence[tuple[Sequence[int], Sequence[float]]], text: Sequence[int]) -> None:
-        """Learns from the draft's (best tokens, log-probabilities) for each token of `text`, which was decoded without
-        it. Older tokens are left out, since their acceptance predicts little.
+        """Learns from the draft's guesses (best tokens, log-probabilities) for each token of `text`, which was decoded
+        without the draft. Older tokens than these are left out, since their acceptance predicts little.
         """
         hits = 0
         for (tokens, logprobs), token in zip(guesses, text, strict=True):
@@ -227,8 +229,8 @@ class TreeSizeController:
     def add_children(
         self, parent: int, tokens: Sequence[int], logprobs: Sequence[float], breadth: Callable[[float], int]
     ) -> list[float]:
-        """The best tokens become children with the next node numbers, `breadth` of the first one's acceptance
-        probability; returns the acceptance probability of each.
+        """Adds the best tokens as children with the next node numbers; `breadth` returns their number, given the
+        acceptance probability of the first token. Returns the acceptance probability of each child.
         """
         drafted = self._round
         matches, familiar = [drafted.matches[parent]] * len(tokens), list[int]()
@@ -247,8 +249,8 @@ class TreeSizeController:
         return accepted
 
     def add_lookups(self, parent: int, guess: LookupGuess) -> tuple[list[int], list[float]]:
-        """Children that are not yet among the node's and are worth a verification row get the next node numbers;
-        returns their tokens and acceptance probabilities.
+        """Adds those lookup guesses that are not yet children of `parent` and are worth a verification row, with the
+        next node numbers; returns their tokens and acceptance probabilities.
         """
         drafted, tokens, shares = self._round, list[int](), list[float]()
         model_guesses, above, first = (
@@ -266,8 +268,8 @@ class TreeSizeController:
                 tokens.append(token)
                 shares.append(share)
         drafted.lookup_children[parent] = LookupChildren(guess, first, tokens)
-        # A node's match is needed only if the draft model reads the node, and it can do so only after it has read
-        # `parent`. So if it has not read `parent`, the children's entries are mere placeholders.
+        # A node's match is needed only if the draft model reads the node, which requires that the model has read
+        # `parent`. If the model has not read `parent`, the children's entries are placeholders.
         match = drafted.matches[parent]
         drafted.matches += self._repeats.ahead(match, tokens)[0] if model_guesses else [match] * len(tokens)
         drafted.probabilities += [above * share for share in shares]
@@ -320,8 +322,8 @@ class TreeSizeController:
                 self._learn_times(followed.calls, followed.rows, *followed.times_s)
 
     def _let_follow(self, round_s: float) -> None:
-        """Lets rounds follow the decision of a round of `round_s` while the credit allows them; none while lookups
-        draft or costs are not settled.
+        """Lets further rounds follow the decision of a round that takes `round_s`, while the credit allows them; no
+        round follows while lookups draft or costs are not settled.
         """
         costs, drafted = self.costs, self._round
         if not costs.verify.settled or not self.credit.may_pay or not self.pauses.paused:
@@ -331,7 +333,7 @@ class TreeSizeController:
         self._following.begin(limits, self.credit.tokens, max(1.0, round_s / costs.plain_s()))
 
     def _learn_guesses(self, burst: Sequence[int]) -> int:
-        """Returns the number of tokens that only lookups guessed."""
+        """Updates the acceptance models; returns the number of tokens that only lookups guessed."""
         drafted, node, looked_up = self._round, 0, 0
         for token in burst:
             following: int | None = None
@@ -373,7 +375,7 @@ class TreeSizeController:
         *,
         looked_up: bool = False,
     ) -> None:
-        """With `looked_up` guesses, the draft passes count with their expected time."""
+        """In a round with lookup guesses (`looked_up`), draft passes count with their expected time."""
         costs = self.costs
         if max(calls, default=0) > HIGHEST_ROWS:
             return
@@ -393,7 +395,7 @@ class TreeSizeController:
         costs.host.learn([1], round_s - draft_s - verify_s)
 
     def _learn_draft(self, calls: Sequence[int], draft_s: float) -> None:
-        """Scales the expected times of all passes by one ratio."""
+        """Scales the expected times of all draft passes of a round by one ratio."""
         first_s, levels_s = self._draft_s(calls)
         ratio = draft_s / (first_s + levels_s)
         self.costs.draft.learn(calls[1:], ratio * levels_s)

@@ -1,5 +1,5 @@
-"""Seconds of a draft level or a verification by its rows. Starts from measurements at a few sizes; each round scales
-the whole curve, which adapts quickly if the text grows or the machine slows down, while its shape changes slowly.
+"""Seconds of a draft level or a verification by number of rows, from measurements at a few sizes. Each round scales the
+whole curve, so it adapts quickly if the text grows or the machine slows down; its shape changes slowly.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,28 +10,28 @@ from typing import Protocol
 from decoder.draft.tree_size.plan import SIZES, TreePlan
 
 HIGHEST_ROWS = 65
-"""The root and the most drafted nodes that a round verifies."""
+"""Largest number of rows that a round verifies: the root and the drafted nodes."""
 PACE_STEP = 0.1
 """The whole curve is scaled by (measured / expected time) ** PACE_STEP after each round."""
 SELDOM_STEP = 0.3
 """Replaces `PACE_STEP` for the curve of plain rounds, which are rare."""
 SHAPE_STEP = 0.02
-"""Exponent of the ratios that scale the time of the measured size nearest to the round's."""
+"""Exponent of the ratios measured / expected time that scale the measured size nearest to a round's size."""
 RESHAPED_EVERY = 32
 SETTLED = 24
 """Updates after which a curve no longer reflects errors of its initial measurement."""
 CLIP = 1.25
 """Ratios of measured to expected time are clipped to [1/CLIP, CLIP], so that one slow call has a bounded effect."""
 PLAN_STEP = 0.15
-"""As `PACE_STEP`, for the planned size."""
+"""Like `PACE_STEP`, for the time of a planned size."""
 
 
 class CostModel(Protocol):
     def plain_s(self) -> float:
-        """Zero if unknown."""
+        """Seconds of a plain round; 0 if unknown."""
 
     def chains_s(self) -> Iterator[float]:
-        """Rounds that draft and verify a chain of 1, 2, ... tokens."""
+        """Seconds of rounds that draft and verify a chain of 1, 2, ... tokens."""
 
 
 def clipped_ratio(seconds: float, expected_s: float) -> float:
@@ -39,17 +39,17 @@ def clipped_ratio(seconds: float, expected_s: float) -> float:
 
 
 class RowCostCurve:
-    """Expected seconds by rows: linear between the measured sizes and beyond the largest one."""
+    """Expected seconds by number of rows: linear between the measured sizes and beyond the largest size."""
 
     def __init__(self, measured: Mapping[int, float], pace_step: float = PACE_STEP) -> None:
-        """Seconds are 0 for calls that are never made."""
+        """`measured`: seconds by number of rows; 0 for calls that are never made."""
         self._pace_step = pace_step
         self._rows = sorted(measured)
         self._seconds = [measured[rows] for rows in self._rows]
         self._pace = 1.0
         self._learnt = 0
         self._ratios = [1.0] * len(self._rows)
-        """Product of measured / expected time at each size since the last interpolation."""
+        """Product of the ratios measured / expected time at each size since the last interpolation."""
         sizes = range(len(self._rows))
         self._nearest = [
             min(sizes, key=lambda index: abs(self._rows[index] - rows)) for rows in range(HIGHEST_ROWS + 1)
@@ -65,11 +65,11 @@ class RowCostCurve:
         return self._learnt >= SETTLED
 
     def by_rows(self, most_rows: int = HIGHEST_ROWS) -> list[float]:
-        """Of calls with 0, 1, ..., `most_rows` rows; the first is 0."""
+        """Seconds of calls with 0, 1, ..., `most_rows` rows; the first entry is 0."""
         return [self._pace * seconds for seconds in self._shape[: most_rows + 1]]
 
     def learn(self, calls: Sequence[int], seconds: float) -> float:
-        """`seconds` is the total of all `calls` (rows each); returns the factor on the whole curve."""
+        """`calls`: rows of each call; `seconds`: total time of all calls. Returns the factor on the whole curve."""
         expected = sum(map(self.seconds, calls))
         if not expected or seconds <= 0:
             return 1.0
@@ -84,8 +84,8 @@ class RowCostCurve:
         self._pace *= factor
 
     def _reshape(self, rows: int, ratio: float) -> None:
-        """After `RESHAPED_EVERY` updates, scales each size's time by its ratios ** SHAPE_STEP, and those of the two
-        sizes beside it by the square root of this factor.
+        """Every `RESHAPED_EVERY` updates, scales the time of each size by (product of its ratios) ** SHAPE_STEP, and
+        the times of the two adjacent sizes by the square root of this factor.
         """
         self._ratios[self._nearest[min(rows, HIGHEST_ROWS)]] *= ratio
         self._learnt += 1
@@ -113,7 +113,7 @@ class RowCostCurve:
 
 @dataclass(frozen=True)
 class Costs:
-    """Reused for later texts."""
+    """Costs of passes, which are reused for later texts."""
 
     plain: RowCostCurve
     """A target pass of one row directly after another target pass."""
@@ -124,14 +124,14 @@ class Costs:
     verify: RowCostCurve
     """Target pass over the root and the kept nodes, after drafting."""
     host: RowCostCurve
-    """Time outside passes in a round with a draft, for the single size 1."""
+    """Time outside passes in a round with a draft; a curve with the single size 1."""
     lookup: RowCostCurve = field(default_factory=lambda: RowCostCurve({1: 0.0}))
-    """Further time of a round with lookup guesses, for the single size 1; apart from `host` and `draft`, since in a
-    repetitive text the search may take longer than a small model's pass.
+    """Additional time of a round with lookup guesses; a curve with the single size 1. Separate from `host` and `draft`,
+    since the search of a repetitive text may take longer than a small model's pass.
     """
 
     def plain_s(self) -> float:
-        """At most the seconds of a one-row verification after drafting."""
+        """Seconds of a plain round, at most those of a one-row verification after drafting."""
         return min(self.plain.seconds(1), self.verify.seconds(1))
 
     def chains_s(self) -> Iterator[float]:
@@ -142,14 +142,14 @@ class Costs:
 
 
 class SizeTimes:
-    """A size that has not occurred takes as long as the nearest one that has, times their ratio if `proportional`."""
+    """EMA of seconds by size. An unseen size has those of the nearest seen size, scaled if `proportional`."""
 
     def __init__(self, *, proportional: bool = False) -> None:
         self._proportional = proportional
         self._seconds: dict[int, float] = {}
 
     def seconds(self, size: int = 1) -> float:
-        """Zero before the first round."""
+        """Seconds of a size; 0 before the first round."""
         if size in self._seconds or not self._seconds:
             return self._seconds.get(size, 0.0)
         nearest = min(self._seconds, key=lambda timed_size: abs(timed_size - size))

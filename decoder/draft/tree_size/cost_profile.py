@@ -1,5 +1,5 @@
-"""Measured times of draft and target passes, which alternate as in a round: a draft pass is slower after a target pass
-than after another draft pass. Takes less than two seconds; larger sizes than fit are extrapolated.
+"""Measures draft and target passes in alternation, as in a round, since a draft pass is slower after a target pass than
+after another draft pass. Takes less than two seconds; beyond the largest measured size, times are extrapolated.
 """
 
 from collections import defaultdict
@@ -18,16 +18,16 @@ from decoder.system.computing_clock import ComputingClock
 
 VERIFIED_ROWS = (2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 17, 33, 65)
 DRAFTED_ROWS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 32, 64)
-"""Measured rows, in order: after a much larger pass, a pass is slower, since its weights have left the CPU's caches."""
+"""Measured row counts, ascending: a pass is slower after a much larger pass, which evicts its weights from caches."""
 UNSETTLED = 3
-"""Passes of one row after the largest one that take up to twice as long as in plain decoding, for the same reason."""
+"""Discarded passes of one row after the largest pass; cold caches make them up to twice as slow as in decoding."""
 REPEATS = 15
 LIMIT_S = 0.5
-"""After this time, measurements are not repeated again."""
+"""After this time, no further repetition of all measurements begins."""
 LATEST_S = 1.5
 """After this time, no further size is measured."""
 HOST_SHARE = 0.03
-"""Initial estimate of the time outside passes, and of that for lookups, as a fraction of a plain round."""
+"""Initial estimate of the time outside passes, and of the time of lookups, as a fraction of a plain round."""
 NOTHING = {1: 0.0}
 """Times of passes that are never made."""
 
@@ -39,8 +39,8 @@ class DeviceClock(Protocol):
 
 @torch.inference_mode()
 def measure_costs(pair: Pair, rows: int, clock: DeviceClock | None = None) -> Costs:
-    """Costs on a text of about `rows` tokens. The default clock stands still while the thread waits for a processor, so
-    that the limits of time allow as many repetitions on a busy machine as on an idle one.
+    """Costs on a text of about `rows` tokens. The default clock stops while the thread waits for a processor, so the
+    time limits allow as many repetitions on a busy machine as on an idle one.
     """
     rows = max(0, min(rows, pair.context - max(VERIFIED_ROWS)))
     clock = clock or ComputingClock(pair.target.device)
@@ -91,12 +91,12 @@ class _Calls:
         self._timed(lambda: model.read(self._cache, [0])[None])
 
     def seconds(self, rows: int) -> float:
-        """Of a pass of `rows` siblings until the most probable tokens are known."""
+        """Time of a pass over `rows` siblings, until the most probable tokens are known."""
         siblings = np.eye(rows, dtype=np.bool_)
         return self._timed(lambda: self._model.forward(self._cache, [0] * rows, [self._cache.length] * rows, siblings))
 
     def reading_seconds(self, rows: int) -> float:
-        """Of a pass over `rows` tokens of text until the most probable next token is known."""
+        """Time of a pass over `rows` tokens of text, until the most probable next token is known."""
         return self._timed(lambda: self._model.read(self._cache, [0] * rows)[None])
 
     def _timed(self, call: Callable[[], Tensor]) -> float:

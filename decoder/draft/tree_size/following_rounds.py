@@ -1,6 +1,6 @@
-"""Rounds of `auto` that follow a decision, within limits on path probabilities that stand for its prices. A decision
-and what is learnt from its round take a notable part of a small model's round, so while lookups pause, only one round
-in a few is decided.
+"""Rounds of `auto` that follow a decision: they use the prices of the decision in the form of limits on path
+probabilities. Deciding and learning take a notable part of a small model's round, so while lookups pause, only one
+round in a few needs a decision.
 """
 
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from itertools import pairwise, takewhile
 from decoder.tree_rules import TreeRule
 
 MOST_FOLLOWING = 48
-"""Most rounds that follow a decision."""
+"""Largest number of rounds that follow a decision."""
 FURTHER = 0.8
 """Factor on the price of a level, since a level makes further levels possible."""
 TIMED = 8
-"""The next decision learns the times of this many latest rounds."""
+"""The next decision learns from the times of at most this many rounds, the latest ones."""
 
 
 @dataclass(frozen=True)
 class PathLimits:
-    """Least path probabilities."""
+    """Least path probabilities for growing and for keeping a node."""
 
     grown: float
-    """Of a node that gets children."""
+    """Least path probability of a node that gets children."""
     kept: float
-    """Of a node that is verified."""
+    """Least path probability of a node that is verified."""
     rows: int = 1
-    """Rows up to which no row costs more than a node of probability `kept` is worth."""
+    """Number of rows up to which no further row costs more than a node of probability `kept` is worth."""
 
 
 def path_limits(usual: tuple[float, float], level_price: float, verify_prices: Sequence[float]) -> PathLimits:
-    """Where a node is worth its price, in tokens: that of a draft pass, and those of verifications of 1, 2, ... rows.
-    `usual`: mean acceptance probabilities of a first and a second guess.
+    """Limits at which a node is worth its price. Prices are in tokens: `level_price` of a draft pass, `verify_prices`
+    of verifications of 1, 2, ... rows. `usual`: mean acceptance probabilities of a first and a second guess.
     """
     first, second = usual
     row_price = (verify_prices[-1] - verify_prices[0]) / (len(verify_prices) - 1)
@@ -65,14 +65,14 @@ class FollowingRounds:
         self._past: list[FollowedRound] = []
 
     def begin(self, limits: PathLimits, credit: float, round_tokens: float) -> None:
-        """`credit`: tokens that these rounds may lose; `round_tokens`: tokens of plain decoding in the time of one of
-        them.
+        """`credit`: tokens that the following rounds may lose; `round_tokens`: tokens of plain decoding in the time of
+        one such round.
         """
         self.limits, self._left, self._rule = limits, MOST_FOLLOWING, None
         self._credit, self._round_tokens = credit, round_tokens
 
     def next_rule(self, rule: TreeRule) -> TreeRule | None:
-        """Begins the next round; None if it needs a decision."""
+        """Begins the next round and returns its rule; None if the round needs a decision."""
         self.current = None
         if self._left <= 0 or self._credit < self._round_tokens - 1:
             return None
@@ -86,7 +86,7 @@ class FollowingRounds:
         self._past.append(self.current)
 
     def learn(self, tokens: int) -> bool:
-        """Returns whether the current round follows a decision."""
+        """Records the tokens of the current round; returns whether it follows a decision."""
         if self.current is None:
             return False
         self.current.tokens = tokens
@@ -94,7 +94,7 @@ class FollowingRounds:
         return True
 
     def take(self) -> Sequence[FollowedRound]:
-        """The rounds that followed decisions so far, which are then forgotten."""
+        """Returns the rounds that have followed decisions since the last call."""
         past, self._past = self._past, []
         return past
 

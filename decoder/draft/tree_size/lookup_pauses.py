@@ -1,20 +1,20 @@
 """Pauses of suffix lookup: a text that does not repeat itself is rarely searched, since a search takes time."""
 
 SEARCH_S = 0.00015
-"""About the seconds of a search and its decision; lookups pause while they add fewer tokens than the text commits in
-it.
+"""Approximate seconds of a search and its decision. Lookups pause while they add fewer tokens to a round than the text
+commits in this time.
 """
 GREEDY_GAIN, SAMPLED_GAIN = 0.5, 0.12
-"""Priors of the gain, in tokens a round: sampled texts repeat themselves less."""
+"""Initial values of `gain`, in tokens per round; sampled texts repeat themselves less."""
 GAIN_STEP = 0.05
 SEARCHED_EVERY = 8
-"""In a pause, one of this many rounds is searched."""
+"""During a pause, the text is searched in one of this many rounds."""
 
 
 class LookupPauses:
     def __init__(self, first_gain: float = GREEDY_GAIN) -> None:
         self.price = 0.0
-        """Of one second, in tokens."""
+        """Price of one second, in tokens."""
         self.gain = first_gain
         """EMA of the tokens that lookups added to a searched round."""
         self.allowed = True
@@ -28,7 +28,7 @@ class LookupPauses:
         return not self.allowed or self.gain < SEARCH_S * self.price
 
     def next_round(self) -> bool:
-        """To be called once per round."""
+        """Whether the text is searched in the next round; to be called once per round."""
         if self.paused and self._unsearched + 1 < SEARCHED_EVERY:
             self.skip_round()
         else:

@@ -10,26 +10,26 @@ from decoder.draft.tree_size.cost_model import CostModel
 
 CREDIT = 4.0
 CREDIT_OF_LOOKUPS = 2.5
-"""Credit of lookup-only rounds; low, since lookups in a repetitive text soon gain more."""
+"""Initial credit of lookup-only rounds; low, since lookups in a repetitive text soon earn more."""
 TRUSTED = 0.625
 """Largest fraction by which earlier texts change the initial credit."""
 MUCH = 32.0
-"""Gain or loss in earlier texts at which they change it the most."""
+"""Gain or loss of tokens in earlier texts from which on the initial credit changes by the fraction `TRUSTED`."""
 CREDIT_A_TOKEN = 0.006
-"""Credit per committed token: where drafting never pays, this fraction of the time is lost in the long run."""
+"""Credit per committed token; if drafting never pays, this fraction of the time is lost in the long run."""
 MOST_CREDIT = 12.0
 STAKE = 0.5
 """Fraction of the credit that one round may lose, so that a few rejected drafts do not use it up."""
 LEAST_STAKE = 0.8
 """Tokens that a round may lose even if `STAKE` allows less: no draft would fit into a smaller time limit."""
 OPTIMISM = 1.5
-"""Factor on the recent acceptance probability when it is asked whether drafting may pay; a wrong no ends drafting until
-the next probe.
+"""Factor on the recent acceptance probability in the decision whether drafting may pay, since a wrongly negative
+decision ends drafting until the next probe.
 """
 PATIENCE = 12
-"""Tokens without a draft before a probe; up to a third fewer if drafting gained tokens in earlier texts."""
+"""Tokens without a draft before a probe; up to a third fewer if drafting has gained tokens in earlier texts."""
 MOST_PATIENCE = 256
-"""Failed probes make further ones rarer, up to this number of tokens."""
+"""Failed probes increase the number of tokens before the next probe, up to this number."""
 LONGEST_CHAIN = 8
 """Longest chain considered in the decision whether drafting pays."""
 MEMORY = 0.98
@@ -37,18 +37,18 @@ MEMORY = 0.98
 FIRST_TOKENS = 8.0
 """Initial value of the running sum of tokens."""
 PLAIN_EVERY = 64
-"""At least one of this many successive rounds is plain, so that its time is measured."""
+"""At least one of this many successive rounds is plain, so that the time of a plain round is measured."""
 
 
 class LossLimit:
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
-        """The text's rounds update `acceptance.gained`."""
+        """The text's rounds update `acceptance.gained` and `acceptance.speedup`."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))
         self._first_credit = CREDIT if credit is None else credit
         self.tokens = self._first_credit * (1 + TRUSTED * self._trust)
-        """Credit: tokens that drafting may still lose."""
+        """The credit: number of tokens that drafting may still lose."""
         self.patience = self._least_patience
         """Tokens without a draft after which a probe is due."""
         self.may_pay = self._chain_may_pay()
@@ -61,7 +61,7 @@ class LossLimit:
 
     @property
     def price(self) -> float:
-        """Tokens per second: the text's, but at least those of plain decoding."""
+        """Tokens per second of the text so far, but at least those of plain decoding."""
         return max(1 / self._costs.plain_s(), self._committed / self._time_s)
 
     @property
@@ -70,12 +70,12 @@ class LossLimit:
 
     @property
     def plain_due(self) -> bool:
-        """Unless it is a probe, so that a plain round's time is measured."""
+        """Whether the next round, if it is no probe, must be plain so that the time of a plain round is measured."""
         return self._since_plain + 1 >= PLAIN_EVERY
 
     @property
     def could_pay(self) -> bool:
-        """If every guess were accepted."""
+        """Whether drafting would pay if every guess were accepted."""
         return self._chain_pays(1.0)
 
     def probe_due(self, missed: int) -> bool:
@@ -87,12 +87,12 @@ class LossLimit:
         self.tokens = min(MOST_CREDIT, self.tokens + CREDIT_A_TOKEN * tokens)
 
     def go_without(self, tokens: int, round_s: float) -> None:
-        """A round whose gain or loss does not change this credit."""
+        """Counts a round whose gain or loss does not change this credit."""
         self._since_plain += 1
         self._count(tokens, round_s)
 
     def earn(self, tokens: int, seconds: float, rounds: int = 1) -> None:
-        """`seconds` are the expected time of rounds with a draft."""
+        """Counts rounds with a draft; `seconds`: their total expected time."""
         self._since_plain += rounds
         self._count(tokens, seconds, rounds)
         gained = tokens - seconds / self._costs.plain_s()
@@ -102,8 +102,8 @@ class LossLimit:
         self.may_pay = self._chain_may_pay()
 
     def record_probe(self, probability: float, paid: float = 0.0) -> None:
-        """Grants credit again (and `paid`, the probe's cost) if drafting pays at the share of right guesses
-        `probability`; else makes probes rarer.
+        """If drafting pays when this fraction (`probability`) of guesses is right, grants credit again, plus the
+        probe's cost `paid`; otherwise makes probes rarer.
         """
         self.may_pay = self._chain_may_pay()
         if self._chain_pays(probability):

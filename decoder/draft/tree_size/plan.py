@@ -1,6 +1,6 @@
-"""Sizes of rounds that are planned before drafting, from a small grid, since each needs its own CUDA graphs, and their
-expected tokens. Each round also shows what every smaller size would have accepted; a larger one is estimated slightly
-higher.
+"""Sizes of rounds that are planned before drafting, and their expected tokens. The sizes form a small grid, since each
+size needs its own CUDA graphs. A round also shows what every smaller size would have accepted; a larger size is
+estimated to accept slightly more.
 """
 
 from bisect import bisect_right
@@ -18,9 +18,9 @@ SIZES = (8, 64)
 FIRST_HIT = 0.6
 """Prior probability that a token of level 1 is accepted."""
 PRIOR_ROUNDS = 2.0
-"""In observed rounds."""
+"""Weight of the prior probabilities, in observed rounds."""
 UNSEEN = 0.1
-"""Prior effect of twice the nodes: this fraction of the accepted paths that would end at a level continues."""
+"""Prior effect of the next size in `SIZES`: this fraction of the accepted paths that would end at a level continues."""
 DECAY = 0.97
 
 
@@ -32,14 +32,14 @@ class TreePlan:
 
 
 class PathProbabilities:
-    """That the accepted path reaches each depth, for each number of rows in `SIZES`."""
+    """Probabilities that the accepted path reaches each depth, for each number of rows in `SIZES`."""
 
     def __init__(self) -> None:
         self._tried = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
         self._reached = np.zeros((DEPTHS[-1] + 1, len(SIZES)))
 
     def learn(self, plan: TreePlan, ranks: Sequence[int]) -> None:
-        """`ranks` are those of the accepted nodes, see the function of this name."""
+        """`ranks`: ranks of the accepted nodes, as the function `ranks` returns them."""
         self.fade(DECAY)
         measured = bisect_right(SIZES, plan.nodes)
         self._tried[1 : plan.depth + 1, :measured] += 1
@@ -70,7 +70,7 @@ class PathProbabilities:
 
 
 def ranks(path_logprobs: Sequence[float], accepted: Sequence[int]) -> list[int]:
-    """Of the accepted nodes, from 1, among all drafted nodes by descending path probability, then by number."""
+    """Ranks of the accepted nodes, from 1, among all drafted nodes by descending path probability, then node number."""
     order = sorted(range(1, len(path_logprobs)), key=lambda node: -path_logprobs[node])
     by_node = {node: rank for rank, node in enumerate(order, 1)}
     return [by_node[node] for node in accepted]

@@ -1,5 +1,5 @@
-"""Tree size of `auto` with CUDA graphs, which draft all levels at once: chosen before drafting, and before the previous
-round's result is known. A probe is one or two rounds with a small draft.
+"""Tree size of `auto` with CUDA graphs, which draft all levels at once: the size is chosen before drafting, and before
+the previous round's result is known. A probe is one or two rounds with a small draft.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ ROUNDS_OF_A_PLAN = 4
 """Further rounds in which the best size is used without a new choice."""
 PROBE = TreePlan(DEPTHS[0], SIZES[0])
 PROBES = 2
-"""Rounds in a probe; the first one's result is known while the second runs."""
+"""Number of rounds in a probe; the result of the first round is known while the second round runs."""
 
 
 class PlanController:
@@ -29,17 +29,17 @@ class PlanController:
         self._probing = 0
         """Rounds of the probe that have not begun."""
         self._awaited = self._hits = 0
-        """Rounds of the probe whose result is not known yet, and those with an accepted guess."""
+        """Rounds of the probe whose result is not known yet, and rounds of the probe with an accepted guess."""
         self._plan_in_use: tuple[TreePlan, int] | None = None
-        """Best size, and the further rounds that use it."""
+        """The best size, and the number of further rounds that use it."""
 
     @cached_property
     def credit(self) -> LossLimit:
-        """Created when the first times are known, on which it depends."""
+        """Depends on the first times, so it is created when they are known."""
         return LossLimit(self.costs, self.acceptance)
 
     def choose(self, deepest: int) -> TreePlan | None:
-        """None for a round without a draft."""
+        """Returns the size of the next round; None for a round without a draft."""
         plan = self._plan(deepest) if self.costs.known else _probe(deepest)
         if plan is None:
             self._missed += 1
@@ -85,7 +85,7 @@ class PlanController:
         self.costs.learn(plan, draft_s, verify_s, round_s)
 
     def _most_worth(self, deepest: int) -> TreePlan | None:
-        """The most expected tokens minus the price of the time; None if plain decoding is better."""
+        """The size with the most expected tokens minus the price of its time; None if plain decoding is better."""
         price = self.credit.price
         limit_s = (1 + self.credit.stake) * self.costs.plain_s()
         deepest = min(deepest, DEPTHS[-1])

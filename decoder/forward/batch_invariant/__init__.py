@@ -1,1 +1,1 @@
-"""Batch-invariant forward passes for --exact: a row's bits do not depend on the other rows of its pass."""
+"""Batch-invariant forward passes for --exact: the bits of a row's logits do not depend on the pass's other rows."""

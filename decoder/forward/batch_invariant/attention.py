@@ -21,13 +21,13 @@ from decoder.forward.protocol import Ints, Mask, Wrapped
 from decoder.forward.taps import LayerStates
 
 NAME = "dynatui_float64"
-"""Name of the function in transformers' registry."""
+"""Name under which transformers' registry has the attention function of this module."""
 EXTRAS = ("softcap", "s_aux", "position_bias")
-"""Arguments of some families' attention functions, which are not supported."""
+"""Arguments that some families pass to their attention function; exact attention does not support them."""
 
 
 class ExactModule(Wrapped):
-    """The module's own attention function is replaced by one in float64 only during passes."""
+    """A Hugging Face module with attention in float64; between passes, the module has its own attention function."""
 
     def __init__(self, module: Any, states: LayerStates | None = None) -> None:
         """Raises PairError if the module's attention cannot be replaced."""
@@ -72,7 +72,7 @@ def _of_module(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Float[Tensor, "1 N GH D"], None]:
-    """Attention function that transformers calls."""
+    """Attention in float64, with the signature of transformers' attention functions."""
     if strange := [name for name in EXTRAS if others.get(name) is not None]:
         raise PairError(
             f"{type(module).__name__} asks for {', '.join(strange)}, which exact attention does not support; "

@@ -1,7 +1,7 @@
 """Batch-invariant pass sizes, found by trial: small passes are padded to one of these sizes, large ones are split. The
 number of rows decides which kernel computes a matrix product, and so changes the last digits of every row. No library
-says for which numbers the bits are equal, so sizes are tried with the target's weights on this machine. Attention
-itself must already be independent of the order of keys (see `attention`).
+documents which numbers of rows give equal bits, so sizes are tried with the target's weights on this machine. Attention
+must already be independent of the order of keys (see `attention`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,19 @@ from decoder.forward.protocol import Forward, Ints, Mask, Wrapped
 from decoder.forward.taps import LayerStates, tapped
 
 UNPADDED_ROWS, PADDED_ROWS, CUDA_ROWS = 16, 8, 64
-"""Largest number of rows in a pass: on a CPU where passes are not padded, where they are padded, and on CUDA."""
+"""Largest number of rows in a pass: on a CPU with float32 logits, on a CPU with logits in half precision, on CUDA."""
 
 
 @dataclass(eq=False)
 class Exact(Wrapped):
-    """Splits large passes and pads every pass, except that of a prompt, which all methods read in the same chunks."""
+    """Splits or pads passes to `sizes`, except passes over plain text, which all methods read in the same chunks."""
 
     inner: Forward
     sizes: tuple[int, ...]
     """Numbers of rows, ascending; a row has the same bits in passes of all these sizes."""
 
     def tapped(self, states: LayerStates) -> Forward:
-        """The inner form also writes padding rows, which the next pass overwrites."""
+        """The inner form also writes padding rows to `states`; the next pass overwrites them."""
         return replace(self, inner=tapped(self.inner, states))
 
     def new_cache(self, capacity: int) -> KvCache:
@@ -53,7 +53,7 @@ class Exact(Wrapped):
                 padded(visible[rows, : before + stop], padding),
             )
             logits.append(rows_logits[: stop - start])
-            # The next rows overwrite the padding.
+            # The next rows overwrite the padding rows.
             cache.used = first + stop
         return torch.cat(logits) if len(logits) > 1 else logits[0]
 
@@ -66,7 +66,7 @@ def parts(rows: int, sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 
 def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
-    """`padding` more rows, each of which attends only to itself."""
+    """The mask with `padding` more rows, each of which attends only to itself."""
     rows, recent = visible.shape
     wider = np.zeros((rows + padding, recent + padding), dtype=np.bool_)
     wider[:rows, :recent] = visible
@@ -75,7 +75,7 @@ def padded(visible: NDArray[np.bool_], padding: int) -> NDArray[np.bool_]:
 
 
 def refuse_float64(dtype: torch.dtype) -> None:
-    """Raises ConfigError for float64: a sum in float64 is no more precise than the models' own dtype."""
+    """Raises ConfigError for float64: attention summed in float64 is then no more precise than the model's dtype."""
     if dtype is torch.float64:
         raise ConfigError(
             "--exact sums in float64 and rounds to the dtype, so it guarantees nothing for dtype float64; "
@@ -88,14 +88,16 @@ def refuse_float64(dtype: torch.dtype) -> None:
 
 @torch.inference_mode()
 def exactly(forward: Forward, words: int, *, cuda: bool) -> Exact:
-    """`words` is the size of the vocabulary. Raises PairError if bits differ even if rows are computed one by one."""
+    """Makes `forward` batch-invariant; `words` is the size of the vocabulary. Raises PairError if the logits of a tree
+    and of plain text differ in bits even if rows are computed one by one.
+    """
     trial = SizeTrial(forward, words)
     tells = trial.tells()
     widest = CUDA_ROWS if cuda else UNPADDED_ROWS if tells else PADDED_ROWS
     while widest > 1 and trial.place_matters(widest):
         widest //= 2
     agreeing = trial.agreeing(widest) if tells and not cuda else (widest,)
-    # The smaller sizes may have agreed by chance. If a tree's bits then differ from those of plain text, all passes are
+    # The smaller sizes may have agreed by chance. If a tree's logits then differ from plain text's, all passes are
     # padded to the largest size.
     for sizes in dict.fromkeys((agreeing, (widest,))):
         exact = Exact(forward, sizes)
@@ -119,12 +121,12 @@ class SizeTrial:
         forward.read(self._cache, self._text)
 
     def tells(self) -> bool:
-        """Whether logits differ if sums are computed in another order; rounding to half precision would hide it."""
+        """Whether logits have more digits than half precision, whose rounding hides a changed order of summation."""
         logits = self._siblings(self._tokens[:1])
         return not any(torch.equal(logits.to(half).to(logits.dtype), logits) for half in HALF)
 
     def place_matters(self, rows: int) -> bool:
-        """Whether a row's bits depend on its index in a pass, or on the other rows."""
+        """Whether a row's bits depend on its index in a pass of `rows` rows, or on the other rows of the pass."""
         tokens = self._tokens[:rows]
         expected = self._siblings(tokens)
         rolled = (torch.equal(self._siblings(tokens[by:] + tokens[:by]).roll(by, 0), expected) for by in (1, rows // 2))
@@ -142,7 +144,7 @@ class SizeTrial:
         return (*smaller, widest)
 
     def tree_agrees(self) -> bool:
-        """Whether a node of a small tree has the same bits as its path as plain text."""
+        """Whether each node of a small tree has the same bits as if its path were decoded as plain text."""
         tokens, paths = self._tokens[:7], [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5], [0, 1, 3, 6]]
         visible = np.zeros((7, 7), dtype=np.bool_)
         for node, path in enumerate(paths):
@@ -156,7 +158,7 @@ class SizeTrial:
         )
 
     def _siblings(self, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
-        """Logits of sibling rows."""
+        """Logits of rows that all follow the trial's text directly, as siblings."""
         rows = len(tokens)
         logits = self._forward.forward(self._cache, tokens, [len(self._text)] * rows, np.eye(rows, dtype=np.bool_))
         self._cache.keep([])

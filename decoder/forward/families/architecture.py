@@ -1,6 +1,4 @@
-"""Description of a model before it is built, with Hugging Face's field names. Knows neither files nor modules, and
-imports no transformers.
-"""
+"""Description of a model before it is built, with Hugging Face's field names. Does not import transformers."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,12 +18,12 @@ ROTARY: Mapping[str, frozenset[str]] = {
     "linear": frozenset({"factor"}),
     "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}),
 }
-"""Kinds of rotary positions with their parameters. In all of them, frequencies are independent of the text's length."""
+"""Types of RoPE with their parameters. In all these types, frequencies do not depend on the text's length."""
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Can replace a Hugging Face configuration."""
+    """Configuration of a model of a native family, usable in place of Hugging Face's configuration."""
 
     model_type: str
     vocab_size: int
@@ -44,11 +42,11 @@ class Architecture:
     mlp_bias: bool
     use_parallel_residual: bool
     sliding_window: int | None
-    """In tokens; None if all layers attend to the whole text."""
+    """Size of the window in tokens; None if all layers attend to the whole text."""
     layer_types: tuple[str, ...]
-    """A layer whose window is at least as long as the context has the type full attention."""
+    """Attention type of each layer; a window at least as long as the context counts as full attention."""
     dtype: torch.dtype | None
-    """None if the checkpoint states none."""
+    """None if the checkpoint states no dtype."""
 
     @classmethod
     def of(cls, config: Any) -> "Architecture":
@@ -68,7 +66,7 @@ class Architecture:
 
     @property
     def frequencies(self) -> Float[Tensor, "R"]:
-        """In radians per position. Computed in float32 on the CPU, for the rounding of Hugging Face's modules."""
+        """RoPE frequencies in radians per position, computed in float32 on the CPU to round as Hugging Face does."""
         rope = self.rope_parameters
         width = int(self.head_dim * rope.get("partial_rotary_factor", 1.0))
         frequencies: Tensor = 1.0 / (rope["rope_theta"] ** (torch.arange(0, width, 2, dtype=torch.float) / width))
@@ -94,14 +92,14 @@ class ModelWeights:
 
     architecture: Architecture
     weights: Mapping[str, Tensor]
-    """By their names in Hugging Face's module; each access may read a file."""
+    """Weights by their names in Hugging Face's module; each access may read a file."""
     frequencies: Float[Tensor, "R"]
     """`Architecture.frequencies`, on the weights' device."""
     done: Callable[[str], None] = lambda _: None
     """Called with the name of each layer after the layer was read."""
 
     def layers(self, prefix: str, read: Callable[[str], Layer]) -> list[Layer]:
-        """`read` makes a layer from the prefix of its weights' names."""
+        """All layers; `read` makes each one from the prefix of its weights' names."""
         loaded = []
         for number in range(self.architecture.num_hidden_layers):
             loaded.append(read(f"{prefix}.{number}"))
@@ -111,17 +109,17 @@ class ModelWeights:
 
 @dataclass(frozen=True)
 class Traits:
-    """What is known of a model before it is built."""
+    """Properties of a model that are known before it is built."""
 
     layers: int
     width: int
     """Number of logits per row; may exceed the vocabulary size."""
     context: int
-    """In tokens."""
+    """Length of the longest text, in tokens."""
     device: torch.device
     dtype: torch.dtype
     eos: Any
-    """In the checkpoint's form (one id, a list or None)."""
+    """End-of-text tokens as the checkpoint states them: one id, a list of ids, or None."""
     skeleton: Callable[[], Any]
     """Makes a Hugging Face module without weights."""
     source: ModelWeights | None

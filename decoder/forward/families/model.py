@@ -1,10 +1,10 @@
-"""The one layer of all native families, and the state that its layers share in a pass.
+"""The layer that all native families share, and the state that the layers of a model share in a pass.
 
 The affine part of each norm is folded into the matrices after it, and [queries | keys | values] come from one matrix
 product. With a parallel residual, attention and MLP have the same normalised input, so a layer has only two products:
 one that computes [mlp | queries | keys | values], and one that takes [mlp | attention]. The two dimensions of a rotated
-pair are adjacent here, so that a rotation is one complex product; in Hugging Face's modules they are half a head apart.
-Queries and keys have the same order of dimensions, so scores are unchanged.
+pair are adjacent here, so that a rotation is one complex product; in Hugging Face's modules the two are half a head
+apart. Queries and keys are reordered in the same way, so attention scores are unchanged.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from decoder.forward.linear import Linear
 
 
 class Rotation:
-    """A table of complex numbers that grows with the largest position used."""
+    """RoPE rotations as a table of complex numbers, which grows with the largest position used."""
 
     def __init__(self, frequencies: Float[Tensor, "R"], dtype: torch.dtype) -> None:
         self.frequencies = frequencies.float()
@@ -31,7 +31,7 @@ class Rotation:
         """Number of rotated dimensions per head."""
 
     def at(self, positions: Sequence[int]) -> Complex[Tensor, "N 1 1 R"]:
-        """A row for each position; a single row if all positions are equal."""
+        """One row of the table for each position; a single row if all positions are equal."""
         first, last = min(positions), max(positions)
         table = self.table(last)
         if first == last:
@@ -41,7 +41,7 @@ class Rotation:
         return table.index_select(0, torch.tensor(positions, device=table.device))
 
     def table(self, last: int) -> Complex[Tensor, "P 1 1 R"]:
-        """Rotations of all positions up to `last`, and of further ones."""
+        """Rotations of all positions up to `last`, and possibly of further positions."""
         if last >= len(self._table):
             self._table = self._numbers(range(2 * last))
         return self._table
@@ -73,21 +73,21 @@ class Heads:
 
 
 class RotationMatrices:
-    """Makes matrices of rotations, in a dtype that has no complex numbers."""
+    """Makes RoPE rotations as real matrices, for a dtype that has no complex numbers."""
 
     def __init__(self, heads: Heads, dtype: torch.dtype, device: torch.device) -> None:
         width, rotated = heads.width, torch.arange(heads.rotated, device=device)
         self._same = torch.eye(width, dtype=dtype, device=device).repeat(1, 2)
-        """Ones for each number that is kept, whatever the position."""
+        """Part of each matrix that does not depend on the position: a 1 for each number that is copied unchanged."""
         self._same[rotated, rotated] = 0
         self._signs = torch.zeros((heads.rotated, width, 2 * width), dtype=dtype, device=device)
-        """Where each cosine and each sine goes in a matrix, and with which sign."""
+        """Factor (1, -1 or 0) of each cosine and each sine in every element of a matrix."""
         cosines, sines = rotated[::2], rotated[1::2]
         self._signs[cosines, cosines, cosines] = self._signs[cosines, sines, sines] = 1
         self._signs[sines, cosines, sines], self._signs[sines, sines, cosines] = 1, -1
 
     def matrices(self, rotation: Complex[Tensor, "N 1 1 R"]) -> Float[Tensor, "N D 2D"]:
-        """The matrix of each row, by which a head becomes [rotated head | head]."""
+        """One matrix per row; the product of a head and its row's matrix is [rotated head | head]."""
         numbers = torch.view_as_real(rotation).flatten(1).to(self._same.dtype)
         return torch.addmm(self._same.flatten(), numbers, self._signs.flatten(1)).view(-1, *self._same.shape)
 
@@ -122,7 +122,7 @@ class LayerSlots:
 def write_slots(
     store: Float[Tensor, "L 2 H S D"], layer: int, slots: Int[Tensor, "N"], rows: Float[Tensor, "2 H N D"]
 ) -> None:
-    """Opaque to torch.compile, which would otherwise copy the whole store for each write."""
+    """Writes rows to slots, hidden from torch.compile, which would otherwise copy the whole store for each write."""
     (_write_unseen if torch.compiler.is_compiling() else _write)(store, layer, slots, rows)
 
 
@@ -141,9 +141,9 @@ class Pass(NamedTuple):
     keys: tuple[Float[Tensor, "H S D"], ...]
     values: tuple[Float[Tensor, "H S D"], ...]
     biases: Sequence[Float[Tensor, "N S"]]
-    """Added to the scores of the rows that the layer reads."""
+    """For each layer, numbers that are added to its attention scores."""
     row_rotations: RowRotations | None = None
-    """Form of `rotation` for rows whose dtype has no complex numbers."""
+    """`rotation` as real matrices, for rows whose dtype has no complex numbers."""
 
 
 def attend(
@@ -152,8 +152,8 @@ def attend(
     values: Float[Tensor, "H S D"],
     bias: Float[Tensor, "N S"],
 ) -> Float[Tensor, "H G N D"]:
-    """Weighted sum of the values for each scaled query, as one fused call that copies neither queries, of shape (H, G,
-    N, D) or (H, N, D), nor shared keys.
+    """Attention for scaled queries of shape (H, G, N, D), or (H, N, D) if G is 1, in one fused call that copies no
+    queries and no shared keys or values.
     """
     asking = queries if queries.dim() == 4 else queries[:, None]
     shared = (len(keys), asking.shape[1], -1, -1)
@@ -192,14 +192,14 @@ Norm = LayerNorm | RmsNorm
 
 @dataclass(frozen=True)
 class Activation:
-    """Of columns of the MLP's hidden rows."""
+    """Activation function of the MLP."""
 
     in_place: Callable[[Tensor], Tensor]
     """May overwrite its input."""
     formula: Callable[[Tensor], Tensor]
-    """The same without in-place operations, for a compiler."""
+    """The same function without in-place operations, for torch.compile."""
     approximate: str | None = None
-    """As torch names it; None if the function is not GELU."""
+    """Torch's name for the kind of GELU; None if the function is not GELU."""
 
 
 def gelu(columns: Float[Tensor, "N Y"], approximate: str) -> Float[Tensor, "N Y"]:
@@ -226,14 +226,14 @@ def normed(
 
 
 def attended(product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pass, index: int) -> None:
-    """Computes attention for the columns [queries | keys | values] from column `first` on; the output replaces the
-    queries. A chain of views in place of single strided ones would take longer than the attention of a small model.
+    """Computes attention for the columns [queries | keys | values] from column `first` on; the output overwrites the
+    queries. Each view is made by one call of `as_strided`: chains of views take longer than a small model's attention.
     """
     head = step = heads.width
     rows, start = product, first
     if given.row_rotations is not None:
-        # Queries and keys are read from the first half of each product, values from the second half: with values in the
-        # same tensor, keys and values are stored by one operation.
+        # Each head becomes [rotated head | head]. Queries and keys are read from the first half, values from the second
+        # half. Keys and values are then in one tensor, so one operation stores both.
         both = torch.bmm(product[:, first:].unflatten(1, (-1, head)), given.row_rotations.matrices)
         rows, start, step = both.flatten(1), 0, 2 * head
     count, width = rows.shape
@@ -250,7 +250,7 @@ def attended(product: Float[Tensor, "N Y"], first: int, heads: Heads, given: Pas
 
 
 def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads) -> Tensor:
-    """Every `step` columns hold one head; shape (H, G, N, D), or (H, N, D) for one query head each."""
+    """A view of the queries, one head every `step` columns; shape (H, G, N, D), or (H, N, D) if G is 1."""
     count, width = product.shape
     if heads.groups == 1:
         return product.as_strided((heads.heads, count, heads.width), (step, width, 1), first)
@@ -262,15 +262,14 @@ def _queries(product: Float[Tensor, "N Y"], first: int, step: int, heads: Heads)
 class NativeLayer:
     """A layer: x + attention(norm(x)) + mlp(norm(x)), or y = x + attention(norm(x)), then y + mlp(norm(y)).
 
-    How keys and values are stored and attended, and how a norm and its product are computed, is given: by torch's
-    operators in place, or by kernels.
+    The fields `attended` and `normed` select torch's operators or Triton kernels.
     """
 
     norm: Norm
     heads: Heads
     activation: Activation
     inward: Linear
-    """Product for the columns [mlp | queries | keys | values]; the MLP has none here if `up` is given."""
+    """Product that gives the columns [mlp | queries | keys | values]; without the MLP's columns if `up` is given."""
     outward: Linear
     up: Linear | None = None
     """First product of an MLP that follows the attention; None with a parallel residual."""
@@ -298,7 +297,7 @@ Layer = Callable[[Tensor, Pass, int], Tensor]
 
 @dataclass(frozen=True)
 class Fused:
-    """A layer without in-place operations and complex numbers, as torch.compile requires; slower if not compiled."""
+    """A layer without in-place operations or complex numbers, as torch.compile requires; slower if not compiled."""
 
     layer: NativeLayer
 

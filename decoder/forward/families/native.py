@@ -1,4 +1,4 @@
-"""A native model: passes of fixed or any shape, with half as many operations as those of a Hugging Face module."""
+"""A native model: passes of fixed or any shape, with half as many operations as a Hugging Face module's passes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,32 +26,31 @@ from decoder.forward.protocol import Ints, Mask
 from decoder.forward.taps import Native, Note
 
 ALIGNED = 8
-"""Masks have a multiple of this number of columns, for attention kernels; and matrices, for products in half precision.
-"""
+"""Masks are padded to a multiple of this number of columns for attention kernels, and matrices for half precision."""
 
 
 @dataclass(eq=False)
 class NativeModel(Native):
-    """All weights are on one device and in one dtype; texts have at most `context` tokens. It is a `StaticForward`, and
-    also a `Forward`, so that rounds whose trees are too large for fixed shapes need no Hugging Face module.
+    """A model with all weights on one device and in one dtype, for texts of at most `context` tokens. It is both a
+    `StaticForward` and a `Forward`, so that trees too large for fixed shapes need no Hugging Face module.
     """
 
     embedding: Float[Tensor, "V X"]
     layers: Sequence[Layer]
     normalise: Norm
-    """Its affine part is folded into the output head."""
+    """The last norm; its affine part is folded into the output head."""
     head: Linear
     rotary: Rotation
     rotation_matrices: RotationMatrices | None
-    """For rows in bfloat16, which has no complex numbers."""
+    """For rows in bfloat16, which has no complex numbers; None for other dtypes."""
     heads: Heads
     windows: Windows
     context: int
     own: "NativeModel | None" = None
-    """The form of which this one has other layers."""
+    """The model with its own layers, if the layers of this form were replaced, for example by Triton kernels."""
     tables: dict[int, Tensor] = field(default_factory=dict)
-    """Rotations by store capacity, with positions as last column if layers have windows. All tables are kept, since a
-    CUDA graph reads the one that it was captured with.
+    """Table of rotations for each store capacity; if layers have windows, the last column holds the positions. All
+    tables are kept, since a CUDA graph reads the table with which it was captured.
     """
 
     def for_a_compiler(self) -> "NativeModel":
@@ -59,14 +58,16 @@ class NativeModel(Native):
         return self.with_layers(_fused)
 
     def with_layers(self, changed: Callable[[Layer], Layer]) -> "NativeModel":
-        """Shares the weights; this form itself if no layer changes."""
+        """The same model with changed layers, which share the weights; this object itself if no layer changes."""
         layers = [*map(changed, self.layers)]
         if all(after is before for after, before in zip(layers, self.layers, strict=True)):
             return self
         return replace(self, layers=layers, own=self.plain)
 
     def by_size(self, forms: Mapping[int, "NativeModel"]) -> "NativeModel":
-        """The same model with the layers of these forms, by their most rows; the last computes larger passes too."""
+        """The same model with a form for each range of numbers of rows. The keys of `forms` are the most rows of each
+        form; the form with the largest key computes larger passes too.
+        """
         if len(set(forms.values())) == 1:
             return next(iter(forms.values()))
         layers = zip(*(forms[rows].layers for rows in sorted(forms)), strict=True)
@@ -132,7 +133,7 @@ class NativeModel(Native):
         slots: Int[Tensor, "N"],
         biases: Mapping[str, Float[Tensor, "N M"]],
     ) -> Float[Tensor, "N X"]:
-        """Rows after all layers; `biases` are by layer type, for the scores of the first M slots."""
+        """Rows after all layers; `biases` has, for each layer type, the bias of the scores of the first M slots."""
         visible = next(iter(biases.values())).shape[1]
         given = Pass(
             rotation=rotation,
@@ -181,7 +182,7 @@ class NativeModel(Native):
 def windowed(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], keys: Int[Tensor, "M"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """Bias of each layer type, in which the slots outside its window are hidden; by the positions of rows and slots."""
+    """For each layer type, `bias` with slots outside the window hidden; `queries` and `keys` are positions."""
     hidden = torch.finfo(bias.dtype).min
     limited = {
         kind: bias.masked_fill(~LIMITS[kind].within(queries, keys, size), hidden)
@@ -193,9 +194,8 @@ def windowed(
 def windowed_by_slot(
     bias: Float[Tensor, "N M"], queries: Int[Tensor, "N"], windows: Windows
 ) -> Mapping[str, Float[Tensor, "N M"]]:
-    """`windowed` with the slots' numbers as positions, for sliding windows with more tokens than any tree has levels: a
-    drafted row's position may be lower than its slot number, but both are within the windows of all nodes below the
-    row.
+    """`windowed` with slot numbers as positions of keys, for sliding windows longer than any tree is deep. The position
+    of a drafted row may be less than its slot number, but both numbers are in the windows of all nodes below the row.
     """
     return windowed(bias, queries, torch.arange(bias.shape[1], device=bias.device), windows)
 
@@ -214,10 +214,10 @@ def _noted(note: Note, layer: Layer) -> Layer:
 
 @dataclass(frozen=True)
 class LayerBySize:
-    """Computes passes of different numbers of rows in different forms."""
+    """A layer that chooses its form by the number of rows in a pass."""
 
     forms: Mapping[int, Layer]
-    """By the most rows that a form computes, ascending; the last form computes all larger passes too."""
+    """Forms by the most rows that each computes, ascending; the last form computes all larger passes too."""
 
     def __call__(self, rows: Float[Tensor, "N X"], given: Pass, index: int) -> Float[Tensor, "N X"]:
         fitting = (form for most, form in self.forms.items() if most >= len(rows))

@@ -32,9 +32,9 @@ from decoder.forward.linear import HALF, Linear
 Shapes = Mapping[str, tuple[int, ...]]
 HEAD = "lm_head.weight"
 NORMS = "input_layernorm", "post_attention_layernorm"
-"""Before attention and before the MLP, the same in all families."""
+"""Names of the norms before attention and before the MLP, the same in all families."""
 FIXED = 16.0
-"""A number that every kind of GELU maps to itself exactly, in every dtype, and by which products are scaled exactly."""
+"""Every kind of GELU maps this number to itself in every dtype; as a power of 2, it scales products exactly."""
 COPIES = 3
 """Number of float32 copies of the largest layer while it is read: two for folding norms, and one for the result."""
 
@@ -44,25 +44,25 @@ class Family:
     """Hugging Face's names of a family's parts, and the operations that differ between families."""
 
     name: str
-    """Of the family's model class in transformers."""
+    """Name of the family's model class in transformers."""
     body: str
     """Prefix of the names of all weights except those of the output head."""
     embedding: str
     last_norm: str
     inward: tuple[str, ...]
-    """Queries, keys and values, or one matrix that interleaves all three by head."""
+    """Names of the matrices of queries, keys and values, or of one matrix that interleaves all three by head."""
     outward: str
     up: tuple[str, ...]
-    """The MLP's up matrix, or its gate matrix and its up matrix."""
+    """Name of the MLP's up matrix, or names of its gate matrix and its up matrix."""
     down: str
     biased: Callable[[Architecture, str], bool]
     """(architecture, name of a matrix) -> whether this matrix has a bias."""
     norm: type[LayerNorm | RmsNorm]
     activations: Mapping[str, Activation]
     layer_types: frozenset[str] = frozenset({FULL})
-    """Types that the layers may have."""
+    """Attention types of layers that the family supports."""
     head_norms: tuple[str, ...] = ()
-    """Norms of each query head and of each key head, which compiled passes alone compute."""
+    """Names of the norms of each query head and of each key head; only compiled passes support such norms."""
 
 
 def _gelu(approximate: str) -> Activation:
@@ -108,7 +108,7 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2": replace(WINDOWED, name="Qwen2ForCausalLM", biased=lambda _, matrix: matrix in LLAMA.inward),
     "qwen3": replace(WINDOWED, name="Qwen3ForCausalLM", head_norms=("self_attn.q_norm", "self_attn.k_norm")),
 }
-"""By `model_type` in configurations."""
+"""Native families by `model_type` of the configuration."""
 
 
 def runs(arch: Architecture) -> bool:
@@ -130,7 +130,7 @@ def only_compiled(arch: Architecture) -> bool:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Of a linear layer that may be part of another one, in the rows' dtype."""
+    """Weight and bias of a linear layer, before they are combined with others into one `Linear`."""
 
     weight: Float[Tensor, "Y X"]
     bias: Float[Tensor, "Y"]
@@ -167,19 +167,19 @@ class Matrix:
 
 
 def stacked(*parts: Matrix) -> Matrix:
-    """Replaces several layers with the same input; the output is their concatenated outputs."""
+    """One matrix for several linear layers with the same input; its output is the concatenation of their outputs."""
     return Matrix(torch.cat([part.weight for part in parts]), torch.cat([part.bias for part in parts]))
 
 
 def summed(*parts: Matrix) -> Matrix:
-    """Takes the concatenated inputs of several layers; the output is the sum of their outputs."""
+    """One matrix for the concatenated inputs of several linear layers; its output is the sum of their outputs."""
     bias = torch.stack([part.bias for part in parts]).sum(0)
     return Matrix(torch.cat([part.weight for part in parts], 1), bias)
 
 
 def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
-    """The two products of an MLP that adds `bias` to every row: the first of `ALIGNED` hidden columns is `FIXED`, the
-    others are 0. One operation then adds product, bias and residual.
+    """Up and down matrix of an MLP that adds `bias` to every row: the first of its `ALIGNED` hidden columns is `FIXED`,
+    the others are 0. One operation then adds product, bias and residual.
     """
     column = FIXED * torch.eye(1, ALIGNED, dtype=bias.dtype, device=bias.device)
     up = Matrix(bias.new_zeros(ALIGNED, len(bias)), column[0])
@@ -187,7 +187,7 @@ def _carried(bias: Float[Tensor, "X"]) -> tuple[Matrix, Matrix]:
 
 
 def native_model(source: ModelWeights, dtype: torch.dtype, context: int) -> NativeModel:
-    """The weights are read layer by layer."""
+    """Makes a native model, whose weights are read from `source` layer by layer."""
     arch, family = source.architecture, FAMILIES[source.architecture.model_type]
     # Norms are folded into matrices in float32 or wider.
     folded = torch.float32 if dtype in HALF else dtype
@@ -249,7 +249,7 @@ def _attention(parts: list[Matrix], heads: Heads) -> Matrix:
 
 
 def shapes(arch: Architecture) -> Shapes:
-    """Without the output head if it is tied to the embedding."""
+    """Shapes of all weights by name, without the output head if it is tied to the embedding."""
     family, layer = FAMILIES[arch.model_type], _layer_shapes(arch)
     words, width = (arch.vocab_size, arch.hidden_size), (arch.hidden_size,)
     return (
@@ -261,7 +261,7 @@ def shapes(arch: Architecture) -> Shapes:
 
 
 def _layer_shapes(arch: Architecture) -> Shapes:
-    """By names within the layer."""
+    """Shapes of one layer's weights, by name within the layer."""
     family, width, inner = FAMILIES[arch.model_type], arch.hidden_size, arch.intermediate_size
     queries, keys = (heads * arch.head_dim for heads in (arch.num_attention_heads, arch.num_key_value_heads))
     columns = (queries, keys, keys) if len(family.inward) > 1 else (queries + 2 * keys,)
@@ -284,7 +284,7 @@ def weight_bytes(arch: Architecture, dtype: torch.dtype) -> int:
 
 
 def reading_bytes(arch: Architecture, dtype: torch.dtype) -> int:
-    """Of the temporary memory for reading a model, beside the weights of its source and of the native model."""
+    """Bytes of temporary memory for making a native model, beside the weights of its source and of the model itself."""
     layer = sum(map(math.prod, _layer_shapes(arch).values()))
     largest = max(layer, arch.vocab_size * arch.hidden_size)
     return COPIES * largest * max(torch.float32.itemsize, dtype.itemsize)

@@ -1,1 +1,1 @@
-"""Forward passes by llama.cpp through its C API; knows neither checkpoints nor tokenizers."""
+"""Forward passes by llama.cpp through its C API; independent of checkpoints and tokenizers."""

@@ -1,4 +1,4 @@
-"""A KV cache in a context of llama.cpp: what caches of rows and of states share."""
+"""Base class of KV caches that are contexts of llama.cpp, for models with and without states."""
 
 import weakref
 from abc import abstractmethod
@@ -20,14 +20,14 @@ TIMED_ROWS = 256
 
 
 class Contexts:
-    """Of one model. Unused contexts are kept, since making a context takes longer than a round of a small model."""
+    """Contexts of one model. Unused contexts are kept, since making one takes longer than a round of a small model."""
 
     def __init__(self, model: LlamaModel, sequences: int, *, half: bool) -> None:
         self._model, self._sequences, self._half = model, sequences, half
         self._idle: list[Context] = []
 
     def take(self, rows: int) -> Context:
-        """Empty, with room for at least `rows` rows."""
+        """An empty context with room for at least `rows` rows."""
         fitting = [context for context in self._idle if context.rows >= rows]
         if fitting:
             context = min(fitting, key=lambda each: each.rows)
@@ -42,13 +42,13 @@ class Contexts:
 
 
 class _Holder:
-    """Holds the context of a cache, which may be replaced by a larger one."""
+    """Holds the current context of a cache, since a larger context may replace the first one."""
 
     context: Context | None = None
 
 
 class LlamaCache(KvCache):
-    """The first pass makes the context. The tensor of `KvCache` stays empty."""
+    """A cache in a context that the first pass makes; the tensor of `KvCache` stays empty."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(torch.zeros((layers, 2, 0, 0, 0)))
@@ -85,7 +85,7 @@ class LlamaCache(KvCache):
     def compute(
         self, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]
     ) -> NDArray[np.float32]:
-        """Shape (N, V)."""
+        """Logits of new drafted rows, shape (N, V)."""
         drafted = self._drafted
         new = drafted.add(tokens, positions, parents_of(self._begin(visible), drafted))
         self._make_room(0)
@@ -113,14 +113,14 @@ class LlamaCache(KvCache):
         self._make_room(0)
 
     def assume(self, length: int) -> None:
-        """A text longer than `TIMED_ROWS` is cut to that length."""
+        """Commits at most `TIMED_ROWS` tokens, even if `length` is larger."""
         length = min(length, TIMED_ROWS)
         self.cut(length)
         if self.length < length:
             self.read([0] * (length - self.length))
 
     def _path(self, rows: Sequence[int]) -> list[int]:
-        """Numbers of these drafted rows; raises ValueError if they do not form a path."""
+        """Numbers of the drafted rows at these cache indices; raises ValueError if the rows do not form a path."""
         path = [row - self._drafted.length for row in rows]
         if path and self._drafted.above(path[-1]) != path:
             raise ValueError(f"rows {path} do not form a path from the text")
@@ -170,7 +170,7 @@ class LlamaCache(KvCache):
 
 
 def parents_of(visible: NDArray[np.bool_], drafted: DraftedRows) -> list[int]:
-    """From the mask that `Forward.forward` takes. Raises ValueError if a row does not see exactly one path."""
+    """Parents of new rows, from `Forward.forward`'s mask. Raises ValueError if a row does not see exactly one path."""
     known, count = len(drafted.rows), len(visible)
     if visible.shape[1] < known + count or not visible[:, : visible.shape[1] - known - count].all():
         raise ValueError(f"a mask of {visible.shape[1]} columns does not fit {known} drafted and {count} new rows")

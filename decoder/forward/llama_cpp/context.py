@@ -1,7 +1,7 @@
 """A loaded GGUF model of llama.cpp, and its contexts (KV caches with their passes). When the Python object of a model
 or context is freed, llama.cpp frees the model or context too.
 
-llama.cpp ends the process on some wrong calls, so sizes are checked here, before it is called.
+llama.cpp ends the process on some wrong calls, so sizes are checked here before each call.
 """
 
 import ctypes as c
@@ -34,8 +34,8 @@ ALL_LAYERS = -1
 
 class LlamaModel:
     def __init__(self, path: Path, *, gpu_layers: int | None = None, words_only: bool = False) -> None:
-        """The file's contents were checked before. `gpu_layers` is None for as many as llama.cpp chooses. Raises
-        ConfigError if the library is missing or cannot load the file, ModelError if it is of another release.
+        """Loads a file whose contents were already checked. If `gpu_layers` is None, llama.cpp chooses a number. Raises
+        ConfigError if the pinned library is missing or cannot load the file, ModelError if the library is unusable.
         """
         self.library = library()
         params = self.library.model_default_params()
@@ -57,7 +57,7 @@ class LlamaModel:
 
 
 class Context:
-    """A KV cache of a model, with its passes; sequence 0 holds a text, others hold draft paths."""
+    """A KV cache of a model, and the passes that use it; sequence 0 holds a text, other sequences hold draft paths."""
 
     def __init__(self, model: LlamaModel, rows: int, sequences: int, *, half: bool, threads: int) -> None:
         """Keys and values are float16 if `half`, else float32. Raises DeviceError if there is too little memory,
@@ -135,7 +135,7 @@ class Context:
         self._library.memory_seq_keep(self._memory, sequence)
 
     def drop(self, sequence: int, start: int = 0) -> None:
-        """Raises ModelError if llama.cpp cannot do so."""
+        """Drops a sequence's rows from position `start` on. Raises ModelError if llama.cpp cannot drop them."""
         if not self._library.memory_seq_rm(self._memory, sequence, start, -1):
             raise ModelError("llama.cpp cannot drop rows from this model's memory; choose a model with full attention")
 
@@ -168,7 +168,7 @@ def _require_sizes(library: LlamaLibrary, handle: int, sizes: Mapping[str, int])
 
 
 class _Arrays:
-    """Made once: filling ctypes arrays number by number would take as long as a small pass."""
+    """Reused arrays for the arguments of passes: filling new ctypes arrays would take as long as a small pass."""
 
     def __init__(self, rows: int, sequences: int) -> None:
         self._tokens, self._positions, self._counts = (np.zeros(rows, np.int32) for _ in range(3))
@@ -191,7 +191,7 @@ class _Arrays:
         sequences: Sequence[Sequence[int]],
         wanted: Sequence[bool],
     ) -> Any:
-        """Valid until the next call."""
+        """The arguments of one pass, as a `Batch` that is valid until the next call."""
         count = len(tokens)
         self._tokens[:count], self._positions[:count] = tokens, positions
         self._wanted[:count] = wanted

@@ -3,7 +3,7 @@
 Rows are numbered in the order in which they are added; a row's parent comes before it. llama.cpp has no tree mask: a
 row attends to the cached rows of its own sequence. Sequence 0 holds the text. There are few sequences. If they do not
 suffice, the pass is divided, and paths that are not needed are dropped; a dropped row is computed again when a later
-row or the text needs it. Pure bookkeeping: knows no library.
+row or the text needs it. Pure bookkeeping, without calls of the library.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +37,7 @@ class LlamaPass:
     cut: bool = False
     """Whether the rows of sequence 0 after the text are dropped first."""
     dropped: list[int] = field(default_factory=list)
-    """Dropped before the copies."""
+    """Sequences that are dropped before the copies."""
     copies: list[Copy] = field(default_factory=list)
     rows: list[tuple[int, list[int]]] = field(default_factory=list)
     """Rows in the order of the pass, each with its sequences; a row may occur several times."""
@@ -63,7 +63,7 @@ class DraftedRows(ABC):
 
     @abstractmethod
     def step(self, pending: Sequence[int]) -> LlamaPass:
-        """The next pass, which computes at least some of the pending rows; they count as cached from now on."""
+        """The next pass, which computes at least some of the pending rows; these count as cached from now on."""
 
     def add(self, tokens: Sequence[int], positions: Sequence[int], parents: Sequence[int]) -> list[int]:
         """Adds rows, which are not in the cache yet; returns their numbers. Raises ValueError if a row's position is
@@ -79,7 +79,7 @@ class DraftedRows(ABC):
         return list(range(first, len(self.rows)))
 
     def steps(self, wanted: Sequence[int], run: Callable[[LlamaPass], None]) -> None:
-        """Divides the computation of rows into steps."""
+        """Calls `run` with one pass after the other until all wanted rows are computed."""
         pending = list(wanted)
         while pending:
             step = self.step(pending)
@@ -88,7 +88,7 @@ class DraftedRows(ABC):
             pending = [row for row in pending if row not in computed]
 
     def above(self, row: int) -> list[int]:
-        """The path from the text to `row`, which is the last of it."""
+        """The path from the text to `row`, inclusive."""
         path = []
         while row != TEXT:
             path.append(row)
@@ -102,7 +102,7 @@ class DraftedRows(ABC):
 
 
 class Sequences(DraftedRows):
-    """Paths share rows, which may be dropped and cut."""
+    """Sequences of a model without states: paths share rows, and rows can be dropped from the end of a sequence."""
 
     def __init__(self, count: int, most_rows: int) -> None:
         """Manages `count` sequences, at least 3."""
@@ -168,7 +168,7 @@ class Sequences(DraftedRows):
         return ready
 
     def _make_room(self, parent: int, step: LlamaPass) -> None:
-        """Drops all sequences except sequence 0, cut to the text, and the one that holds `parent`."""
+        """Keeps the sequence that holds `parent`, and sequence 0, cut to the text unless it holds `parent`."""
         kept = self.holders.get(parent) if parent != TEXT else 0
         step.dropped = [sequence for sequence in self._ends if sequence not in (0, kept)]
         step.cut = kept != 0 and self._ends[0] != TEXT
@@ -186,7 +186,7 @@ STATES = 16
 
 
 class Paths(DraftedRows):
-    """A sequence for each path, since a state cannot go back."""
+    """Sequences of a model with states: one for each path, since a state cannot go back to an earlier token."""
 
     def __init__(self, count: int, most_rows: int) -> None:
         """Manages the sequences 1 to `count`."""
@@ -200,7 +200,7 @@ class Paths(DraftedRows):
         self.forget()
 
     def forget(self) -> None:
-        """No sequence holds a drafted row any longer."""
+        """Records that no sequence holds drafted rows any longer."""
         self.ends = {}
 
     @property
@@ -208,7 +208,7 @@ class Paths(DraftedRows):
         return sum(len(self.above(leaf)) for leaf in self.leaves(range(len(self.rows))))
 
     def holder(self, path: Sequence[int]) -> tuple[int, int]:
-        """Rows and sequence of the longest beginning of a path that a sequence holds; (0, 0) if there is none."""
+        """Length of the longest prefix of a path that a sequence holds, and this sequence; (0, 0) if there is none."""
         numbers = {row: number for number, row in enumerate(path, 1)}
         return max(((numbers[end], sequence) for sequence, end in self.ends.items() if end in numbers), default=(0, 0))
 
@@ -241,7 +241,7 @@ class Paths(DraftedRows):
         return step
 
     def _way(self, leaf: int) -> list[int]:
-        """The last row of a leaf's path at which a sequence ends, or `TEXT`; then all rows that must be computed."""
+        """The last row on a leaf's path at which a sequence ends, or `TEXT`; then all later rows of the path."""
         path = [TEXT, *self.above(leaf)]
         ends = {TEXT, *self.ends.values()}
         return path[max(number for number, row in enumerate(path) if row in ends) :]

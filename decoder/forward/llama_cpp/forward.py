@@ -2,10 +2,10 @@
 
 If all layers attend to cached keys and values, paths share rows, and rows can be dropped. A model with states has a
 sequence for each path, since a state cannot go back: sequence 0 holds the text's state, and each draft path continues a
-copy of it. When a path is kept, the sequence that holds the longest beginning of this path replaces sequence 0. The
-remaining tokens of the path are pending: they are computed at the beginning of the next text or chain, or in a pass of
-their own before any other draft. When a text is cut, its state is computed from the snapshot: a copy of an earlier
-state of the text. Logits are computed and returned in float32. Knows neither files nor tokenizers.
+copy of this state. When a path is kept, the sequence that holds the longest prefix of this path replaces sequence 0.
+The remaining tokens of the path are pending: they are computed at the beginning of the next text or chain, or in a pass
+of their own before any other draft. When a text is cut, its state is computed from the snapshot: a copy of an earlier
+state of the text. Logits are computed and returned in float32. Independent of files and tokenizers.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from decoder.forward.llama_cpp.drafted import STATES, TEXT, Paths, Sequences
 from decoder.forward.protocol import Forward, Ints, Mask
 
 SEQUENCES = 64
-"""Paths beyond this number are computed in further passes."""
+"""Number of sequences of a model without states; paths that find no sequence are computed in further passes."""
 
 
 class RowCache(LlamaCache):
@@ -78,7 +78,7 @@ MOST_PENDING = 16
 
 
 class LlamaStateCache(LlamaCache):
-    """Of states, and of the keys and values of layers that attend."""
+    """Cache of states, and of the keys and values of layers with attention."""
 
     def __init__(self, contexts: Contexts, layers: int, capacity: int) -> None:
         super().__init__(contexts, layers, capacity)
@@ -140,8 +140,8 @@ class LlamaStateCache(LlamaCache):
         return logits
 
     def _go_back(self) -> None:
-        """Computes the state after the shortened text, from the old snapshot if this covers no more, and takes a new
-        one. A text that was cut is usually cut again soon, and then only the tokens after the snapshot are read.
+        """Computes the state after the shortened text, from the old snapshot unless this covers a longer text; takes a
+        new snapshot. A text is usually cut again soon, and then only the tokens after the snapshot are computed again.
         """
         context = self._context
         context.drop(0)
@@ -165,7 +165,7 @@ class LlamaStateCache(LlamaCache):
 
 
 def _is_chain(visible: NDArray[np.bool_]) -> bool:
-    """Whether new rows follow the text one after the other."""
+    """Whether the new rows form one path from the text."""
     count = len(visible)
     return np.array_equal(visible[:, visible.shape[1] - count :], np.tri(count, dtype=np.bool_))
 

@@ -19,7 +19,7 @@ PACKAGE, RELEASE = "xllamacpp", "2026.10.11549"
 """Build 11549 of llama.cpp."""
 VERSION = b"0.6.0-dev"
 FLOAT32, FLOAT16 = 0, 1
-"""ggml's numbers of the types."""
+"""ggml's numbers for these dtypes."""
 NO_FLASH_ATTENTION = 0
 ERROR_LEVEL = 4
 
@@ -47,7 +47,7 @@ MODEL_FIELDS: Sequence[tuple[Any, ...]] = (
     ("no_alloc", c.c_bool, False),
     ("load_mtp", c.c_bool, False),
 )
-"""Name, type, and default value in the pinned release unless it is not compared."""
+"""Name and type of each field, and its default value in the pinned release if this value is checked."""
 CONTEXT_FIELDS: Sequence[tuple[Any, ...]] = (
     ("n_ctx", c.c_uint32, 512),
     ("n_batch", c.c_uint32, 2048),
@@ -151,7 +151,7 @@ FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "llama_tokenize": (c.c_int32, (_POINTER, _TEXT, c.c_int32, IntPointer, c.c_int32, c.c_bool, c.c_bool)),
     "llama_detokenize": (c.c_int32, (_POINTER, IntPointer, c.c_int32, _POINTER, c.c_int32, c.c_bool, c.c_bool)),
 }
-"""Result type and argument types."""
+"""Result type and argument types of each function."""
 
 
 INSTALL = "pip install 'dynatui[gguf]'"
@@ -206,7 +206,7 @@ class LlamaLibrary:
 
 
 def differing(values: ctypes.Structure, expected: Mapping[str, object]) -> dict[str, object]:
-    """The actual values of fields that do not have the expected ones."""
+    """Actual values of the fields that differ from their expected values."""
     return {name: value for name, wanted in expected.items() if (value := getattr(values, name)) != wanted}
 
 

@@ -1,1 +1,1 @@
-"""Models with states (recurrences, convolutions): layers with states take no tree mask, and so compute whole paths."""
+"""Models with states (recurrences, convolutions): layers with states take no tree mask, so they compute whole paths."""

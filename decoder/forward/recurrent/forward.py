@@ -39,12 +39,12 @@ from decoder.forward.taps import LayerStates
 
 CONVOLUTION, RECURRENCE, LINEAR = "convolution", "recurrence", "linear attention"
 INDEXED_AXES = 3
-"""Time, height and width; in text, all three positions are equal."""
+"""Number of position axes of an indexer: time, height and width; in text, all three positions are equal."""
 
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Makes an item from its index when the item is read."""
+    """A sequence whose items are made when they are read."""
 
     item: Callable[[int], Any]
     count: int = 0
@@ -94,8 +94,8 @@ class StateLayers(Cache):
         return self._rows.get_seq_length(layer_idx)
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, Any]:
-        """Number of rows that a layer's attention reads, and each row's position minus its index, to which layers that
-        bias scores by distance (Inkling) add the index.
+        """Number of rows that a layer's attention reads, and each row's position minus its index: layers that bias
+        scores by distance (Inkling) add the index.
         """
         start = self._rows.starts.get(layer_idx, 0)
         end = self._rows.get_seq_length() + query_length
@@ -107,7 +107,7 @@ class StateLayers(Cache):
 
     @property
     def indexer_position_ids(self) -> Int[Tensor, "A 1 R"] | None:
-        """On each axis of an indexer; None if there are no rows, or no known positions."""
+        """Positions of cached rows on each axis of an indexer; None without cached rows or known positions."""
         known = self._rows.positions(0, self._rows.get_seq_length())
         return known.expand(INDEXED_AXES, 1, -1) if known is not None and len(known) else None
 
@@ -115,7 +115,7 @@ class StateLayers(Cache):
         return any(layer_idx in (None, layer) for _, layer, _ in self._before)
 
     def is_recording_past(self, layer_idx: int) -> bool:  # noqa: ARG002 - the same in all layers
-        """So that modules call `update_conv_state` for single tokens too."""
+        """True, so that modules call `update_conv_state` for single tokens too."""
         return True
 
     def get_conv_state(self, layer_idx: int, state_idx: int = 0) -> Float[Tensor, "B ..."] | None:
@@ -176,7 +176,7 @@ def _layer(cache: StateLayers, number: int) -> SimpleNamespace:
 
 
 def layers_of(module: Any) -> type[StateLayers]:
-    """A subclass of the cache class of a module's family, if it defines one: its modules accept only this class."""
+    """`StateLayers`, derived also from the family's own cache class if there is one, as its modules require."""
     home = sys.modules[type(module).__module__]
     own = [each for each in vars(home).values() if isinstance(each, type) and each.__module__ == home.__name__]
     caches = [each for each in own if issubclass(each, Cache)]
@@ -191,7 +191,7 @@ class RecurrentForward(ModuleForward):
         self._state_layers = layers_of(module)
         kinds = MASKED.intersection(attention_types(module.config.get_text_config()))
         self._masked = {FULL, *kinds} if kinds else kinds
-        """Layer types that get a mask, with `FULL` among them, since it is also the key of a mask for all layers."""
+        """Layer types that get a mask; if there are any, also `FULL`, which is the key of a mask for all layers."""
 
     def new_cache(self, capacity: int) -> StateCache:
         cache = StateCache(super().new_cache(capacity).store, self._replayed)
@@ -227,7 +227,7 @@ class RecurrentForward(ModuleForward):
     def _read(
         self, cache: StateCache, tokens: Sequence[int], stored: Callable[[], None] | None = None
     ) -> Float[Tensor, "V"]:
-        """Without hooks; calls `stored` whenever the module stores a state."""
+        """Reads tokens in one pass without hooks; calls `stored` whenever the module stores a state."""
         positions = range(cache.length, cache.length + len(tokens))
 
         def call(tokens: Tensor, positions: Tensor, biases: Any, rows: Layers, **options: Any) -> Any:
@@ -268,15 +268,15 @@ class RecurrentForward(ModuleForward):
 
     @cached_property
     def chunks(self) -> Sequence[Chunks]:
-        """None on a GPU, where kernels may support only a few sizes."""
+        """Chunks of the owners; empty on a GPU, where kernels may support only a few chunk sizes."""
         if next(self._module.parameters()).device.type != "cpu":
             return ()
         return [chunks for owner in self.owners if (chunks := chunks_of(owner.module))]
 
     @cached_property
     def stepwise(self) -> bool:
-        """Whether the module ignores the state before a pass over several tokens, so that it gets one token at a time:
-        NaNs in the state do not reach the logits of a trial.
+        """Whether the module ignores the state before a pass over several tokens, so that it must get one token at a
+        time. In a trial, NaNs in the state then do not reach the logits.
         """
         cache, half = self.new_cache(len(TRIED)), len(TRIED) // 2
         self._read(cache, TRIED[:half])

@@ -1,8 +1,8 @@
-"""Modules that own states: found by a trial pass, and computed by whole paths through hooks while all other modules
+"""Modules that own states: found by a trial pass, and made by hooks to compute whole paths, while all other modules
 compute one row per node.
 
-Arguments and outputs of modules are nested containers of tensors. Scans compute a sequence in chunks, which are
-shortened for a short sequence: the few tokens of a draft path would otherwise be mostly padding.
+Arguments and outputs of modules are nested containers of tensors. Scans compute a sequence in chunks. For the few
+tokens of a draft path, chunks are shortened, since a full chunk would be mostly padding.
 """
 
 import inspect
@@ -42,7 +42,7 @@ def with_tensors(nested: Any, new: Callable[[int, Tensor], Tensor]) -> Any:
 
 
 FIELD = "chunk_size"
-"""An attribute of the module, or an argument of the scan to which the module passes its own arguments on."""
+"""Name of the chunk size: an attribute of the module, or an argument that the module passes on to a scan function."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Chunks:
 
     module: nn.Module
     size: int
-    """Usual size."""
+    """Usual size, in tokens."""
     set_to: Callable[[nn.Module, int], Callable[[], None]]
     """Sets another size; returns a function that sets the usual size again."""
 
@@ -67,7 +67,7 @@ def chunks_of(module: nn.Module) -> Chunks | None:
 
 
 def _usual_size(home: str) -> int | None:
-    """Default of a scan function in the Python module `home`."""
+    """Default chunk size of a scan function in the Python module `home`."""
     for function in vars(sys.modules[home]).values():
         if inspect.isfunction(function) and FIELD in (known := inspect.signature(function).parameters):
             usual = known[FIELD].default
@@ -77,7 +77,7 @@ def _usual_size(home: str) -> int | None:
 
 @contextmanager
 def at_most(tokens: int, chunks: Sequence[Chunks]) -> Iterator[None]:
-    """No chunk is longer than the sequence to compute."""
+    """Limits chunks, within the context, to the `tokens` tokens of the sequence to compute."""
     with ExitStack() as stack:
         for each in chunks:
             if tokens < each.size:
@@ -99,8 +99,7 @@ def _by_argument(module: nn.Module, size: int) -> Callable[[], None]:
 
 
 TRIED = (1, 2, 3, 4, 5, 6, 7)
-"""Token ids of the trial; their number must differ from the second dimension of every tensor without one row per token.
-"""
+"""Token ids of the trial. A tensor whose second dimension is their number is taken to have one row per token."""
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,9 @@ class Owner:
 
     module: nn.Module
     inputs: frozenset[int]
-    """Indices, among all tensors in the module's arguments, of those with one row per token: shape (B, T, ...)."""
+    """Indices of the tensors with one row per token, shape (B, T, ...), among all tensors in the module's arguments."""
     outputs: frozenset[int]
-    """The same in the module's output."""
+    """Indices of such tensors among all tensors in the module's output."""
 
     def rows_of(self, arguments: Any) -> list[Tensor]:
         return [tensor for number, tensor in enumerate(tensors_of(arguments)) if number in self.inputs]
@@ -134,7 +133,7 @@ class Owner:
 
 
 def find_owners(module: nn.Module, trial: Callable[[Callable[[], None]], object]) -> tuple[Owner, ...]:
-    """Modules that own states, except inside another owner. `trial` calls its argument whenever a state is stored."""
+    """The outermost modules that own states. `trial` calls its argument whenever a state is stored."""
     running: list[_Running] = []
     found: dict[nn.Module, Owner] = {}
 
@@ -175,7 +174,7 @@ def _rows(nested: Any) -> frozenset[int]:
 def by_paths(
     owners: Sequence[Owner], batch: PathBatch, drafted: Drafted, cache: Cache, *, stepwise: bool
 ) -> Iterator[None]:
-    """The owners compute the paths of `batch`; their inputs are kept in `drafted`."""
+    """Within the context, owners compute the paths of `batch`, and their inputs are kept in `drafted`."""
     hooks = _PathHooks(owners, batch, drafted, cache, stepwise, len(drafted.parents) - len(batch.places))
     handles = [
         handle
@@ -201,7 +200,7 @@ def computed_again(owner: Owner, call: OwnerCall, path: Sequence[int], cache: Ca
 
 
 def _steps(rows: Sequence[Float[Tensor, "B T ..."]]) -> list[list[Float[Tensor, "B 1 ..."]]]:
-    """Splits along the sequences."""
+    """Splits sequences into steps of one token."""
     return [list(step) for step in zip(*(each.split(1, 1) for each in rows), strict=True)]
 
 
@@ -215,10 +214,10 @@ class _PathHooks:
     first: int
     """Number of drafted rows from earlier passes."""
     calls: int = 0
-    """Of owners so far."""
+    """Number of calls of owners so far in the pass."""
 
     def enter(self, number: int, _: nn.Module, args: Any, named: Any) -> Any:
-        """Replaces an owner's rows by paths; with `stepwise`, by the first step of all paths."""
+        """Replaces an owner's rows by paths; with `stepwise`, by the first token of each path."""
         owner, new = self.owners[number], (args, named)
         rows = [tensor[0] for tensor in owner.rows_of(new)]
         if self.calls == len(self.drafted.calls):

@@ -1,7 +1,7 @@
 """Paths of drafted rows, and the cache of a model with states. Rows are numbered from the first one after the committed
-text; a row's parent comes before it. A state cannot go back, so drafted rows never change it: the cache keeps the
-inputs that the modules with states had for each drafted row, and `keep` runs only these modules again, over the
-accepted rows, unless these are a complete path of the latest pass. Knows no model library.
+text; a row's parent comes before it. A state cannot go back, so drafted rows never change committed states: the cache
+keeps the inputs of modules with states for each drafted row, and `keep` runs only these modules again over the accepted
+rows, unless the accepted rows are a complete path of the latest pass. Independent of model libraries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ NO_PARENT = -1
 
 
 def with_parents(parents: Sequence[int], visible: Bool[np.ndarray, "N M"]) -> list[int]:
-    """Of the rows of earlier passes and of N new rows. Raises ValueError if a new row does not see exactly a path."""
+    """Appends the parents of N new rows to `parents`. Raises ValueError if a new row does not see exactly one path."""
     count, recent = visible.shape
     total = len(parents) + count
     drafted = min(recent, total)
@@ -51,7 +51,7 @@ class PathBatch:
     paths: Sequence[Sequence[int]]
     """B paths to the leaves among the new rows."""
     padded: Int[np.ndarray, "B T"]
-    """All of one length: a shorter path repeats its last row, which changes no earlier row."""
+    """The paths, padded to one length: a shorter path repeats its last row, which does not affect earlier rows."""
     places: Int[np.ndarray, "N"]
     """Index of each new row among the B x T rows of `padded`."""
 
@@ -93,7 +93,7 @@ class OwnerCall:
 class Drafted:
     parents: list[int] = field(default_factory=list)
     calls: list[OwnerCall] = field(default_factory=list)
-    """In the order in which a pass makes them."""
+    """Calls of owners, in the order in which a pass makes them."""
     ends: Mapping[tuple[int, ...], int] = field(default_factory=dict)
     """Index in the batch `after` of each path that the latest pass computed without padding."""
     after: States = field(default_factory=dict)
@@ -107,7 +107,7 @@ class StateCache(KvCache):
     def __init__(self, store: Float[Tensor, "L 2 H S D"], replay: Replay) -> None:
         super().__init__(store)
         self.states: dict[State, Tensor] = {}
-        """After the committed rows, of batch size 1."""
+        """States after the committed rows, of batch size 1."""
         self.drafted = Drafted()
         self._replay = replay
 
@@ -124,7 +124,7 @@ class StateCache(KvCache):
         self.drafted = Drafted()
 
     def cut(self, length: int) -> None:
-        """Raises PairError if committed rows would be dropped, since states cannot go back."""
+        """Raises PairError if `length` would drop committed rows, since states cannot go back."""
         if length < self.length:
             raise PairError(
                 "a draft whose layers keep states cannot read tokens again, as a selector requires; leave out the "
@@ -145,5 +145,5 @@ class StateCache(KvCache):
 
 
 def _alone(state: Tensor) -> Tensor:
-    """A copy if the state is a slice of a larger tensor, so that the larger tensor can be freed."""
+    """The state, copied if it is a slice of a larger tensor, so that the larger tensor can be freed."""
     return state if state.untyped_storage().nbytes() == state.nbytes else state.clone()

@@ -1,4 +1,4 @@
-"""Passes of fixed shape by any Hugging Face module. Knows nothing of drafting or verification."""
+"""Passes of fixed shape by any Hugging Face module. Independent of drafting and verification."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from decoder.system.device import without_gradients
 
 
 class ModuleStatic(ModuleForward):
-    """`reason` states why no faster form is used."""
+    """A static form by a Hugging Face module; `reason` states why no faster form is used."""
 
     def __init__(self, module: Any, reason: str = "") -> None:
         """Raises PairError for layers with states, or with keys and values of several shapes."""

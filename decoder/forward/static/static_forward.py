@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class StaticForward(Protocol):
-    """Windows of layers must be sliding windows, with more tokens than any tree has levels; see `windowed_by_slot`."""
+    """Passes of fixed shape. Attention windows must slide, and exceed any tree's depth; see `windowed_by_slot`."""
 
     @property
     def windows(self) -> Windows: ...
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """Filled with zeros; in uninitialised memory, a NaN in a masked slot would make the output NaN."""
+        """A store of zeros; in uninitialised memory, a NaN in a masked slot would make the output NaN."""
 
     def rotation(self, store: Float[Tensor, "L 2 H S D"], positions: Int[Tensor, "N"]) -> Tensor:
-        """To pass to `computed`."""
+        """Rotations of rows at these positions, to be passed to `computed`."""
 
     def computed(
         self,
@@ -46,14 +46,16 @@ class StaticForward(Protocol):
 
 
 def static_forward(model: "LanguageModel") -> StaticForward:
-    """Made while the model's current form stays in memory; by the model's module if memory is too small for both."""
+    """A native form, beside the model's current form in memory; if this is impossible, a form by the model's module."""
     source = model.hf.source
     lacks = _lacks(model, source, beside=True)
     return _by_module(model, lacks) if lacks or source is None else _read(model, source)
 
 
 def static_in_place(model: "LanguageModel") -> StaticForward:
-    """The model uses this form for all passes from now on; if possible, it replaces the module layer by layer."""
+    """`static_forward` if the model's module cannot be loaded again. Else a native form, if possible, replaces the
+    model's current form, layer by layer if the current form is the module.
+    """
     if isinstance(model.runs_by, NativeModel):
         return model.runs_by
     if not model.hf.reloadable:
@@ -80,13 +82,13 @@ def _by_module(model: "LanguageModel", lacks: str) -> StaticForward:
 
 
 def empty(layer: Any) -> None:
-    """Frees the memory of the weights."""
+    """Frees the memory of a layer's weights."""
     for weight in layer.parameters():
         weight.data = weight.new_empty(0)
 
 
 def _lacks(model: "LanguageModel", source: ModelWeights | None, *, beside: bool) -> str:
-    """Reason why no native model can be made, `beside` the model's current form or in its place; empty if it can."""
+    """Reason why no native model can be made (with `beside`, in addition to the current form); empty if one can."""
     if source is None or only_compiled(source.architecture):
         weights = " with quantised weights" if model.hf.quantised else ""
         return f"{type(model.hf.module).__name__}{weights} has no native implementation"

@@ -16,14 +16,14 @@ SUFFIX = ".gguf"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 MOST_ENTRIES = 1 << 24
-"""Several times the number of tensors, entries or array items in the largest models."""
+"""Upper bound: several times the number of tensors, entries or array items in the largest models."""
 LONGEST_NAME = 1 << 16
-"""In bytes."""
+"""Largest length of a name, in bytes."""
 STRING, ARRAY = 8, 9
 NUMBERS: Mapping[int, str] = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
-"""As in `struct`; keys are GGUF's codes."""
+"""Format characters of `struct`, by GGUF's type codes."""
 FLOAT32 = 0
 """Type code of float32 tensors."""
 QUANTISATIONS: Mapping[int, str] = {
@@ -32,7 +32,7 @@ QUANTISATIONS: Mapping[int, str] = {
     21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
     29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
 }  # fmt: skip
-"""Keys are llama.cpp's numbers in `general.file_type`."""
+"""Names by llama.cpp's numbers in `general.file_type`."""
 AGAIN = "download the file again, or choose another one"
 STATES = ("ssm.state_size", "ssm.conv_kernel", "wkv.head_size", "shortconv.l_cache")
 """Entries of architectures whose layers carry a state from token to token."""
@@ -44,36 +44,36 @@ BY_PATHS = "a sequence for each draft path"
 class GgufFile:
     path: Path
     values: Mapping[str, Any]
-    """Numbers, texts, and lists of them."""
+    """Metadata: numbers, texts, and lists of them."""
     tensors: Mapping[str, int]
-    """In bytes, padding included."""
+    """Size of each tensor in bytes, padding included."""
     in_float32: bool
     file_bytes: int
 
     @property
     def architecture(self) -> str:
-        """In llama.cpp."""
+        """Name of the architecture in llama.cpp."""
         return str(self.values.get("general.architecture", ""))
 
     @property
     def keeps_states(self) -> bool:
-        """As far as the metadata says."""
+        """Whether layers keep a state, as far as the metadata says."""
         return any(self.size(state) for state in STATES)
 
     @property
     def quantisation(self) -> str:
-        """For example Q4_K_M."""
+        """Name of the quantisation, for example Q4_K_M."""
         code = self.values.get("general.file_type")
         return QUANTISATIONS.get(code, "quantised") if isinstance(code, int) else "quantised"
 
     def size(self, name: str) -> int | None:
-        """The architecture's own entry; None if it is missing or not an integer."""
+        """Metadata entry of the architecture; None if it is missing or not an integer."""
         value = self.values.get(f"{self.architecture}.{name}")
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     @property
     def tokens(self) -> Sequence[str]:
-        """By id; empty if the file has no tokenizer."""
+        """Token texts by id; empty if the file has no tokenizer."""
         tokens = self.values.get("tokenizer.ggml.tokens")
         return tokens if isinstance(tokens, list) else []
 
@@ -95,7 +95,7 @@ def gguf_file(name: str) -> GgufFile:
 
 @functools.lru_cache(maxsize=4)
 def _read(path: Path, size: int, _changed_ns: int) -> GgufFile:
-    """Cached until the file changes."""
+    """Reads a GGUF file; the result is cached until the file changes."""
     try:
         with path.open("rb") as file:
             return _Reader(file, size).whole(path)
@@ -132,8 +132,8 @@ class _Reader:
         return GgufFile(path, values, self._sizes(starts), kinds == {FLOAT32}, self._size)
 
     def _sizes(self, starts: Mapping[str, int]) -> Mapping[str, int]:
-        """Each tensor ends at the start of the next, or of the file's end; the last includes the padding before the
-        first.
+        """Size of each tensor, which ends at the start of the next tensor or at the end of the file. The size of the
+        last tensor includes the padding before the first tensor.
         """
         in_order = sorted(starts, key=starts.__getitem__)
         ends = [*(starts[name] for name in in_order[1:]), self._size - self._file.tell()]
@@ -185,7 +185,7 @@ LARGEST = {
     "embedding_length": 2**18,
     "context_length": 2**31,
 }
-"""Several times the sizes of the largest models."""
+"""Upper bounds, several times the sizes of the largest models."""
 LIMIT = "choose a decoder-only model"
 EMBEDDING = "token_embd.weight"
 LONG_FACTORS = "rope_factors_long.weight"
@@ -212,7 +212,7 @@ def _check_whole(name: str, file: GgufFile) -> None:
 def _check_tokenizer(name: str, file: GgufFile) -> None:
     if file.values.get("tokenizer.ggml.model") in (None, "none", "no_vocab") or not file.tokens:
         raise ConfigError(f"{name} has no tokenizer; {AGAIN}")
-    if len(set(file.tokens)) < len(file.tokens):  # such a file would make llama.cpp end the process
+    if len(set(file.tokens)) < len(file.tokens):  # such a file would make llama.cpp abort the process
         raise ConfigError(f"{name} has a tokenizer that names a token twice; {AGAIN}")
 
 
@@ -231,6 +231,6 @@ def _check_layers(name: str, file: GgufFile) -> None:
 
 
 def _heads(file: GgufFile) -> bool:
-    """The file gives one number for all layers, or one number per layer."""
+    """Whether every layer has attention heads. The file gives one number for all layers, or one number per layer."""
     heads = file.values.get(f"{file.architecture}.attention.head_count")
     return all(heads) and bool(heads) if isinstance(heads, Sequence) else bool(heads)

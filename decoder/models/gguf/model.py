@@ -1,4 +1,4 @@
-"""Loads a GGUF file, whose passes and tokenizer llama.cpp computes."""
+"""Loads a GGUF file as a language model, whose passes and tokenizer llama.cpp computes."""
 
 import ctypes
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from decoder.models.tokenizer import Encoded
 from decoder.system.deferred import imported
 
 UNUSED = 5
-"""Type of tokens that only fill up the vocabulary to the width of the logits."""
+"""Type of tokens that only fill the vocabulary up to the width of the logits."""
 BYTES_OF_TOKEN = 16
-"""First guess of the length of a token's text, in bytes."""
+"""Initial guess of the length of a token's text, in bytes."""
 
 
 class GgufTokenizer:
@@ -61,7 +61,7 @@ class GgufTokenizer:
             room = -count
 
     def get_vocab(self) -> dict[str, int]:
-        """Without tokens that only fill up the vocabulary."""
+        """Tokens and their ids, without tokens that only fill up the vocabulary."""
         kinds = self._file.values.get("tokenizer.ggml.token_type") or []
         unused = {number for number, kind in enumerate(kinds) if kind == UNUSED}
         return {text: number for number, text in enumerate(self._file.tokens) if number not in unused}
@@ -94,7 +94,7 @@ COMPUTED_BY = "llama.cpp"
 
 
 def load_gguf(name: str, device: torch.device, gpu_layers: int | None = None) -> LanguageModel:
-    """Raises ConfigError for a file that is broken or cannot be run, and PairError if it is no plain decoder."""
+    """Raises ConfigError if a file is broken or cannot be run, and PairError if it is no decoder-only model."""
     file = gguf_file(name)
     shown = Path(name).name
     check_gguf(shown, file)

@@ -13,7 +13,7 @@ INTERVAL = "full_attention_interval"
 
 
 def gguf_words(name: str) -> str:
-    """Raises ConfigError if the engine cannot decode with the file."""
+    """Description of a GGUF file. Raises ConfigError if the engine cannot decode with it."""
     file, shown = gguf_file(name), Path(name).name
     check_gguf(shown, file)
     memory = f"weights of {file.file_bytes / MIB:.0f} MiB"
@@ -27,7 +27,7 @@ def gguf_words(name: str) -> str:
 
 
 def row_bytes(file: GgufFile) -> int | None:
-    """Keys and values of one token in all layers; None if the metadata lacks the sizes."""
+    """Bytes of the keys and values of one token in all layers; None if the metadata lacks the sizes."""
     layers, width = file.size("block_count"), file.size("embedding_length")
     heads = _by_layer(file, "attention.head_count", layers)
     shared = _by_layer(file, "attention.head_count_kv", layers) or heads
@@ -41,7 +41,7 @@ def row_bytes(file: GgufFile) -> int | None:
 
 
 def state_bytes(file: GgufFile) -> int:
-    """A text's states in all layers; 0 if the metadata lacks the sizes."""
+    """Bytes of a text's states in all layers; 0 if the metadata lacks the sizes."""
     kernel, inner, state, groups, width, head, latest = (
         file.size(name) or 0
         for name in ("ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.group_count", "embedding_length",
@@ -63,7 +63,7 @@ def _keeping(file: GgufFile) -> int:
 
 
 def _by_layer(file: GgufFile, key: str, layers: int | None) -> list[int]:
-    """An entry's values for all layers; empty if it is missing."""
+    """Values of a metadata entry, one for each layer; empty if the entry is missing."""
     value = file.values.get(f"{file.architecture}.{key}")
     if isinstance(value, Sequence) and not isinstance(value, str):
         return list(value)

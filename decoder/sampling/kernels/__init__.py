@@ -1,1 +1,1 @@
-"""Triton kernels with the results of plain functions in `decoder.sampling`; only the trial on a device imports them."""
+"""Triton kernels equal in result to plain code in `decoder.sampling`; imported only when kernels are tried on a GPU."""

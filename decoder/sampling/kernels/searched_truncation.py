@@ -1,11 +1,11 @@
-"""Truncation by top-k and top-p without a sort, in one kernel; the plain class is `DeviceTruncation`.
+"""Truncation by top-k and top-p without a sort, in one kernel; the plain reference is `DeviceTruncation`.
 
 One program searches one row for the least logit that is kept, two bits of the logit's code at a time: first for top-k
 by numbers of tokens, then for top-p by float64 sums of probabilities. Before that, one pass over the row lists the best
 logits of each lane of tokens. These lists contain every logit above some floor, so they are searched in place of the
-row. Only if the result is not above the floor, as after thousands of equal logits, is the row itself searched.
+row. The row itself is searched only if the result is not above the floor, as with thousands of equal logits.
 
-All sums have a fixed order. This kernel knows neither positions nor how the target chooses.
+All sums have a fixed order. The kernel is independent of positions and of how the target chooses.
 """
 
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 BLOCK = 2048
-"""Tokens that a program reads at a time, and lanes: token t is in lane t % BLOCK."""
+"""Number of tokens that a program reads at once, and number of lanes: token t is in lane t % BLOCK."""
 BEST = 4
-"""Logits listed for each lane. In 27 of a million rows in random order, one has 4 of the 50 best tokens."""
+"""Number of logits listed per lane. In 27 of a million rows in random order, a lane has 4 of the 50 best tokens."""
 WARPS = 16
 LEAST = tl.constexpr(-(2**31))
 LAST = tl.constexpr(2**31 - 1)
@@ -27,15 +27,15 @@ LAST = tl.constexpr(2**31 - 1)
 
 
 def row_passes(code_bits: int, *, top_k: bool, top_p: bool, listed: bool = True) -> int:
-    """How often the kernel reads a row whose logits have this number of bits; `listed`: the lists contain the results
-    of all searches.
+    """How often the kernel reads a row whose logits have `code_bits` bits. `listed` is true if the lists contain the
+    results of all searches.
     """
     total = top_p and not (top_k and listed)
     return 2 + total + (0 if listed else (top_k + top_p) * code_bits // 2)
 
 
 def blocks(vocabulary: int, code_bits: int, *, top_k: bool, top_p: bool, listed: bool = True) -> int:
-    """Blocks, of the row and of its lists, that a program reads one after the other; see `row_passes`."""
+    """Number of blocks, of the row and of its lists, that a program reads one after the other; see `row_passes`."""
     of_lists = (top_k + top_p) * code_bits // 2 + (top_k and top_p and listed)
     of_row = row_passes(code_bits, top_k=top_k, top_p=top_p, listed=listed)
     return BEST * of_lists + -(-vocabulary // BLOCK) * of_row
@@ -77,8 +77,8 @@ def _in_order(a, b):
 
 @triton.jit
 def _list_best(row, token_stride, vocabulary, lists, block: tl.constexpr):
-    """Writes the best logits of each lane to `lists`: the first of all lanes, then the second, and so on. Returns the
-    row's largest code, and the largest that may be missing in the lists.
+    """Writes the best logits of each lane to `lists`: the best of all lanes, then the second best, and so on. Returns
+    the row's largest code, and the largest code that may be missing in the lists.
     """
     lane = tl.arange(0, block)
     first, second = tl.full([block], LEAST, tl.int32), tl.full([block], LEAST, tl.int32)
@@ -100,7 +100,7 @@ def _list_best(row, token_stride, vocabulary, lists, block: tl.constexpr):
 
 @triton.jit
 def _weight(x, top, temperature):
-    """As multiples of the largest logit's probability."""
+    """Probabilities of logits, divided by the probability of the largest logit, `top`."""
     return tl.exp((x - top) / temperature)
 
 
@@ -117,8 +117,8 @@ def _search(
     code_bits: tl.constexpr,
     block: tl.constexpr,
 ):
-    """The least code, of at least `floor`, whose higher tokens weigh less than `limit`, and the weight of these;
-    `LEAST` if no code is low enough. A token weighs 1 unless `weighted`.
+    """The least code, of at least `floor`, for which the tokens with higher codes together weigh less than `limit`, and
+    their weight; `LEAST` if all tokens with codes from `floor` on weigh less. A token weighs 1 unless `weighted`.
     """
     dtype: tl.constexpr = tl.float64 if weighted else tl.int32
     low, last = tl.full([], LEAST, tl.int32), tl.full([], LAST, tl.int32)
@@ -137,7 +137,7 @@ def _search(
             tokens = start + tl.arange(0, block)
             x, code = _read(row, token_stride, tokens, vocabulary)
             searched = (code >= tl.maximum(second, floor)) & (code <= last) & (tokens < vocabulary)
-            # To count tokens takes less time than to ask whether there are any.
+            # Counting tokens takes less time than testing whether there are any.
             useful = tl.max(searched.to(tl.int32), 0) > 0 if weighted else True
             if useful:
                 weight = _weight(x, top, temperature) if weighted else tl.full([block], 1, tl.int32)
@@ -177,8 +177,8 @@ def _search_lists_first(
     listed: tl.constexpr,
     block: tl.constexpr,
 ):
-    """See `_search`. The lists contain all codes above `missing`: a result above it is the row's, any other may be too
-    low.
+    """`_search` in the lists, then in the row if needed. The lists contain all codes above `missing`, so a result above
+    `missing` is also the row's result; any other result may be too low.
     """
     low, before = tl.full([], LEAST, tl.int32), tl.zeros([], tl.float64)
     for attempt in range(2):
@@ -225,12 +225,12 @@ def exclude(
     best: tl.constexpr,
     block: tl.constexpr,
 ):
-    """One row. All tokens with codes above the search's result are kept; of those with this code, the first."""
+    """Mask of one row: tokens with codes above the search's result are kept; of tokens with this code, the first."""
     number = tl.program_id(0)
     row, mask_row = logits + number.to(tl.int64) * row_stride, mask + number.to(tl.int64) * vocabulary
     own, lists = settings + number * settings_stride, lists + number.to(tl.int64) * (best * block)
     temperature, ranks, share = tl.load(own), tl.load(own + 1), tl.load(own + 2)
-    alike: tl.constexpr = (1 << (32 - code_bits)) - 1  # codes of one logit differ in bits that logits do not have
+    alike: tl.constexpr = (1 << (32 - code_bits)) - 1  # the bits of a code that logits in half precision lack
     low, spare = tl.full([], LEAST, tl.int32), tl.zeros([], tl.float64)
     highest, missing = _list_best(row, token_stride, vocabulary, lists, block)
     if ranks < vocabulary:
@@ -287,10 +287,10 @@ def exclude(
 
 @dataclass(frozen=True)
 class SearchedTruncation:
-    """Takes logits in float32 or half precision."""
+    """Truncation by the kernel `exclude`, for logits in float32 or half precision."""
 
     settings: Float[Tensor, "N 3"]
-    """Of one row, or of each row; see `Truncating`."""
+    """Settings of one row for all rows, or of each row; see `Truncating`."""
 
     @classmethod
     def of(cls, settings: Float[Tensor, "N 3"], vocabulary: int) -> "SearchedTruncation":

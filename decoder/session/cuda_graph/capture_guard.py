@@ -1,4 +1,4 @@
-"""Checks whether work can be captured as a CUDA graph: the work runs once before any capture.
+"""Checks whether work can be captured as a CUDA graph, by running the work once before any capture.
 
 A capture that fails corrupts the state of torch's memory allocator, so a capture must not begin if it would fail. The
 check detects operations for which the host waits: reading numbers back, tensors whose size depends on data, and copies
@@ -20,7 +20,7 @@ CHOSEN = torch.ops.aten.index.Tensor
 """Indexing by tensors: the output's size depends on data only if an index is a Boolean mask."""
 COPIES = frozenset({torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default})  # noqa: SLF001 - torch names it so
 FROM_THE_HOST = frozenset({torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default})
-"""Run after a constant was copied from the host; the copy itself does not appear as an operator."""
+"""Operators that run after a constant was copied from the host; the copy itself does not appear as an operator."""
 
 
 class NotCapturableError(RuntimeError):

@@ -29,19 +29,19 @@ from decoder.tree_rules import Rules
 Pass = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 Compile = Callable[[Pass], Pass]
 MOST_COMPILED = 256
-"""Compiled sizes of all models together; torch.compile's default of 8 is too low for a process with many pairs."""
+"""Limit for compiled sizes of all models together; torch's default of 8 is too low for a process with many pairs."""
 LENGTHS: dict[int, Literal["default", "fail_on_recompile"]] = {100: "default", 400: "fail_on_recompile"}
-"""Text lengths of the two example passes, each with torch's stance: the second pass fails if it would recompile."""
+"""Text length of each example pass, and torch's compiler stance: the second pass fails if it would recompile."""
 Report = Callable[[str], None]
 
 
 def by_torch(function: Pass) -> Pass:
-    """The compiled pass is only for inputs of the example's sizes; those marked as dynamic may differ."""
+    """The compiled pass accepts only tensors of the example's sizes, except for dimensions marked as dynamic."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
 class Compiled:
-    """A static form with compiled passes of some sizes; passes of other sizes run in the plain form."""
+    """A `StaticForward` whose passes of some sizes are compiled; passes of other sizes run in the plain form."""
 
     def __init__(self, plain: StaticForward, compile_pass: Compile) -> None:
         self.plain = plain
@@ -86,9 +86,9 @@ def compile_pair(
     passes: Passes,
     compile_pass: Compile = by_torch,
 ) -> None:
-    """Compiles the passes of draft and target; the slots use the faster form of each. The smallest and the largest pass
-    are timed first, and the others compiled only if that pays. If rounds with compiled forms write another text than
-    the host's, both models keep their plain forms.
+    """Compiles the passes of draft and target; the slots use each model's faster form. The smallest and the largest
+    pass are compiled and timed first, the others only if the first two are faster. If rounds with compiled passes write
+    another text than rounds on the host, both models keep their plain forms.
     """
     before = {model: graph_slots.forward(model) for model in (pair.draft_model, pair.target)}
     _compile("draft", pair.draft_model, graph_slots, passes.draft, report, compile_pass)

@@ -27,17 +27,15 @@ column without a node. ROW: index of the node's row in the draft, undefined for 
 OWN_LOGPROB are stored as the bits of a float64. OWN_LOGPROB: the draft's own log-probability, only defined if LOGPROB
 is sharpened or includes sampling noise."""
 OUTCOME = 1 + 2 * (DEEPEST + 1)
-"""Numbers in a verification's outcome: how many tokens are committed, the accepted node at each depth, the token after
-each.
-"""
+"""Length of a verification's outcome: number of committed tokens, accepted node at each depth, token after each."""
 LARGEST = OUTCOME + (OWN_LOGPROB + 1) * MOST_NODES
-"""Where in a report the largest logits begin, one for each row of the verification."""
+"""Index in a report of the largest logits, one for each row of the verification."""
 DRAFTED_FROM = LARGEST + MOST_NODES
-"""Where in a report the draft's largest logit after the text is."""
+"""Index in a report of the log-probability of the draft's first node."""
 REPORT = DRAFTED_FROM + 1
 SHARE_BITS = 57
-"""Fractional bits of a depth acceptance (accepted / drafted levels), stored as an integer: exact for trees of at most
-32 levels, and the sum of up to 63 fits in 64 bits.
+"""Fractional bits of a depth acceptance (accepted / drafted levels) as an integer. The float64 quotient is not rounded
+for trees of at most 32 levels, and the sum of up to 63 such integers fits in 64 bits.
 """
 LEVELS = DEEPEST + 2
 BEFORE = HEAD_ROWS + 1
@@ -49,7 +47,7 @@ class DeviceRule:
     def __init__(self, device: torch.device) -> None:
         growing = len(GROWTH)
         self.vector: Float[Tensor, K] = torch.zeros(growing + len(HISTORY) + 1, dtype=torch.float64, device=device)
-        """All numbers of the rule; the tensors below are views of it."""
+        """All numbers of the rule; the attributes below are views of this tensor."""
         self._growth: Float[Tensor, G] = self.vector[:growing]
         self.growth: Growth[Float[Tensor, ""]] = Growth(*self._growth.unbind())
         self.history: History[Float[Tensor, ""]] = History(*self.vector[growing:-1].unbind())
@@ -72,7 +70,7 @@ class DeviceRule:
 class _OnDevice:
     def where(self, condition: Tensor, yes: Tensor | float, no: Tensor | float, /) -> Tensor:
         if isinstance(no, Tensor) and not isinstance(yes, Tensor):
-            # torch.where would make a tensor of the number, by a kernel of its own.
+            # torch.where would convert the number to a tensor in a separate kernel.
             return no.masked_fill(condition, yes)
         return torch.where(condition, yes, no)
 
@@ -95,27 +93,27 @@ class DeviceState:
         self.rule = DeviceRule(device)
         self.sampling = DeviceSampling(device, capacity, truncating)
         self.length: Int[Tensor, ""] = whole()
-        """Tokens of the text. All but the last have keys and values in the target's store."""
+        """Number of tokens of the text. All but the last have keys and values in the target's store."""
         self.text: Int[Tensor, S] = whole(capacity)
         """The text, followed by the tree's tokens without the root."""
         self.shares: Int[Tensor, W] = whole(WINDOW)
         """Depth acceptances of the latest rounds with a draft; see `SHARE_BITS`."""
         self.rounds: Int[Tensor, ""] = whole()
-        """Rounds with a draft so far."""
+        """Number of rounds with a draft so far."""
         self.report: Float[Tensor, R] = torch.zeros(REPORT, dtype=torch.float64, device=device)
         numbers = self.report.view(torch.int64)
         self.committed: Int[Tensor, ""] = numbers[0]
-        """Tokens committed by the last verification."""
+        """Number of tokens committed by the last verification."""
         self.outcome: Int[Tensor, "2 D"] = numbers[1:OUTCOME].view(2, -1)
         """For each depth, from 0 (the root): the accepted node, and the token after it."""
         self.nodes: Int[Tensor, "6 N"] = numbers[OUTCOME:LARGEST].view(OWN_LOGPROB + 1, -1)
         self.drafted_from: Float[Tensor, One] = self.report[DRAFTED_FROM:]
-        """Log-probability of the last draft's first node; finite only if all logits after the text are numbers."""
+        """Log-probability of the last draft's first node; not finite if the draft's logits there leave no choice."""
         self.largest: Float[Tensor, N] = self.report[LARGEST:DRAFTED_FROM]
         """The target's largest logit after each node of the last verification; undefined for other rows."""
         shares = [_share(level, tokens) for level in range(LEVELS) for tokens in range(LEVELS)]
         self.share_of: Int[Tensor, T] = torch.tensor(shares, device=device)
-        """Depth acceptances by (level of the deepest node, committed tokens)."""
+        """Depth acceptance at index (level of the deepest node) * `LEVELS` + (number of committed tokens)."""
         self.certain: Float[Tensor, ""] = torch.zeros((), dtype=torch.float64, device=device)
         self.impossible: Float[Tensor, ""] = torch.full_like(self.certain, -torch.inf)
         self.identity: Float[Tensor, "N N"] = torch.eye(MOST_NODES, device=device)
@@ -141,8 +139,8 @@ class DeviceState:
         self.text.index_copy_(0, self.length + self.steps(0, nodes - 1), self.nodes[TOKEN, 1:nodes])
 
     def withdraw(self, length: int, *, drafted: bool) -> None:
-        """Undoes a verification after a text of `length` tokens before a new draft; `drafted`: its tree had nodes below
-        the root. All other values are behind the text's end, copied by the host, or overwritten before they are read.
+        """Undoes a verification after `length` tokens, before a new draft; `drafted`: the verified tree had nodes below
+        the root. All other values are beyond the text's end, copied again by the host, or overwritten before a read.
         """
         self.length.fill_(length)
         if drafted:
@@ -178,7 +176,7 @@ def node_lines(tree: TokenTree) -> NDArray[np.int64]:
 
 
 def verified(report: NDArray[np.float64], nodes: int) -> tuple[list[int], int]:
-    """Accepted nodes below the root, and the token after the last. Raises LogitsError if logits leave no choice."""
+    """Accepted nodes below the root, and the next token. Raises LogitsError if the logits leave no choice."""
     require_finite(report[LARGEST:][:nodes])
     count, *path_and_tokens = report[:OUTCOME].view(np.int64).tolist()
     path, tokens = path_and_tokens[: DEEPEST + 1], path_and_tokens[DEEPEST + 1 :]
@@ -186,7 +184,7 @@ def verified(report: NDArray[np.float64], nodes: int) -> tuple[list[int], int]:
 
 
 def drafted_nodes(report: NDArray[np.float64]) -> int:
-    """Nodes of the tree that is verified next, with the root."""
+    """Number of nodes of the tree that is verified next, including the root."""
     return int(np.count_nonzero(_lines(report)[LEVEL].view(np.int64)))
 
 
@@ -204,7 +202,7 @@ def drafted(report: NDArray[np.float64], root: int) -> TokenTree:
 
 
 def drafted_with_own(report: NDArray[np.float64], root: int) -> TokenTree:
-    """`drafted`, with the draft's own log-probabilities where those of the rule are sharpened or noisy."""
+    """`drafted` for rules with sharpened or noisy log-probabilities: the tree also has the draft's own ones."""
     tree = drafted(report, root)
     if len(tree) > 1:
         tree.draft_logprobs = [0.0, *_lines(report)[OWN_LOGPROB, 1 : len(tree)].tolist()]

@@ -2,8 +2,8 @@
 
 Growth rules are applied as masks: rows of nodes without children are computed and ignored. The tree equals the tree
 that `decoder.draft.model_drafter` grows, except for the order of equally probable nodes. Probabilities are stored as
-logarithms, with minus infinity for candidates outside the tree. Until the next draft, the draft's keys and values of
-row r (the root is row 0) are in its cache slot `length` - 1 + r, or in the slot before it if a head drafts.
+logarithms, with minus infinity for candidates outside the tree. Until the next draft, keys and values of row r (the
+root is row 0) stay in cache slot `length` - 1 + r of a draft model, or in cache slot `length` - 2 + r of a head.
 """
 
 from abc import ABC, abstractmethod
@@ -25,8 +25,8 @@ from decoder.verify.verifier import DeviceVerifier, Probabilities
 
 PLACES = MOST_NODES - 1
 WHOLE, PART = 8000, 128
-"""CUDA's top-k takes one kernel for rows shorter than WHOLE, and 22 for longer ones, which are divided into parts of
-PART tokens: about as many parts as tokens in the best parts.
+"""Top-k on CUDA takes one kernel for a row shorter than WHOLE, else 22. Longer rows are therefore searched in two steps
+of similar size: for the best parts of PART tokens, then for the best tokens in these parts.
 """
 
 
@@ -34,28 +34,28 @@ class LevelPasses(Protocol):
     """The forward passes of one draft; tokens and logits have the target's token ids."""
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
-        """The logits after the text's last token; `tokens` are the text's last ones."""
+        """Logits after the text's last token; `tokens` are the last tokens of the text."""
 
     def level(
         self, tokens: Int[Tensor, "W"], rows: slice, parents: Int[Tensor, "W"], bias: Float[Tensor, "W M"]
     ) -> Float[Tensor, "W V"]:
-        """Logits of a level. `rows` are its range among the rows of all passes; `parents` are indices of rows of the
-        level above.
+        """Logits of one level. `rows` is the level's range among the rows of all passes; `parents` are indices of rows
+        within the level above.
         """
 
 
 class Part(ABC):
-    """A model's or head's part of a `GraphSlot`: its store of keys and values, and its passes over the text. The
-    store's last slots must be free: rows at positions outside the text write to them.
+    """The part of a `GraphSlot` that belongs to one model or head: a store of keys and values, and passes over the
+    text. The store's last slots must be free: rows at positions outside the text write to these slots.
     """
 
     first: ClassVar[int]
-    """Rows of a draft's first pass, which reads the text's last tokens."""
+    """Number of rows of a draft's first pass, which reads the text's last tokens."""
     lag: ClassVar[int]
-    """A token's position in the text minus the position and cache slot of its row."""
+    """A token's position in the text minus the position of its row; a row's position is also its cache slot."""
 
     def __init__(self, store: Float[Tensor, "L 2 H S D"], vocabulary: int, context: int) -> None:
-        """`vocabulary`: the target's token ids; `context`: the pair's."""
+        """`vocabulary` is the number of the target's token ids, `context` the pair's context length."""
         self.store = store
         self.vocabulary = vocabulary
         self.context = context
@@ -70,17 +70,17 @@ class Part(ABC):
 
     @abstractmethod
     def read(self, state: DeviceState, places: Int[Tensor, "N"], rows: slice, bias: Float[Tensor, "N M"]) -> None:
-        """Reads the text at the consecutive positions `places`, which are those of the range `rows`."""
+        """Reads text in rows at the consecutive positions `places`; `rows` is the same range as a slice."""
 
     @abstractmethod
     def unread(self, committed: int) -> int:
-        """Tokens at the text's end that the draft has not read after a round that drafted and committed `committed`
-        tokens.
+        """Number of tokens at the text's end that the draft has not read, after a round with a draft that committed
+        `committed` tokens.
         """
 
     @abstractmethod
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
-        """Moves an accepted path between cache slots."""
+        """Moves the rows of an accepted path between cache slots."""
 
     @abstractmethod
     def passes(self, places: Int[Tensor, "R"], slots: Int[Tensor, "R"]) -> LevelPasses:
@@ -114,7 +114,7 @@ class DraftPart(Part):
         self.logits(state.text[rows], places, places, bias)
 
     def unread(self, committed: int) -> int:
-        """The bonus token, and the last accepted node if it is a leaf."""
+        """Two: the bonus token, and the last accepted node, which is unread if it is a leaf."""
         del committed
         return 2
 
@@ -164,9 +164,9 @@ class _ModelPasses:
 
 
 class DraftLayout:
-    """Index tables of the rows and candidates of drafts of one shape: constant tensors, made before capture. Rows are
-    the nodes that may get children, level after level; each has the same number of candidates, in the order of their
-    rows. Padding rows follow, so that there are more candidates than nodes of any tree.
+    """Index tables for all drafts of one shape: constant tensors, made before capture. Each node that may get children
+    is a row; rows are ordered by level. All rows have the same number of candidates, which are ordered by row. Padding
+    rows follow, so that there are more candidates than a tree can have nodes.
     """
 
     def __init__(self, shape: Shape, vocabulary: int, device: torch.device, first: int = FIRST_ROWS) -> None:
@@ -175,16 +175,16 @@ class DraftLayout:
 
         self.first, self.best, self.deepest, self.sharp = first, shape.best, shape.deepest, shape.sharp
         self.children = min(shape.widest, vocabulary)
-        """Candidates of each row."""
+        """Number of candidates of each row."""
         self.even = shape.even
         self.parts = parts(vocabulary, self.children)
-        """Parts of `PART` tokens into which the vocabulary is divided for top-k, 0 if it is not; the rest is shorter
-        than a part.
+        """Number of parts of `PART` tokens into which the vocabulary is divided for top-k, 0 if it is not divided; the
+        remaining tokens are fewer than `PART`.
         """
         self.rest = vocabulary - self.parts * PART
         self.in_part: Int[Tensor, S] = whole([*range(PART)])
         self.rest_part: Int[Tensor, One] = whole([self.parts])
-        """Index of the part that begins with the rest."""
+        """Index of the part that consists of the remaining tokens; it follows the whole parts."""
         self.widths = [1]
         for width in shape.widths[1:]:
             self.widths.append(min(width, self.widths[-1] * self.children))
@@ -196,9 +196,9 @@ class DraftLayout:
         """Level of each row's children, as in `DeviceState.nodes`."""
         above = [self.candidates(max(0, depth - 1)).start for depth in depths]
         self.offsets: Int[Tensor, R] = whole(above + [0] * padding)
-        """Index of the first candidate that has the row's depth."""
+        """For each row, the index of the first candidate of the row's depth."""
         self.places: Int[Tensor, P] = whole([*range(self.first), *(self.first - 1 + depth for depth in depths[1:])])
-        """Text positions of all rows, relative to the first row's."""
+        """Text positions of the rows of all passes, minus the position of the first row."""
         self.every_depth: Float[Tensor, D] = torch.arange(self.deepest, dtype=torch.float64, device=device)
         rows = whole([row for width in self.widths for row in range(width)] + [-1] * padding)
         rows[0] = -1
@@ -210,8 +210,8 @@ class DraftLayout:
         self.no_candidate: Int[Tensor, ""] = whole([new_lines.shape[1] - 1])[0]
 
     def new(self) -> tuple[Int[Tensor, "3 C"], Int[Tensor, "4 R"]]:
-        """Initial lines of candidates and rows (see `Grown`), copied by one kernel. Padding rows have no children; a
-        level as wide as the candidates above it keeps them all, in order.
+        """Initial lines of candidates and rows (see `Grown`), copied by one kernel. Padding rows have no children. If a
+        level is as wide as its number of candidates, its rows are all these candidates, in order.
         """
         new, of_rows = self._new.clone(), 4 * len(self.depths)
         return new[of_rows:].view(3, -1), new[:of_rows].view(4, -1)
@@ -228,8 +228,8 @@ class DraftLayout:
 
 
 def parts(vocabulary: int, best: int) -> int:
-    """Whole parts of a vocabulary in which the `best` most probable tokens are searched for; 0 if top-k of the
-    undivided row is faster.
+    """Number of whole parts into which a vocabulary is divided to search for the `best` most probable tokens; 0 if
+    top-k of the undivided row is faster.
     """
     return vocabulary // PART if vocabulary >= WHOLE > (best + 1) * PART else 0
 
@@ -237,25 +237,25 @@ def parts(vocabulary: int, best: int) -> int:
 @dataclass(frozen=True)
 class DraftRule:
     thresholds: Float[Tensor, "D"]
-    """Least path log-probability of nodes with children by depth, from 0: rising, and infinite where no node may have
-    children.
+    """For each depth from 0, the least path log-probability of a node with children: never falls with depth, and is
+    infinite where no node may have children.
     """
     breadths: Growth[Tensor] | None
-    """`narrow`, `middle` and `wide` as biases on a node's candidates by rank: 0 for those that become children, else
-    minus infinity. None if all nodes have as many.
+    """`narrow`, `middle` and `wide` as biases on a node's candidates by rank: 0 for candidates that become children,
+    minus infinity for the others. None if all nodes have the same number of children.
     """
 
 
 @dataclass(frozen=True)
 class Grown:
     lines: Int[Tensor, "3 C"]
-    """Token; path log-probability, as the bits of a float64; index of the parent's row within its level."""
+    """Lines of each candidate: token; path log-probability (bits of a float64); index of the parent in its level."""
     logprobs: Float[Tensor, "C"]
     own_logprobs: Float[Tensor, "C"] | None
-    """The draft's own, if `logprobs` are sharpened or noisy."""
+    """The draft's own log-probabilities; None unless `logprobs` are sharpened or noisy."""
     rows: Int[Tensor, "4 R"]
-    """The three lines of the candidate that the row was, then its index among the candidates of its depth (-1: root or
-    padding).
+    """The three lines of the candidate that became the row, then the candidate's index among the candidates of its
+    depth (-1: root or padding).
     """
 
     @property
@@ -266,9 +266,9 @@ class Grown:
 def best_tokens(
     logits: Float[Tensor, "W V"], layout: DraftLayout, logprobs: Float[Tensor, "W B"], tokens: Int[Tensor, "W B"]
 ) -> None:
-    """Writes each row's most probable tokens, in any order where equal, and their log-probabilities (softmax in
-    float32). The B best tokens of a divided vocabulary are in the rest or in the B parts with the largest maxima: each
-    such part has a token at least as good as any elsewhere.
+    """Writes each row's B most probable tokens and their log-probabilities (softmax in float32); equally probable
+    tokens are in any order. In a divided vocabulary, the B tokens are among the remaining tokens or in the B parts with
+    the largest maxima, since each of these parts has a token at least as probable as any token of the other parts.
     """
     logarithms = logits.log_softmax(-1, torch.float32)
     count = layout.children
@@ -277,7 +277,7 @@ def best_tokens(
     elif not layout.parts:
         torch.topk(logarithms, count, out=(logprobs, tokens))
     else:
-        # The maxima are those of the logits, since log-probabilities have twice as many bytes in half precision.
+        # The maxima are taken over the logits: in half precision, float32 log-probabilities have twice as many bytes.
         maxima = logits[:, : layout.parts * PART].unflatten(1, (layout.parts, PART)).amax(-1)
         chosen = maxima.topk(count, sorted=False).indices
         if layout.rest:
@@ -296,8 +296,8 @@ def add_children(
     lines: Int[Tensor, "3 K"],
     logprobs: Float[Tensor, "K"],
 ) -> None:
-    """Writes a level's candidates: tokens and path log-probabilities to `lines` (see `Grown.lines`), their own to
-    `logprobs`. `paths` are those of the rows.
+    """Writes a level's candidates: tokens and path log-probabilities to `lines` (see `Grown.lines`), log-probabilities
+    after the parent to `logprobs`. `paths` are the path log-probabilities of the level's rows.
     """
     shape = len(logits), layout.children
     own = logprobs.view(shape)
@@ -317,10 +317,10 @@ def keep_level(
     *,
     best: bool,
 ) -> Float[Tensor, "W M"]:
-    """Chooses the candidates that become rows of the next level, ascending: all nodes that get children, and further
-    ones to fill its width. Writes their lines to `rows` (see `Grown.rows`); returns their attention bias: what the
-    parent's row in `bias` attends to, and the own cache slot. If `best`, the most probable are kept, else the first
-    whose paths are as probable as `threshold`.
+    """Chooses the candidates that become rows of the next level, in ascending order: all nodes that get children, and
+    others up to the level's width. If `best`, the most probable candidates are kept, else the first ones with a path
+    log-probability of at least `threshold`. Writes the lines of the new rows to `rows` (see `Grown.rows`) and returns
+    their attention bias: a row attends to its own cache slot, and to all slots to which its parent's row attends.
     """
     paths, width = lines[1].view(torch.float64), rows.shape[1]
     if len(paths) > width:
@@ -382,7 +382,7 @@ def grow(
     verifier: DeviceVerifier,
     operators: DraftOperators = PLAIN,
 ) -> None:
-    """Drafts a tree after the text into the state; the growth rule uses the probabilities that `verifier` estimates."""
+    """Drafts a tree after the text, and writes it to the state. The growth rule uses probabilities from `verifier`."""
     first = layout.first
     around = state.length + state.steps(-first - part.lag, max(layout.rows, PLACES))
     after = around[first + part.lag :]

@@ -1,8 +1,8 @@
 """Drafting heads in CUDA graphs: a target whose passes also store its layer states, and a head that reads them.
 
-The states are stored by the target's cache slots, and the commit moves those of the accepted path with the path's keys
-and values. A head's row for the token at position p has the position and the cache slot p - 1, as on the host
-(`decoder.draft.head_passes`). Knows neither growth rules nor acceptance.
+A row's states are stored at the index of the row's cache slot in the target; the commit moves the states of the
+accepted path together with its keys and values. A head's row for the token at position p has the position and the cache
+slot p - 1, as on the host (`decoder.draft.head_passes`). This module knows neither growth rules nor acceptance.
 """
 
 from functools import partial
@@ -48,15 +48,15 @@ class TappedTarget(DraftPart):
 
 
 def _put(columns: Float[Tensor, "S X"], rows: Float[Tensor, "N X"], given: Pass, index: int) -> None:
-    """A `Note` that stores a layer's input rows by the slots of their keys and values."""
+    """A `Note` that stores a layer's input rows at the slots of their keys and values."""
     place = given.new[index]
     assert isinstance(place, LayerSlots), "static passes write to slots"  # noqa: S101 - a programmer's mistake
     columns.index_copy_(0, place.slots, rows)
 
 
 class HeadPart(Part):
-    """A head's part of a `GraphSlot`. Drafted rows are dropped after each round; those of accepted nodes are computed
-    again from the target's states.
+    """A head's part of a `GraphSlot`. Drafted rows are dropped after each round; the rows of accepted nodes are
+    computed again from the target's states.
     """
 
     first = HEAD_ROWS
@@ -80,7 +80,7 @@ class HeadPart(Part):
         self.forward.outputs(self.store, tokens, hidden, self.forward.rotation(places), places, bias)
 
     def unread(self, committed: int) -> int:
-        """A head has read no accepted node with the target's states."""
+        """All committed tokens, since a head reads accepted nodes again, with the target's states."""
         return committed
 
     def move(self, sources: Int[Tensor, "D"], places: Int[Tensor, "D"]) -> None:
@@ -98,7 +98,7 @@ class _HeadPasses:
         self._rotation = part.forward.rotation(places)
         self._slots = slots
         self._hidden = part.forward.head.fused(part.states.index_select(0, places[: part.first]))
-        """Hidden input of the next rows: of the first rows, or of any child of each row of the latest pass."""
+        """Hidden inputs of the first rows; after a pass, the hidden input of the children of each of its rows."""
 
     def first(self, tokens: Int[Tensor, "N"], bias: Float[Tensor, "N M"]) -> Float[Tensor, "1 V"]:
         return self._logits(tokens, self._hidden, slice(len(tokens)), bias, 1)
@@ -111,7 +111,7 @@ class _HeadPasses:
     def _logits(
         self, tokens: Int[Tensor, "N"], hidden: Float[Tensor, "N X"], rows: slice, bias: Float[Tensor, "N M"], last: int
     ) -> Float[Tensor, "K V"]:
-        """Logits of the last rows, whose children the next pass computes."""
+        """Logits of the last `last` rows, whose children the next pass computes."""
         form, part = self._part.forward, self._part
         outputs = form.outputs(part.store, tokens, hidden, self._rotation[:, rows], self._slots[rows], bias)[-last:]
         self._hidden = form.head.carried(outputs)

@@ -1,10 +1,10 @@
 """Choice between kernels and plain functions by a trial on the device.
 
-The trial runs drafts and verifications of the pair's sizes without the models' passes: a table takes the place of both
-models. A kernel is used if it leaves the same state as the plain function, and is faster in a CUDA graph: at one size
-at least, and slower at none. A kernel of the models' layers is tried in whole passes, after a short and a long text,
-and used in passes of those numbers of rows that it makes faster. If anything fails, for example because triton is not
-installed, the plain function is used, with the reason. The trial is an iterator, whose steps try one kernel each.
+The trial runs drafts and verifications of the pair's sizes without the models: logits are looked up in tables. A kernel
+is used if it leaves the same state as the plain function and if, in CUDA graphs, it is faster at one size at least and
+slower at no size. A kernel of the models' layers is tried in whole passes, after a short and a long text, and is used
+for the numbers of rows at which it makes passes faster. If anything fails, for example because triton is not installed,
+the plain function is used, and the reason is recorded. The trial is an iterator; each step tries one kernel.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,20 +45,20 @@ from decoder.tree_rules import Rules, TreeRule, tree_rule
 from decoder.verify.verifier import GreedyVerifier
 
 FAR = 1e-4
-"""Largest difference of log-probabilities: sums of float32 numbers in another order."""
+"""Allowed difference of log-probabilities, since kernels sum float32 numbers in another order."""
 OTHER = "gives other results"
 TRUNCATIONS = Sampling(1.0, 50, 0.95), Sampling(0.7, top_p=0.9), Sampling(1.3, 40)
 LENGTH = 100
-"""Tokens of the text before each draft."""
+"""Length of the text before each draft, in tokens."""
 ROWS = tuple(rows for rows in BUCKETS if rows <= MOST_USUAL)
-"""Rows of the passes in which kernels of layers are tried."""
+"""Numbers of rows of the passes in which kernels of layers are tried."""
 NOTHING: Mapping[str, KeptVerdict] = {}
 STATES = 64
-"""Rows of the table that takes the place of a model."""
+"""Number of rows of the table that takes the place of a model (see `Table`)."""
 
 
 def kernels() -> Mapping[str, Callable[..., Any]]:
-    """By the name of the part that they compute. Raises ImportError without triton."""
+    """Kernels by the name of the part that they compute. Raises ImportError without triton."""
     from decoder.sampling.kernels.searched_truncation import SearchedTruncation  # noqa: PLC0415 - as below
     from decoder.session.cuda_graph.kernels import (  # noqa: PLC0415 - triton exists on devices with CUDA only
         best_tokens,
@@ -78,8 +78,8 @@ def kernels() -> Mapping[str, Callable[..., Any]]:
 
 
 def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
-    """For each part of a model's layers: the same form with kernels, or the form itself if they can compute the part in
-    no layer. Raises ImportError without triton.
+    """For each part of a model's layers, a function that returns a form with kernels for this part, or the given form
+    if the kernels support none of its layers. Raises ImportError without triton.
     """
     from decoder.forward.static.kernels import normed_product, tree_attention  # noqa: PLC0415 - as above
 
@@ -87,7 +87,7 @@ def layer_kernels() -> Mapping[str, Callable[[NativeModel], NativeModel]]:
 
 
 class Table:
-    """A form without a model: the logits after a token are a row of a table. Keeps the biases of all passes."""
+    """A `StaticForward` without a model: the logits after a token are a row of a table. Keeps all attention biases."""
 
     windows = Windows({}, ())
 
@@ -98,7 +98,7 @@ class Table:
         self.biases: list[Tensor] = []
 
     def new_store(self, capacity: int) -> Float[Tensor, "L 2 H S D"]:
-        """Its slots contain their own numbers."""
+        """Each slot of the store contains its own index, so that moves between slots can be checked."""
         slot_numbers = torch.arange(capacity, device=self._table.device)
         return slot_numbers.to(self._table.dtype).view(1, 1, 1, -1, 1).repeat(1, 2, 1, 1, 1)
 
@@ -120,10 +120,10 @@ class Table:
 
 
 class Rehearsal:
-    """A draft after a fixed text and its verification, without models."""
+    """A draft after a fixed text, and the verification of the drafted tree, without models."""
 
     def __init__(self, rule: TreeRule, tables: tuple[Tensor, Tensor], context: int) -> None:
-        """Tables of target and draft; see `Table`."""
+        """`tables` are those of target and draft, in this order; see `Table`."""
         device, vocabulary = tables[0].device, tables[0].shape[1]
         size = beam(rule, int(rule.growth.deepest)) if rule.budget.by_cost else shape(rule)
         self._layout = DraftLayout(size, vocabulary, device)
@@ -151,11 +151,11 @@ class Rehearsal:
         verify(self._target, self._draft, self._state, *sizes, choose, operators)
 
     def truncation(self, operators: Operators) -> list[Bool[Tensor, "N V"]]:
-        """For as many rows as one verification has, and as the widest level of a draft has."""
+        """Masks of truncation, for the rows of a verification and for the rows of a draft's widest level."""
         return [operators.truncating(each, rows.shape[1]).excluded(rows) for rows, each in self._truncated]
 
     def results(self, operators: Operators) -> list[Tensor]:
-        """All that a draft and its verification leave, from the same state, and the masks of truncation."""
+        """All results of a draft, its verification and truncation; then restores the state, so that results compare."""
         restore, stores = self._state.saved(), [side.store.clone() for side in (self._target, self._draft)]
         for form in self._forms:
             form.biases.clear()
@@ -181,7 +181,7 @@ PARTS: Mapping[type, Callable[[Rehearsal, Operators], object]] = {
     VerificationOperators: Rehearsal.verification,
     Operators: Rehearsal.truncation,
 }
-"""What is repeated to measure a part, by the class that names the part."""
+"""The work that is repeated to time a part, by the class that has a field for the part."""
 
 
 def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
@@ -197,7 +197,7 @@ def rehearsals(pair: Pair, tried: Sequence[Rules | None]) -> list[Rehearsal]:
 
 
 def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
-    """Their largest values differ in every dtype, so that the order of the best tokens is certain."""
+    """Random logits; a row's largest values differ in every dtype, so that the order of its best tokens is certain."""
     random = torch.Generator().manual_seed(0)
     logits = torch.randn(STATES, vocabulary, generator=random).clamp(max=4)
     best = min(vocabulary, widest + 8)
@@ -207,7 +207,7 @@ def _logits(vocabulary: int, widest: int) -> Float[Tensor, "T V"]:
 
 
 def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict]) -> list[str]:
-    """Parts with a kernel and without a verdict in `known`; none if kernels cannot be made."""
+    """Parts that have a kernel but no verdict in `known`; empty if kernels cannot be made."""
     try:
         layers = layer_kernels()
         parts = [*_kernels_for(pair)]
@@ -223,8 +223,8 @@ def untried(pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict
 def chosen_operators(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], known: Mapping[str, KeptVerdict] = NOTHING
 ) -> Iterator[Operators]:
-    """The plain functions, then the operators after each trial of a kernel that has no verdict in `known`: with the
-    kernels so far whose results are equal and that are faster, and all verdicts.
+    """Yields the plain functions, then, after each kernel, the operators with all kernels chosen so far and all
+    verdicts. Kernels without a verdict in `known` are tried, and chosen if their results are equal and they are faster.
     """
     operators = replace(PLAIN, earlier=frozenset(known))
     yield operators
@@ -252,8 +252,8 @@ def chosen_operators(
 def with_layer_kernels(
     pair: Pair, graph_slots: GraphSlots, known: Mapping[str, KeptVerdict] = NOTHING
 ) -> Iterator[Operators]:
-    """The same for kernels in the models' layers, for the numbers of rows that they make faster. At the end, the slots'
-    forms have them.
+    """Like `chosen_operators`, for kernels in the models' layers, each chosen for the numbers of rows at which passes
+    are faster. At the end, the forms of `graph_slots` contain the chosen kernels.
     """
     operators = graph_slots.operators
     yield operators
@@ -287,13 +287,13 @@ def with_layer_kernels(
 
 
 def _kernels_for(pair: Pair) -> Mapping[str, Callable[..., Any]]:
-    """All but those of drafts if no model drafts."""
+    """All kernels, without those for drafts if the pair drafts by suffix lookup."""
     return {name: kernel for name, kernel in kernels().items() if not (pair.looks_up and hasattr(DraftOperators, name))}
 
 
 @without_gradients()
 def _rehearsed(pair: Pair, tried: Sequence[Rules | None]) -> tuple[list[Rehearsal], list[list[Tensor]]]:
-    """And the results of each with the plain functions."""
+    """The rehearsals, and each rehearsal's results with the plain functions."""
     examples = rehearsals(pair, tried)
     return examples, [example.results(PLAIN) for example in examples]
 
@@ -306,14 +306,14 @@ def _all_plain(operators: Operators, error: Exception) -> Operators:
 class _InLayers:
     verdict: str
     faster: Mapping[int, NativeModel]
-    """The form with the kernel, by the numbers of rows that it makes faster."""
+    """The form with the kernel, by each number of rows at which it is faster."""
 
 
 @without_gradients()
 def _possible(
     forms: Mapping[int, NativeModel], with_kernels: Callable[[NativeModel], NativeModel]
 ) -> Mapping[int, NativeModel]:
-    """Forms with a kernel by numbers of rows, without those in which it can compute nothing."""
+    """Forms with a kernel by number of rows, without forms in which the kernel supports no layer."""
     made = {form: with_kernels(form) for form in dict.fromkeys(forms.values())}
     return {rows: made[form] for rows, form in forms.items() if made[form] is not form}
 
@@ -341,7 +341,7 @@ def _in_layers(
 
 
 def _used(shares: Sequence[Share]) -> bool:
-    """Faster somewhere, and slower nowhere."""
+    """Whether a kernel is faster in one comparison at least, and slower in none."""
     return any(share.pays for share in shares) and not any(share.costs for share in shares)
 
 
@@ -357,7 +357,7 @@ def _shares(
     examples: Sequence[Rehearsal],
     plain: Sequence[Sequence[Tensor]],
 ) -> list[Share]:
-    """Time with the kernel as a share of the time without, by example; empty if any results differ."""
+    """For each example, the time with the kernel divided by the time without it; empty if any results differ."""
     for example, expected in zip(examples, plain, strict=True):
         if not all(map(_equal, example.results(operators), expected)):
             return []
@@ -379,12 +379,12 @@ def _truncations(device: torch.device) -> Float[Tensor, "N 3"]:
 
 
 def _of_as_many(lines: Tensor, rows: int) -> Tensor:
-    """The first `rows` lines, again from the first after the last."""
+    """`rows` lines: the given lines, repeated from the first line after the last."""
     return lines.index_select(0, torch.arange(rows, device=lines.device).remainder(len(lines)))
 
 
 def _equal(found: Tensor, expected: Tensor) -> bool:
-    """(Path) log-probabilities may differ by `FAR`."""
+    """Whether results are equal; log-probabilities, which are float64 matrices, may differ by `FAR`."""
     if found.dtype is torch.float64 and found.dim() > 1:
         return torch.allclose(found, expected, rtol=0, atol=FAR, equal_nan=True)
     return torch.equal(found, expected)

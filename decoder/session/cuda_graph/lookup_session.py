@@ -23,8 +23,8 @@ from decoder.verify.verifier import device_verifier
 
 
 class LookupSession(GraphSession):
-    """`GraphSession` of a pair without a draft model: the host drafts each tree after the round before it, and a
-    round's time includes the draft of its tree.
+    """`GraphSession` of a pair without a draft model: the host drafts each tree after the previous round, and a round's
+    time includes the draft of its tree.
     """
 
     _knobs: KnobState
@@ -39,7 +39,7 @@ class LookupSession(GraphSession):
         return Outbox(self._pair.target.device, LEVEL + 1, MOST_NODES)
 
     def prefill(self) -> float:
-        """Includes the seconds for the index of the prompt."""
+        """The returned seconds include the indexing of the prompt."""
         begun_s = time.perf_counter()
         self._drafter.read(self.text[:-1])
         indexed_s = time.perf_counter() - begun_s
@@ -80,7 +80,7 @@ def session_class(pair: Pair, knobs: KnobState | None) -> type[GraphSession]:
 
 
 def runs_on_device(pair: Pair, rule: TreeRule | None) -> bool:
-    """Not if costs choose the trees' sizes without a draft model: those trees may be deeper than fixed shapes allow,
-    and the costs are those of rounds that the host drives. None stands for rounds without a draft.
+    """False if costs choose the sizes of trees from suffix lookup: these trees may be deeper than fixed shapes allow,
+    and the costs are measured in rounds on the host. A rule of None stands for rounds without a draft.
     """
     return fits(rule) and not (pair.looks_up and rule and rule.budget.by_cost)

@@ -1,5 +1,5 @@
-"""Small parts of drafts and verifications as plain functions or kernels, and the verdicts of kernel trials on disk;
-knows neither the kernels nor the trial.
+"""Small parts of drafts and verifications as plain functions or kernels, and the verdicts of kernel trials on disk.
+This module knows neither the kernels nor the trial.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from decoder.session.cuda_graph.verify import VerificationOperators
 from decoder.system.whole_files import made_folder, write_whole
 
 SOURCES = "session/cuda_graph", "forward/static", "forward/families", "sampling"
-"""Folders of the package whose sources decide what a trial finds."""
+"""Folders of the package whose source code affects the result of a trial."""
 
 Words = Annotated[str, msgspec.Meta(pattern=r"\A[ -~]*\Z", max_length=300)]
 """Text that is safe to print."""
@@ -30,7 +30,7 @@ class KeptVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: Words
     used: bool
     rows: tuple[int, ...] = ()
-    """Rows of the passes in which a kernel of layers is used; empty for all."""
+    """Numbers of rows of the passes in which a kernel of layers is used; empty for all passes."""
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,13 +40,13 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class VerdictFile:
-    """If `folder` is None, nothing is kept."""
+    """File of the verdicts found under these circumstances; if `folder` is None, nothing is kept."""
 
     folder: Path | None
     circumstances: tuple[str, ...]
 
     def read(self) -> Mapping[str, KeptVerdict]:
-        """By the names of the kernels; empty if there is no valid file."""
+        """Verdicts by kernel name; empty if there is no valid file for these circumstances."""
         if self.folder is None:
             return {}
         try:
@@ -56,8 +56,8 @@ class VerdictFile:
         return found.verdicts if found.circumstances == self.circumstances else {}
 
     def write(self, verdicts: Mapping[str, KeptVerdict]) -> None:
-        """Replaces the file, or removes it if there are no verdicts. Where nothing can be written, the next start tries
-        again.
+        """Replaces the file, or removes it if there are no verdicts. If the file cannot be written, the next start
+        tries the kernels again.
         """
         if self.folder is None:
             return
@@ -108,11 +108,11 @@ ABOUT = frozenset({"in_layers", "verdicts", "earlier", "unsettled"})
 class Operators(VerificationOperators, DraftOperators):
     truncating: Truncating = DeviceTruncation.of
     in_layers: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Rows of the passes in which kernels compute a part of layers (see `part_of`); empty for all passes."""
+    """For each part of layers that kernels compute (see `part_of`), the passes' numbers of rows; empty for all."""
     verdicts: Mapping[str, str] = field(default_factory=dict)
     """The result in words for each part that was tried as a kernel."""
     earlier: frozenset[str] = frozenset()
-    """Parts whose verdict is that of an earlier start."""
+    """Parts whose verdict comes from an earlier start of the program."""
     unsettled: frozenset[str] = frozenset()
     """Parts whose trial gave no result: the next start tries them again."""
 
@@ -124,7 +124,7 @@ class Operators(VerificationOperators, DraftOperators):
         return *parts, *self.in_layers
 
     def told(self, name: str, verdict: str, *, settled: bool = True) -> "Operators":
-        """`settled`: the next start needs no trial."""
+        """Adds a verdict on a part; `settled`: the next start does not try the part again."""
         unsettled = self.unsettled if settled else self.unsettled | {name}
         return replace(self, verdicts={**self.verdicts, name: verdict}, unsettled=unsettled)
 
@@ -145,7 +145,7 @@ class Operators(VerificationOperators, DraftOperators):
         return Operators(verdicts={**self.verdicts, **dropped})
 
     def __str__(self) -> str:
-        """The parts that kernels compute, and why they do not compute others; empty if none was tried."""
+        """The parts that kernels compute, and the verdicts on the other parts; empty if no kernel was tried."""
         if not self.verdicts:
             return ""
         some = {name: f"{name} ({', '.join(map(str, rows))} rows)" for name, rows in self.in_layers.items() if rows}

@@ -1,4 +1,4 @@
-"""Time and logits of passes of one static form compared with those of another form, by times with a confidence
+"""Comparison of two static forms of a model: the logits of their passes, and the ratio of their times with a confidence
 interval.
 """
 
@@ -20,14 +20,14 @@ from decoder.system.device import Mark, without_gradients
 PAYS = 0.97
 """Another form is used if it takes less than this share of the plain form's time."""
 LEAST, MOST, AT_ONCE = 12, 60, 4
-"""Least and largest number of repeats, and repeats between two looks at the interval."""
+"""Least and largest number of repeats, and number of repeats between two checks of the interval."""
 DOUBT = 0.01
 """Probability that the interval does not contain the true median."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Median time of some work as a share of other work's, and its interval."""
+    """Median ratio of the time of some work to the time of other work, and the median's confidence interval."""
 
     low: float
     median: float
@@ -43,7 +43,7 @@ class Share:
 
     @property
     def decided(self) -> bool:
-        """More repeats would hardly change whether the work pays, costs, or takes about as long."""
+        """Whether the interval shows that the work is faster, slower, or about as fast, so that repeats can end."""
         return self.pays or self.costs or (self.low >= PAYS and self.high <= 1 / PAYS)
 
 
@@ -60,14 +60,14 @@ def relative_time(work: Work, plain: Work, device: torch.device) -> Share:
 
 
 def interval(ratios: list[float]) -> Share:
-    """By order statistics, for which no law of the times is assumed."""
+    """Interval of the median by order statistics, which assume no distribution of the times."""
     ordered, rank = sorted(ratios), _rank(len(ratios))
     return Share(ordered[rank], median(ordered), ordered[-1 - rank])
 
 
 @cache
 def _rank(count: int) -> int:
-    """Index of the interval's lower end: the number of ratios below the true median has a binomial law."""
+    """Index of the interval's lower end; the number of ratios below the true median has a binomial distribution."""
     outside = 0.0
     for rank in range(count):
         outside += 2 * math.comb(count, rank) / 2**count
@@ -93,7 +93,7 @@ Inputs = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def example(forward: StaticForward, rows: int, length: int) -> Inputs:
-    """A pass of `rows` rows after a text of `length` tokens."""
+    """Inputs of a pass of `rows` rows after a text of `length` tokens."""
     store = new_store(forward, slots(length + rows) + BEYOND)
     with without_gradients():
         tokens, positions, places = (torch.arange(rows, device=store.device) for _ in range(3))
@@ -104,7 +104,7 @@ def example(forward: StaticForward, rows: int, length: int) -> Inputs:
 @dataclass(frozen=True)
 class Comparison:
     share: Share
-    """Of the plain form's time."""
+    """Time of the other form as a share of the plain form's time."""
     difference: float
     """Largest error of the logits, as a share of the largest logit."""
     allowed: float

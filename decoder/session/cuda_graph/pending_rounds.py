@@ -1,9 +1,9 @@
 """Pending rounds of a session: work queued on the device, and results copied to the host.
 
-This module queues all work of a round, measures how long the work takes, and counts how often the host waits. Work that
-is queued at the end of a round runs on the device while the session's clock is stopped; when the host has waited for
-this work, the clock is set to the time at which the device would have ended it if the clock had not been stopped. This
-module knows neither rules nor texts.
+This module queues all work of a round, measures how long the work takes, and counts how often the host waits. The
+session's clock is stopped between rounds, but the device continues with queued work. So after the wait for this work,
+the clock is advanced, if necessary, to its reading when the work could begin plus the duration of the work. This module
+knows neither rules nor texts.
 """
 
 import time
@@ -19,7 +19,7 @@ from decoder.system.device import Mark
 
 
 class TextClock:
-    """Decode time of a text on the host; stopped between rounds, and never waits for the device."""
+    """Clock of a text's decode time on the host; it is stopped between rounds, and never waits for the device."""
 
     def __init__(self) -> None:
         self._start_s = self._stopped_s = time.perf_counter()
@@ -65,24 +65,24 @@ class PendingRounds:
         self.clock = TextClock()
         self._slot = slot
         self._queued: list[PendingRound] = []
-        """After the last report."""
+        """Work queued after the last report."""
         self._reported: list[PendingRound] = []
-        """Before the last report, until the host has waited for it."""
+        """Work queued before the last report; empty once the host has waited for this report."""
         self._device_s = 0.0
         """Reading of the clock at which the device ended the last work that the host has waited for."""
 
     def draft(self, shape: Shape, length: int, most: int | None = None) -> PendingRound:
-        """After at most `length` tokens; `most` limits the drafted nodes."""
+        """Queues a draft after at most `length` tokens; `most` limits the drafted nodes."""
         if most is not None:
             self._slot.state.rule.n_max.fill_(most)
         return self._ask(lambda: self._slot.drafting(shape, length))
 
     def verification(self, nodes: int, length: int, deepest: int = 0) -> PendingRound:
-        """Of at most `nodes` nodes in at most `deepest` levels below the root, after at most `length` tokens."""
+        """Queues a verification of at most `nodes` nodes and `deepest` levels, after at most `length` tokens."""
         return self._ask(lambda: self._slot.verification(bucket(nodes), length, deepest))
 
     def report(self) -> Mark:
-        """Queues a copy of the report; the next verification overwrites the device's."""
+        """Queues a copy of the report to the host; the next verification overwrites the report on the device."""
         self._reported += self._queued
         self._queued = []
         return self._slot.mailbox.send(self._slot.state.report)

@@ -44,34 +44,34 @@ from decoder.verify.verifier import CoupledVerifier, GreedyVerifier
 PROMPTS = ((1, 2, 3, 4, 5, 6), (6, 4, 2, 5, 3, 1), (2, 2, 5, 5, 3, 3))
 """If a text differs from the reference at a near tie, the text of the next prompt is compared."""
 REPEATED = 3
-"""Times that each prompt is repeated without a draft model."""
+"""Number of repetitions of each prompt if drafts come from suffix lookup."""
 SAMPLED = Sampling(temperature=1.0, top_k=50, top_p=0.95)
-"""They need all operations on logits that graphs may contain."""
+"""Settings that need all operations on logits that graphs may contain."""
 SEED = 1
 TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
 """Allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
 TESTING = "testing rounds with kernels"
 LATER = PLAIN.told("all parts", "are plain functions until kernels have been tried, between prompts", settled=False)
-"""Until the trial of kernels that was left for later."""
+"""Operators until the trial of kernels, which is left for idle time, has run."""
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A prompt, the text of the host's rounds after it, and the models' logits after their tokens."""
+    """A prompt, the text that rounds on the host wrote after it, and the models' logits after the tokens of both."""
 
     prompt: Sequence[int]
     text: Sequence[int]
     target: Float[Tensor, "P V"]
-    """After each of `tokens`."""
+    """The target's logits after each of `tokens`."""
     draft: Float[Tensor, "P W"] | None
-    """The same, over the ids that it shares with the target; None if no draft model drafts."""
+    """The draft model's logits over the ids that it shares with the target; None without a draft model."""
     sampling: Sampling
 
     @property
     def tokens(self) -> Sequence[int]:
-        """Prompt and text without its last token, after which no logits were computed."""
+        """Prompt and text, without the text's last token, after which no logits were computed."""
         return [*self.prompt, *self.text[:-1]]
 
     def tie(self, text: Sequence[int], error: float) -> bool:
@@ -95,8 +95,8 @@ def prepare_rounds(
     rounds with them.
 
     `report` is called after each trial of a kernel, and before rounds with kernels are tested. The verdicts of trials
-    are kept in `folder`; None: nowhere. Where the slots have `kernels_later` and no verdict is known, rounds are
-    tested without kernels, and the trial is left in `pending`.
+    are kept in `folder`, if it is not None. If `graph_slots.kernels_later` is set and no verdict is known, rounds are
+    tested without kernels, and the trial is left in `graph_slots.pending`.
 
     Returns None if rounds can run on the device. Otherwise switches both models back to their Hugging Face modules, and
     returns the reason why rounds cannot run on the device.
@@ -137,8 +137,8 @@ def _refusal_with_kernels(
     report: Report,
     file: VerdictFile,
 ) -> str | None:
-    """`refusal` of rounds with kernels that a trial has chosen, now or earlier; without kernels if rounds fail with
-    them, or the trial is left for later.
+    """Result of `refusal` for rounds with the kernels that a trial chooses now or chose earlier. If these rounds fail,
+    or the trial is left for later, the result for rounds without kernels.
     """
     if not graph_slots.kernels:
         return refusal(pair, graph_slots, tried, right)
@@ -160,9 +160,9 @@ def _trial(
     right: Sequence[Reference],
     file: VerdictFile,
 ) -> Iterator[str]:
-    """Tries kernels and tests rounds with those chosen, in slots of their own, which `graph_slots` takes over if rounds
-    are right. Each step does a small part, and gives the progress in words. Raises LostDeviceError if the device has
-    failed.
+    """Tries kernels and tests rounds with the chosen kernels, in separate slots, which `graph_slots` takes over if the
+    rounds are right. Each step does a small part of the work, and yields the progress in words. Raises LostDeviceError
+    if the device has failed.
     """
     own, known, refused = graph_slots.beside(), file.read(), None
     total, count = len(untried(pair, own, known)), 0
@@ -200,7 +200,7 @@ def _verdict_file(pair: Pair, tried: Sequence[Rules | None], folder: Path | None
 
 @torch.inference_mode()
 def references(pair: Pair) -> list[Reference]:
-    """From rounds of the host, with the current forms of both models."""
+    """Texts that rounds on the host write with the current forms of both models."""
     # Lookups find nothing in a short prompt without repetitions.
     times = REPEATED if pair.looks_up else 1
     return [_reference(pair, prompt * times, sampling) for sampling in (Sampling(), SAMPLED) for prompt in PROMPTS]
@@ -225,7 +225,7 @@ def refusal(
 def refusals(
     pair: Pair, graph_slots: GraphSlots, tried: Sequence[Rules | None], right: Sequence[Reference] | None = None
 ) -> Iterator[str | None]:
-    """The result of each part of the test: of the logits, then of each text's rules."""
+    """Yields a reason if the logits differ, then a reason or None for each tested rule on greedy and sampled texts."""
     try:
         right = right or references(pair)
         errors = {}
@@ -249,8 +249,8 @@ def refusals(
 def _differing(
     pair: Pair, graph_slots: GraphSlots, rules: Rules | None, right: Sequence[Reference], error: float
 ) -> str | None:
-    """Tells of a text that differs from its reference without a near tie; after a near tie, the next prompt's text is
-    compared.
+    """Why rounds under `rules` are wrong: a text that differs from its reference without a near tie. None if they are
+    right. After a near tie, the next prompt's text is compared.
     """
     for reference in right:
         knobs = KnobState(rules) if rules else None
@@ -286,7 +286,7 @@ def _error(
 
 
 def _logits(model: LanguageModel, tokens: Sequence[int], vocabulary: int) -> Float[Tensor, "P W"]:
-    """Of the ids that both the model and the target have: the constant of other ids would hide all errors."""
+    """Logits of the ids that model and target share; the large constant of other ids would hide all errors."""
     form, rows, visible = fitted(model, vocabulary), range(len(tokens)), np.tri(len(tokens), dtype=np.bool_)
     return form.forward(form.new_cache(len(tokens)), tokens, rows, visible)[:, : model.width].float()
 

@@ -1,10 +1,10 @@
 """A session whose rounds run on the device; the host waits for the device once per round.
 
 While the device verifies one tree, the next work is already queued: the draft of the next tree, or, in rounds without a
-draft, the next verification. After the wait for a verification and the next draft, the host reads only what decides
-whether the text goes on and how many rows the next verification has, and queues this verification at once. The host
-builds the tree, learns from the round, and reports the round to its caller while the device works. If the user turns a
-knob before the next round, this verification is undone and the tree is drafted again. If the rules no longer fit
+draft, the next verification. After the wait for a verification and the next draft, the host first reads only whether
+the text goes on and how many rows the next verification has, and queues the next verification at once. While the device
+works, the host builds the tree, learns from the round, and reports the round to its caller. If the user turns a knob
+before the next round, the queued verification is undone and the tree is drafted again. If the rules no longer fit
 tensors of fixed shapes, a session driven by the host decodes the rest of the text.
 """
 
@@ -42,21 +42,21 @@ class _Draft:
 
     @property
     def most(self) -> int | None:
-        """Nodes below the root, if costs chose their number."""
+        """Number of nodes below the root if costs chose it, else None."""
         return self.plan.nodes - 1 if self.plan else None
 
     def rows(self, nodes: int) -> int:
-        """Rows of the verification of a tree of `nodes` nodes: the size that costs chose even for a smaller tree, so
-        that few graphs are captured.
+        """Rows of the verification of a tree of `nodes` nodes. If costs chose a size, its number of rows is used for
+        smaller trees too, so that few graphs are captured.
         """
         return self.plan.nodes if self.plan else nodes
 
 
 class GraphSession(Session):
     """Decoding as in `HostSession`, with rounds on the device. A round's time includes the draft of its tree, even if
-    that ran during the round before; the commit is part of the verification. The session keeps a slot until the text
-    ends. The rules must fit tensors of fixed shapes; if the user turns a knob and they no longer do, `reopen` opens a
-    session of the host for the rest of the text. If `sizes` is None, the rules alone determine the trees' sizes.
+    this draft ran during the previous round; the commit is part of the verification. The session keeps a slot until the
+    text ends. The rules must fit tensors of fixed shapes; if they no longer fit after the user turns a knob, `reopen`
+    opens a session on the host for the rest of the text. If `sizes` is None, the rules alone determine tree sizes.
     """
 
     def __init__(
@@ -88,17 +88,17 @@ class GraphSession(Session):
         self._pending = PendingRounds(self._slot)
         self._tree = TokenTree([self.text[-1]])
         self._draft: _Draft | None = None
-        """None if the tree has only its root."""
+        """Draft of the current tree; None for a round without a draft, whose tree has only the root."""
         self._verification: PendingRound | None = None
         """Verification of the current tree, if it is already queued."""
         self._read = len(prompt_ids) - 1
-        """Tokens of the text that the draft model has read."""
+        """Number of tokens of the text that the draft model has read."""
         self._observation: tuple[TreePlan, list[int]] | None = None
         """Size of the last tree, and ranks of its accepted nodes, until the acceptance model has learned from them."""
         self._untaught: tuple[TreePlan | None, Outcome] | None = None
         """Size and outcome of the latest round whose times `_sizes` has not learnt yet."""
         self._draft_s, self._draft_forwards = 0.0, 0
-        """Of the drafts that no round's figures include yet."""
+        """Seconds and forward passes of the drafts that no round's figures include yet."""
         self._instead: Session | None = None
 
     @property
@@ -108,8 +108,8 @@ class GraphSession(Session):
 
     @without_gradients()
     def prefill(self) -> float:
-        """Reads the prompt without its last token, then drafts the first tree, whose seconds are part of the first
-        round.
+        """Reads the prompt without its last token, then drafts the first tree. The returned seconds do not include this
+        draft: its time is part of the first round.
         """
         self._pending.clock.resume()
         begun = self._slot.mark()
@@ -179,7 +179,7 @@ class GraphSession(Session):
             self._has_slot = False
 
     def _teach_times(self) -> None:
-        """Once the caller of `step` has told whether the round stalled."""
+        """Lets `_sizes` learn the latest round's times, unless the caller of `step` has recorded that it stalled."""
         if self._untaught and self._sizes:
             plan, outcome = self._untaught
             if not outcome.stalled_s:
@@ -187,8 +187,8 @@ class GraphSession(Session):
         self._untaught = None
 
     def _follow(self) -> None:
-        """Copies changed sampling settings for the positions after the text; those of positions that are being computed
-        never change.
+        """Copies changed sampling settings to the device for the positions after the text; settings of positions that
+        are being computed never change.
         """
         end = len(self.text)
         if self._followed != self._sampling.turns:
@@ -209,7 +209,7 @@ class GraphSession(Session):
                 self._draft_again(self._draft)
 
     def _next_draft(self) -> _Draft | None:
-        """None for a round without a draft."""
+        """The draft of the next round; None for a round without a draft."""
         if self._knobs is None:
             return None
         rule = self._knobs.rule
@@ -273,7 +273,7 @@ class GraphSession(Session):
         return int(self._knobs.rule.growth.deepest) if self._knobs else 0
 
     def _commit(self, outcome: Outcome, report: NDArray[np.float64]) -> int:
-        """Returns the token after the last accepted node."""
+        """Appends the committed tokens to the text; returns the token after the last accepted node."""
         outcome.accepted, bonus = verified(report, len(outcome.tree))
         outcome.committed, outcome.finished = self._limit.cut(
             [*(outcome.tree.tokens[node] for node in outcome.accepted), bonus]
@@ -282,7 +282,7 @@ class GraphSession(Session):
         return bonus
 
     def _charge_draft(self, outcome: Outcome) -> None:
-        """Counts the drafts that no round includes yet as part of this one, even if their trees are never verified."""
+        """Adds the drafts that no round's figures include yet to `outcome`, even if their trees are never verified."""
         outcome.draft_s = (outcome.draft_s or 0.0) + self._draft_s
         outcome.draft_forwards = (outcome.draft_forwards or 0) + self._draft_forwards
         self._draft_s, self._draft_forwards = 0.0, 0

@@ -3,8 +3,8 @@ the graphs that use this memory.
 
 A session takes a slot and releases it at the end of its text, so that graphs are captured once and not for each text.
 Methods that decode at the same time need a slot each; all slots share the models' weights. Plain calls take several
-times as long as a graph, and a capture as long as several rounds. So graphs are captured before a text's first round
-and in idle time, and a graph that is still missing is captured when a round needs it, outside of the decode time.
+times as long as a graph, and a capture takes as long as several rounds. So graphs are captured before a text's first
+round and in idle time. A graph that is still missing is captured when a round needs it, outside of the decode time.
 """
 
 import time
@@ -46,17 +46,17 @@ from decoder.verify.verifier import DeviceVerifier, GreedyVerifier
 CHUNK = 512
 """Prompt tokens in one forward pass."""
 BEYOND = 40
-"""Slots at the end of a KV store that no attention reads; at least `HEAD_ROWS`, since so many rows of a head's first
-pass may be at positions before the text.
+"""Number of slots at the end of a KV store that no attention reads; at least `HEAD_ROWS`, since up to this number of
+rows of a head's first pass may be at positions before the text.
 """
 MOST = MOST_NODES, MOST_ROWS
-"""Rows after the text: of the target, and of the draft."""
+"""Largest number of rows after the text: of the target, and of the draft."""
 AHEAD = 64
 """In idle time, graphs are captured for a text that is up to this number of tokens longer."""
 Work = Callable[[], None]
 Form = StaticForward | StaticHead
 Forms = tuple[StaticForward] | tuple[StaticForward, Form]
-"""Of the target and, if a model or head drafts, of the draft."""
+"""Form of the target and, if a model or head drafts, form of the draft."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class _Repeatable:
     """Work that a graph can repeat."""
 
     kind: Hashable
-    """Equal for all work that is capturable for the same reason."""
+    """`refuse_waits` checks only the first work of each kind, before its capture."""
     key: tuple[object, ...]
-    """Equal for all work that the same graph repeats."""
+    """The same graph repeats all work with equal keys."""
     run: Work
 
 
@@ -93,9 +93,9 @@ class GraphSlot:
         self.capturing_s = 0.0
         free = [side.store.shape[3] - padded(rows) for side, rows in zip(self._sides, MOST, strict=False)]
         self._room = min(free) - BEYOND
-        """Cache slots for a text."""
+        """Number of cache slots for a text."""
         self.verifier: DeviceVerifier = GreedyVerifier()
-        """For all work that is queued later; it also estimates the probabilities by which drafts grow."""
+        """Verifier of all work that is queued later; also estimates the probabilities by which drafts grow."""
         self._graphs = graphs
         self._operators = operators
         self._capturable = capturable
@@ -111,7 +111,7 @@ class GraphSlot:
         return self._draft
 
     def drafts_after(self, length: int) -> bool:
-        """A head drafts from what the target has read."""
+        """Whether a round after `length` tokens can draft: a head needs states of tokens that the target has read."""
         return self._draft is None or length > self._draft.lag
 
     def mark(self) -> Mark:
@@ -134,21 +134,21 @@ class GraphSlot:
         _read_all(self.draft, self.state, start, end)
 
     def drafting(self, shape: Shape, length: int) -> Work:
-        """Drafts a tree after at most `length` tokens into the report."""
+        """Work that drafts a tree after at most `length` tokens, and writes it to the report."""
         self._in_use[shape] = None
         return self._repeated(self._draft_of(shape, length))
 
     def verification(self, nodes: int, length: int, deepest: int) -> Work:
-        """Verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after at most
-        `length` tokens.
+        """Work that verifies and commits at most `nodes` nodes, in at most `deepest` levels below the root, after at
+        most `length` tokens.
         """
         size = nodes, levels(nodes, deepest)
         self._in_use[size] = None
         return self._repeated(self._verification_of(*size, length))
 
     def capture_one(self, expected: Sequence[Size], lengths: Sequence[int]) -> str:
-        """Captures one graph, if any is missing of the sizes that are expected or in use, for texts of these lengths.
-        Returns how many there are, in words, or nothing if none was missing.
+        """Captures one missing graph, for a size that is expected or in use and a text of one of these lengths. Returns
+        in words how many graphs are captured; empty if no graph was missing.
         """
         if self._graphs is None:
             return ""
@@ -206,8 +206,8 @@ class GraphSlot:
         self.capturing_s += time.perf_counter() - started
 
     def _undo(self) -> Work:
-        """Restores the device state and the draft's store after some work. The rows of the target's store that it
-        overwrites are computed again.
+        """A function that restores the device state and the draft's store after some work. Rows of the target's store
+        that the work overwrites are computed again later.
         """
         restore = self.state.saved()
         if self._draft is None:
@@ -232,7 +232,7 @@ def tried(work: Work, undo: Work, device: torch.device) -> None:
 
 
 def captured(graphs: Graphs, work: Work, undo: Work) -> Work:
-    """Replays the graph once too, since the first replay uploads it to the device."""
+    """Captures the work, and replays the graph once, since the first replay uploads it to the device."""
     replay = graphs.capture(work, undo)
     replay()
     undo()
@@ -246,8 +246,8 @@ def new_store(forward: Form, capacity: int) -> Float[Tensor, "L 2 H S D"]:
 
 
 def _parts(pair: Pair, forms: Forms, most: int) -> tuple[DraftPart, DraftPart | HeadPart | None]:
-    """For a text of up to `most` cache slots. Raises PairError if a head drafts and the target runs as a Hugging Face
-    module.
+    """Parts of target and draft for a text of up to `most` cache slots. Raises PairError if a head drafts and the
+    target runs as a Hugging Face module.
     """
     sizes, target = (pair.vocabulary, pair.context), forms[0]
     store, *others = (new_store(form, most + padded(rows) + BEYOND) for form, rows in zip(forms, MOST, strict=False))
@@ -263,7 +263,7 @@ def _parts(pair: Pair, forms: Forms, most: int) -> tuple[DraftPart, DraftPart | 
 
 
 def read_logits(side: DraftPart, tokens: Sequence[int]) -> Float[Tensor, "N V"]:
-    """Logits after each token of a text's beginning."""
+    """Logits after each of `tokens`, which are the beginning of a text."""
     ids = torch.tensor(tokens, device=side.store.device)
     places = torch.arange(len(ids), device=ids.device)
     return side.logits(ids, places, places, causal_bias(side.store, len(ids), 0))
@@ -293,13 +293,13 @@ class GraphSlots:
     kernels_later: bool = False
     """Whether the trial of a pair's first start is left in `pending`, for idle time between texts."""
     pending: Iterator[str] = field(default_factory=lambda: iter(()))
-    """Each step does a small part of the trial and gives the progress in words."""
+    """The trial that was left for idle time: each step does a small part, and yields the progress in words."""
     operators: Operators = PLAIN
-    """Of new slots."""
+    """Operators of new slots."""
     refused: str | None = None
     """Why the host drives rounds; None if rounds run on the device."""
     ahead: tuple[object, Mark] | None = None
-    """The text whose session has already queued work for its next round, and the mark at its end."""
+    """The text whose session has already queued work for its next round, and the mark at the end of this work."""
     costs: PlanCosts = field(default_factory=PlanCosts)
     forms: dict[LanguageModel, StaticForward] = field(default_factory=dict)
     """Static forms of the models, for slots that are taken later; see `forward`."""
@@ -343,7 +343,7 @@ class GraphSlots:
         return self.forms[model]
 
     def anew(self, model: LanguageModel) -> "GraphSlots":
-        """Slots for another pair that contains `model`, with its form without kernels, which are tried anew."""
+        """Slots for another pair that contains `model`; they keep its form without kernels, which are tried again."""
         form = self.forms.get(model)
         forms = {model: form.plain if isinstance(form, NativeModel) else form} if form else {}
         return GraphSlots(kernels=self.kernels, operators=self.operators, refused=self.refused, forms=forms)
@@ -353,8 +353,8 @@ class GraphSlots:
         return GraphSlots(self.graphs, self.kernels, forms=dict(self.forms), _captures=self._captures)
 
     def take_over(self, tested: "GraphSlots") -> None:
-        """Uses what was tested in slots `beside`, and drops the free slots, whose graphs have others. No text may be
-        open.
+        """Takes operators, costs and forms from slots that `beside` returned, and drops the free slots, whose graphs
+        use the former operators and forms. No text may be open.
         """
         self.operators, self.costs = tested.operators, tested.costs
         self.forms = {model: tested.forward(model) for model in self.forms}
@@ -366,7 +366,7 @@ class GraphSlots:
         self._capturable.clear()
 
     def repeatable(self, work: Work, device: torch.device) -> Work:
-        """The work, as a CUDA graph if slots use graphs; making it also runs the work. Raises NotCapturableError."""
+        """The work, as a CUDA graph if slots use graphs; capture also runs the work. Raises NotCapturableError."""
         if not self.graphs:
             return work
         tried(work, lambda: None, device)

@@ -16,32 +16,32 @@ from decoder.forward.layer_kinds import SLIDING, Windows
 from decoder.tree_rules import TreeRule
 
 MOST_ROWS = 1024
-"""Rows of one draft."""
+"""Largest number of rows of one draft."""
 BUCKETS = (1, 8, 32, 64, 128, 264)
-"""Rows of a verification; the last is enough for 256 drafted nodes and their root. Fewer than 8 would not be faster: a
-GPU multiplies at least 8 rows at once, and most time goes into reading the weights.
+"""Numbers of rows of verifications; the largest is enough for 256 drafted nodes and their root. Between 1 and 8, no
+number would be faster than 8: a GPU multiplies at least 8 rows at once, and most time goes into reading the weights.
 """
 MOST_NODES = BUCKETS[-1]
-"""With the root."""
+"""Largest number of nodes of a tree, including the root."""
 DEEPEST = 32
 WINDOW = 63
-"""Largest window of the history rule: so many depth acceptances can be added in 64 bits without rounding."""
+"""Largest window of the history rule: up to 63 depth acceptances can be added in 64 bits without rounding."""
 SLACK = 1e-4
 """The path probabilities of a level may sum to 1 + SLACK, by rounding in float32."""
 FIRST_ROWS = 2
-"""Rows of a draft model's first pass, which reads the text's last tokens; after rounds without a draft, a pass before
-it reads the others.
+"""Rows of a draft model's first pass, which reads the text's last tokens; after rounds without a draft, an extra pass
+reads earlier unread tokens before it.
 """
 HEAD_ROWS = DEEPEST + 1
 """Rows of a head's first pass, which reads a round's accepted nodes and its bonus token with the target's states."""
 SHORTEST = 256
-"""Cache slots for the shortest texts."""
+"""Number of cache slots that attention reads for the shortest texts."""
 ROUNDED = 512
-"""The cache slots of a text are a multiple of this number."""
+"""The number of cache slots of a text is a multiple of this number."""
 GRAIN = 64
-"""Rows and slots are rounded up to a multiple, since attention kernels read keys in blocks of at most 64."""
+"""Attention reads a multiple of this number of cache slots, since its kernels read keys in blocks of at most 64."""
 BEAM = 16
-"""Nodes of a level that get children if costs decide the size of each round's tree."""
+"""Largest number of nodes of a level that get children if costs decide the size of each round's tree."""
 MOST_USUAL = SIZES[-1]
 """For trees of varying size, verifications are compiled in advance up to this number of rows."""
 
@@ -57,15 +57,15 @@ class Shape:
     """Sizes of a draft's tensors; all rules of the same shape share one captured graph."""
 
     widest: int
-    """Children of a node, at most."""
+    """Largest number of children of a node."""
     widths: tuple[int, ...]
-    """Nodes with children at each depth from 0, at most."""
+    """Largest number of nodes with children at each depth, from depth 0."""
     best: bool
-    """Whether a tree keeps its most probable nodes within the budget, or the first in breadth-first order."""
+    """Whether a tree keeps its most probable nodes within the budget; otherwise the first in breadth-first order."""
     even: bool = False
-    """Whether all nodes with children have as many."""
+    """Whether all nodes with children have the same number of children."""
     sharp: bool = False
-    """Whether greedy drafts sharpen the draft's probabilities, and so compute its own ones too."""
+    """Whether greedy drafts sharpen the draft's probabilities, and so also compute the unsharpened ones."""
 
     @property
     def deepest(self) -> int:
@@ -82,8 +82,8 @@ Size = Shape | tuple[int, int]
 
 
 def sizes_of_rounds(rule: TreeRule | None, *, drafts: bool = True) -> list[Size]:
-    """Sizes of the work under this rule, those with most rows first, without verifications of more than `MOST_USUAL`
-    rows; None stands for rounds without a draft. `drafts`: trees are drafted on the device.
+    """Sizes of the work under this rule, from most to fewest rows, without verifications of more than `MOST_USUAL`
+    rows. A rule of None stands for rounds without a draft. `drafts`: whether trees are drafted on the device.
     """
     if rule is None:
         return [(1, 0)]
@@ -98,7 +98,7 @@ def _rows(size: Size) -> int:
 
 
 def shape(rule: TreeRule) -> Shape:
-    """A knob change that keeps the shape needs no new capture."""
+    """Shape of drafts under this rule; a knob change that keeps the shape needs no new capture."""
     growing = _growing(rule)
     # A beam's width decides which nodes get children, so it is not rounded up.
     limit = growing if rule.budget.beam else 1 << (growing - 1).bit_length()
@@ -106,7 +106,7 @@ def shape(rule: TreeRule) -> Shape:
 
 
 def beam(rule: TreeRule, depth: int) -> Shape:
-    """A draft of `depth` levels that keeps its most probable nodes."""
+    """Shape of drafts of `depth` levels that keep their most probable nodes."""
     return _shape(rule, depth, BEAM, best=True)
 
 
@@ -119,13 +119,13 @@ def _shape(rule: TreeRule, depth: int, limit: int, *, best: bool) -> Shape:
 
 
 def _growing(rule: TreeRule) -> int:
-    """Nodes of one level that get children, at most."""
+    """Largest number of nodes of one level that get children."""
     growing, stop = rule.budget.growing, rule.growth.stop
     return growing if stop == 0 else min(growing, math.floor((1 + SLACK) / stop))
 
 
 def most_nodes(rule: TreeRule) -> int:
-    """Of the largest tree under this rule, with the root."""
+    """Number of nodes of the largest tree under this rule, including the root."""
     width, nodes = 1, 0
     for _ in range(int(rule.growth.deepest)):
         nodes += width * int(rule.growth.wide)
@@ -143,7 +143,7 @@ def fits(rule: TreeRule | None) -> bool:
 
 
 def uncaptured(windows: Windows) -> str:
-    """Why passes with these windows are not captured; empty if they can be."""
+    """Why passes with these attention windows cannot be captured; empty if they can."""
     if windows.sizes.keys() - {SLIDING}:
         return CHUNKED
     return SHORT if any(size <= DEEPEST for size in windows.sizes.values()) else ""
@@ -155,14 +155,14 @@ def bucket(nodes: int) -> int:
 
 
 def levels(nodes: int, deepest: int) -> int:
-    """Levels below the root that a tree of `nodes` nodes may have, at most `deepest`."""
+    """Largest number of levels below the root of a tree of `nodes` nodes; at most `deepest`."""
     return min(deepest, nodes - 1)
 
 
 def slots(length: int) -> int:
-    """Cache slots that attention reads for at most `length` tokens: a power of two, since each further number would
-    need as many graphs as the text has sizes of rounds. The price is attention to empty slots: about 0.6 us a layer per
-    64 slots.
+    """Number of cache slots that attention reads for at most `length` tokens: a power of two, since each further number
+    needs its own graph for every size of rounds. In return, attention also reads empty slots, which takes about 0.6 us
+    per layer and 64 slots.
     """
     return max(SHORTEST, 1 << (length - 1).bit_length())
 
@@ -180,29 +180,29 @@ def room(longest: int) -> int:
 
 
 def visible(length: int, rows: int, most: int) -> int:
-    """Cache slots that attention reads for at most `length` tokens and `rows` rows after them, in a cache for a text of
-    `most` tokens.
+    """Number of cache slots that attention reads for at most `length` tokens and `rows` rows after them, in a cache for
+    a text of `most` tokens.
     """
     return min(slots(length), most) + padded(rows)
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Rows of the forward passes in rounds, ascending."""
+    """Numbers of rows of the forward passes in rounds, ascending."""
 
     draft: tuple[int, ...]
     target: tuple[int, ...]
 
 
 def passes(rules: Iterable[TreeRule | None]) -> Passes:
-    """Under these rules; None stands for rounds without a draft."""
+    """Passes of rounds under these rules; a rule of None stands for rounds without a draft."""
     fitting = [rule for rule in rules if rule is not None and fits(rule)]
     return of_sizes(fitting, (rows for rule in fitting for rows in _verified(rule)))
 
 
 def of_sizes(rules: Iterable[TreeRule], verified: Iterable[int]) -> Passes:
-    """The draft's passes under these rules, and the target's: of one node, and of the numbers in `verified`, rounded up
-    to `BUCKETS`.
+    """The draft's passes under these rules, and the target's passes of 1 row and of the numbers of rows in `verified`,
+    rounded up to `BUCKETS`.
     """
     drafted = {rows for rule in rules for size in _shapes(rule) for rows in (FIRST_ROWS, *size.widths[1:])}
     return Passes(tuple(sorted(drafted)), tuple(sorted({1, *map(bucket, verified)})))
@@ -217,7 +217,7 @@ def _shapes(rule: TreeRule) -> Iterator[Shape]:
 
 
 def _verified(rule: TreeRule) -> Iterator[int]:
-    """Rows that verifications may have under this rule."""
+    """Numbers of rows that verifications may have under this rule."""
     if rule.budget.by_cost:
         yield from SIZES
     elif rule.growth.wide == 1 and rule.growth.middle:

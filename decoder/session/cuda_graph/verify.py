@@ -18,8 +18,8 @@ from decoder.session.cuda_graph.draft import DraftPart, Part
 from decoder.tree_rules import adapted
 
 Choose = Callable[[Float[Tensor, "N V"], DeviceSampling, Int[Tensor, "D"], Int[Tensor, "N"]], Int[Tensor, "N"]]
-"""See `DeviceVerifier.choose`. A node is accepted if its parent is and its token is the target's choice after the
-parent; of siblings at most one is, since their tokens differ.
+"""See `DeviceVerifier.choose`. A node is accepted if its parent is accepted and its token is the target's choice after
+the parent. Siblings have different tokens, so at most one of them is accepted.
 """
 
 
@@ -29,13 +29,13 @@ class TreeRows:
 
     tokens: Int[Tensor, "N"]
     positions: Int[Tensor, "N"]
-    """Positions in the text; those of padding rows are positions of the context too."""
+    """Positions in the text; padding rows have arbitrary positions within the context."""
     slots: Int[Tensor, "N"]
     bias: Float[Tensor, "N M"]
     above: Bool[Tensor, "N N"]
     """See `ancestors`."""
     after: Int[Tensor, "N"]
-    """Consecutive places of the text, from the first after the root."""
+    """Consecutive positions in the text, from the position after the root on."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Moves:
 
 
 def tree_rows(target: DraftPart, state: DeviceState, nodes: int, deepest: int, slots: int) -> TreeRows:
-    """In a pass of `nodes` rows over `slots` cache slots."""
+    """Inputs of a pass of `nodes` rows over `slots` cache slots."""
     around = state.length + state.steps(-2, nodes)
     row_slots = around[1:-1]
     above = ancestors(state.nodes[PARENT, :nodes], deepest, state.identity)
@@ -148,7 +148,7 @@ def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"]
 
 
 def _learn(state: DeviceState, level: Int[Tensor, ""]) -> None:
-    """Applies the history rule after a tree whose deepest node has this level; bit-identical to the host's."""
+    """Applies the history rule after a tree whose deepest node has this level; bit-identical to `KnobState.learn`."""
     growth, history = state.rule.growth, state.rule.history
     share = state.share_of.index_select(0, torch.add(state.committed, level, alpha=LEVELS)[None])
     state.shares.index_copy_(0, (state.rounds % history.window).long()[None], share)

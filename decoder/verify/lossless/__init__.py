@@ -5,7 +5,7 @@
     drawn_tree         drafted tokens, in the order of sampling, with duplicates
     top_down           a walk from the root, with a solver at each node: nss, naive, spectr, specinfer, khisti
     bottom_up          a search for the end of the path, the deepest nodes first: block, traversal
-    statistics         acceptance of a sampled tree, and the upper bound of every solver's
+    statistics         acceptance of a sampled tree, and its upper bound for every solver
     batched            verification on tensors, for large vocabularies
     verifiers          table of verifiers by name
 

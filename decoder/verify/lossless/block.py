@@ -15,7 +15,7 @@ from decoder.verify.lossless.rows import Rows, positive, ratio, share
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """The deepest node first. Raises ValueError if the tree is not a chain."""
+    """Stops in the order of trial, the deepest node first. Raises ValueError if the tree is not a chain."""
     chain, weight = tree.chain(), 1.0
     stops = [Stop(chain[0], 1.0, 1.0 if len(chain) > 1 else 0.0)]
     for above, node in pairwise(chain):

@@ -17,19 +17,19 @@ from decoder.verify.lossless.random_generator import RandomGenerator
 class Stop:
     node: int
     probability: float
-    """Given that all earlier stops were refused."""
+    """Acceptance probability, given that all earlier stops were refused."""
     removed: float
-    """Factor on q in the next token's distribution, (p - removed q)+ normalised."""
+    """Factor on q in the distribution of the next token, which is (p - removed q)+, normalised."""
 
 
 def first(stops: Sequence[Stop], generator: RandomGenerator) -> Stop:
-    """Where the path ends: stops are tried in order, each accepted with its probability; the last one is the root."""
+    """The stop at which the path ends. Stops are tried in order, each with its probability; the last is the root."""
     *above_root, root = stops
     return next((stop for stop in above_root if stop.probability > 0 and generator.bernoulli(stop.probability)), root)
 
 
 def reach(tree: DrawnTree, stops: Sequence[Stop]) -> list[float]:
-    """How probably each node is accepted, given the tree; 1 for the root."""
+    """Acceptance probability of each node, given the tree; 1 for the root."""
     probabilities, left = [0.0] * len(tree), 1.0
     for stop in stops:
         probabilities[stop.node] += stop.probability * left

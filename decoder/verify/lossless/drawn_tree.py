@@ -21,7 +21,7 @@ class DrawnTree:
     parents: tuple[int, ...]
     """-1 for the root."""
     children: tuple[tuple[int, ...], ...]
-    """In the order of sampling; a child that was sampled several times is listed as many times."""
+    """Children in the order of sampling; a child that was sampled several times is listed as many times."""
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -31,7 +31,7 @@ class DrawnTree:
         return depths(self.parents)
 
     def drawn(self, node: int) -> list[int]:
-        """In the order of sampling, with duplicates."""
+        """Tokens sampled after a node, in the order of sampling, with duplicates."""
         return [self.tokens[child] for child in self.children[node]]
 
     def child(self, node: int, token: int) -> int | None:
@@ -53,7 +53,7 @@ class DrawnTree:
         return path[::-1]
 
     def first_path(self) -> "DrawnTree":
-        """Only the first sampled token after each node, so that one path remains; nodes keep their numbers."""
+        """The tree with only the first sampled token after each node, which is one path; nodes keep their numbers."""
         return replace(self, children=tuple(drawn[:1] for drawn in self.children))
 
     def chain(self) -> list[int]:
@@ -74,8 +74,8 @@ def drawn_tree(tree: TokenTree) -> DrawnTree:
 
 
 def draft_rows(tree: TokenTree, like: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The draft's rows from which tokens were sampled, zeros for nodes without samples, of the shape, device and dtype
-    of `like`.
+    """For each node, the draft's row from which tokens were sampled; zeros for a node without samples. Shape, device
+    and dtype are those of `like`.
     """
     rows = torch.zeros_like(like)
     for node, draws in (tree.draws or {}).items():

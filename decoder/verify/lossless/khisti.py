@@ -27,22 +27,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Match:
-    """Of two independent candidate tokens."""
+    """The match of two independent candidate tokens in a tournament."""
 
     law: Row
-    """The winner's."""
+    """Distribution of the winner."""
     place: Int[np.ndarray, "V"]
-    """Rank in ascending order of p - q1 q2."""
+    """Rank of each token in ascending order of p - q1 q2."""
     share: Float[np.ndarray, "V"]
-    """How probably a token wins against one of higher rank."""
+    """Probability that a token wins against a token of higher rank."""
 
     def beats(self, one: int, other: int) -> float:
-        """How probably token `one` wins against another one."""
+        """Probability that token `one` wins against token `other`."""
         return float(self.share[one] if self.place[one] < self.place[other] else 1 - self.share[other])
 
 
 def match(target_probs: Row, one: Row, other: Row) -> Match:
-    """Of candidates with distributions `one` and `other`. Takes O(V log V) time on the host."""
+    """The match of candidates with the distributions `one` and `other`. Takes O(V log V) time on the host."""
     order = np.argsort(target_probs - one * other, kind="stable")
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
@@ -98,12 +98,12 @@ def winner_law(target_probs: Row, draft_probs: Row, draws: int) -> Row:
 
 
 def acceptance_rate(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """A lower bound, since a token from the residual may also equal a sampled token."""
+    """Lower bound, since a token from the residual may also equal a sampled token."""
     return float(np.minimum(target_probs, winner_law(target_probs, draft_probs, draws)).sum())
 
 
 def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict[int, float]:
-    """Includes that a token from the residual equals a sampled token."""
+    """Includes the case that a token from the residual equals a sampled token."""
     law, winners = tournament([(draft_probs, {token: 1.0}) for token in drawn], partial(_meet, target_probs))
     tokens = reduce(
         np.add, (probability * naive.token_law(target_probs, law, token) for token, probability in winners.items())
@@ -114,7 +114,7 @@ def branching(target_probs: Row, draft_probs: Row, drawn: Sequence[int]) -> dict
 def _meet(
     target_probs: Row, one: tuple[Row, dict[int, float]], other: tuple[Row, dict[int, float]]
 ) -> tuple[Row, dict[int, float]]:
-    """The winner's distribution for random tokens, and the win probabilities of the given ones."""
+    """Distribution of the winner among random tokens, and win probability of each given token."""
     pairing = match(target_probs, one[0], other[0])
     winners = dict.fromkeys([*one[1], *other[1]], 0.0)
     for first, first_probability in one[1].items():

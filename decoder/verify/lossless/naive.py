@@ -24,7 +24,7 @@ def solve(target_probs: Row, draft_probs: Row, drawn: Sequence[int], generator: 
 
 
 def token_law(target_probs: Row, draft_probs: Row, first: int) -> Row:
-    """Of the token that `solve` chooses, given the first sampled one."""
+    """Distribution of the token that `solve` chooses, given the first sampled token."""
     accepted = ratio(target_probs[first], draft_probs[first])
     law = (1 - accepted) * residual(target_probs, draft_probs)
     law[first] += accepted

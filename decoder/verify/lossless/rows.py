@@ -11,7 +11,7 @@ from decoder.errors import ModelError
 Row: TypeAlias = Float[np.ndarray, "V"]
 """Probabilities of all tokens after one node, or unnormalised weights."""
 Rows: TypeAlias = Float[np.ndarray, "N V"]
-"""One row for each node of a tree; the draft's are zeros for nodes after which no token was sampled."""
+"""One row for each node of a tree; the draft's row is zero at nodes after which no token was sampled."""
 NEGLIGIBLE = 1e-30
 """Smaller probabilities are rounded to 0: the residual needs their inverse, which may overflow float32."""
 
@@ -28,12 +28,12 @@ def normalised(weights: Row, fallback: Row) -> Row:
 
 
 def residual(target_probs: Row, draft_probs: Row, removed: float = 1.0) -> Row:
-    """(p - removed q)+ normalised; p if that is 0 everywhere."""
+    """Normalised (p - removed q)+; p if (p - removed q)+ is 0 everywhere."""
     return normalised(positive(target_probs - removed * draft_probs), target_probs)
 
 
 def ratio(over: float, under: float) -> float:
-    """Quotient min(1, over / under); if `under` is 0, 1 for positive `over` and 0 otherwise."""
+    """The quotient min(1, over / under). If `under` is 0: 1 for positive `over`, else 0."""
     if under <= 0:
         return float(over > 0)
     return _probability(float(over) / float(under))
@@ -50,7 +50,7 @@ def _probability(value: float) -> float:
 
 
 def require_numbers(total: float) -> None:
-    """Raises ModelError for NaN and infinity, which comparisons do not detect; a sum checks all its numbers at once."""
+    """Raises ModelError for NaN and infinity, which comparisons do not detect; a sum checks all its terms at once."""
     if not math.isfinite(total):
         raise ModelError(
             "a probability is not finite, since a model's logits contain NaN or infinity; try --dtype float32, or "

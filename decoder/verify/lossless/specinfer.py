@@ -23,7 +23,7 @@ def refused(target_probs: Row, draft_probs: Row, removed: float, total: float) -
 
 
 def residuals(target_probs: Row, draft_probs: Row, draws: int) -> list[Row]:
-    """After 0, 1, ..., `draws` refusals."""
+    """Residual distributions after 0, 1, ..., `draws` refusals."""
     rows, removed, total = [target_probs], 0.0, 1.0
     for _ in range(draws):
         removed, total, residual_row = refused(target_probs, draft_probs, removed, total)

@@ -13,7 +13,7 @@ from decoder.verify.lossless.rows import Row, normalised, positive, ratio
 from decoder.verify.lossless.top_down import Solver
 
 STEPS = 40
-"""Bisection steps on [1, k] for rho; with fewer, less would be accepted, still without loss."""
+"""Bisection steps on [1, k] for rho; fewer steps would lower the acceptance rate, still without loss."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class Division:
     factor: float
     """Division factor rho."""
     single: float
-    """How probably one sampled token is accepted (beta)."""
+    """Probability beta that one sampled token is accepted."""
     any: float
-    """How probably one of the k is accepted."""
+    """Probability that any of the k sampled tokens is accepted."""
     residual: Row
-    """Of the token if no sampled one is accepted."""
+    """Distribution of the token if no sampled token is accepted."""
 
     def probability(self, target_prob: float, draft_prob: float) -> float:
         return ratio(target_prob, self.factor * draft_prob)

@@ -11,7 +11,7 @@ from decoder.verify.lossless.verifiers import SOLVERS, VERIFIERS
 
 
 def acceptance_bound(target_probs: Row, draft_probs: Row, draws: int) -> float:
-    """Minimum of p(A) + 1 - q(A)^k over token sets A, which a set of the tokens with the smallest p / q attains."""
+    """Minimum of p(A) + 1 - q(A)^k over token sets A; a set of the tokens with the smallest p / q attains it."""
     unlikely = np.divide(target_probs, draft_probs, out=np.full_like(target_probs, np.inf), where=draft_probs > 0)
     order = np.argsort(unlikely, kind="stable")
     target_mass, draft_mass = np.cumsum(target_probs[order]), np.cumsum(draft_probs[order])
@@ -19,7 +19,7 @@ def acceptance_bound(target_probs: Row, draft_probs: Row, draws: int) -> float:
 
 
 MOST_NUMBERS = 1 << 20
-"""With more nodes times tokens of the vocabulary, statistics of all nodes would take too long."""
+"""Largest number of nodes times vocabulary size; above it, statistics of all nodes would take too long."""
 _SOLVERS = {"naive": SOLVERS["naive_tree"], **SOLVERS}
 
 

@@ -24,18 +24,18 @@ sampled tokens are i.i.d. from the draft's row.
 
 @dataclass(frozen=True)
 class Solver:
-    """Closed forms of a rule that chooses the token after a node with k >= 1 sampled tokens, of target's row, draft's
-    row, and the sampled tokens or their number.
+    """Closed forms for a rule that chooses the token after a node with k >= 1 sampled tokens. Their arguments are the
+    target's row, the draft's row, and the sampled tokens or the number of them.
     """
 
     acceptance_rate: Callable[[Row, Row, int], float]
-    """That the chosen token is one of k i.i.d. sampled ones (Thomas et al. 2026, appendix C)."""
+    """Probability that the chosen token is one of k i.i.d. sampled tokens (Thomas et al. 2026, appendix C)."""
     branching: Callable[[Row, Row, Sequence[int]], Mapping[int, float]]
-    """That each distinct sampled token is chosen, given all of them (Thomas et al. 2026, appendix D)."""
+    """Probability that each distinct sampled token is chosen, given all of them (Thomas et al. 2026, appendix D)."""
 
 
 def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
-    """Walks from the root until the token chosen after a node was not drafted after it."""
+    """Walks from the root until the token that is chosen after a node is not among the node's children."""
     node, path = 0, []
     while (child := tree.child(node, token := choose(node))) is not None:
         path.append(child)
@@ -44,7 +44,7 @@ def descend(tree: DrawnTree, choose: Callable[[int], int]) -> Accepted:
 
 
 def reach(solver: Solver, tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[float]:
-    """How probably each node is accepted, given the tree."""
+    """Acceptance probability of each node, given the tree; 1 for the root."""
     accepted = [1.0] + [0.0] * (len(tree) - 1)
     for node, drawn in enumerate(tree.children):
         if drawn:

@@ -19,15 +19,15 @@ class NodeSplit:
     """How a node's probability is divided between the tokens sampled after it and a stop."""
 
     slots: Sequence[float]
-    """Passed to each sampled token, in the order of sampling."""
+    """Probability that is passed to each sampled token, in the order of sampling."""
     probability: float
-    """Of a stop once all sampled tokens are refused."""
+    """Probability of a stop after all sampled tokens are refused."""
     removed: float
     """See `Stop`."""
 
 
 def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
-    """In post-order, the root last, without subtrees of probability 0."""
+    """Stops in post-order, the root last, without subtrees of probability 0."""
 
     def judge(node: int, probability: float) -> NodeSplit:
         return split_node(target_probs[node], draft_probs[node], tree.drawn(node), probability)
@@ -36,7 +36,7 @@ def stops(tree: DrawnTree, target_probs: Rows, draft_probs: Rows) -> list[Stop]:
 
 
 def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probability: float) -> NodeSplit:
-    """`probability` must be above 0."""
+    """Divides the probability of a node, which must be above 0."""
     slots, removed, total = [], 0.0, 1.0
     for token in drawn:
         left = max(0.0, target_probs[token] - removed * draft_probs[token])
@@ -50,7 +50,7 @@ def split_node(target_probs: Row, draft_probs: Row, drawn: Sequence[int], probab
 
 
 def post_order(tree: DrawnTree, judge: Callable[[int, float], NodeSplit]) -> Iterator[Stop]:
-    """`judge`: (node, probability) -> division."""
+    """Stops in post-order; `judge` is (node, probability) -> division."""
 
     def visit(node: int, probability: float) -> Iterator[Stop]:
         division = judge(node, probability)

@@ -27,9 +27,9 @@ Reach: TypeAlias = Callable[[DrawnTree, Rows, Rows], list[float]]
 @dataclass(frozen=True)
 class LosslessVerifier:
     on_device: VerifyOnDevice
-    """On tensors, with one copy of a few numbers to the host."""
+    """Verification on tensors; see `batched`."""
     reach: Reach
-    """How probably each node is accepted, given the tree; 1 for the root."""
+    """Acceptance probability of each node, given the tree; 1 for the root."""
 
 
 def _top_down(solver: Solver, on_device: VerifyOnDevice) -> LosslessVerifier:
@@ -66,4 +66,4 @@ VERIFIERS = {
     "block": _bottom_up(block.stops, partial(batched_bottom_up.verify, batched_bottom_up.block_stops)),
     "traversal": _bottom_up(traversal.stops, partial(batched_bottom_up.verify, batched_bottom_up.traversal_stops)),
 }
-"""In the order of Thomas et al. 2026: later ones use a larger part of the tree."""
+"""In the order of Thomas et al. 2026: later verifiers use a larger part of the tree."""

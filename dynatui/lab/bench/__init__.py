@@ -1,1 +1,1 @@
-"""Measurements of speed: methods and baselines decode texts in turns, or rounds verify trees of given sizes."""
+"""Benchmarks: methods and baselines take turns decoding the same texts, or rounds with given tree sizes are timed."""

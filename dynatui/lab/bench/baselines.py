@@ -1,4 +1,4 @@
-"""Contenders of other libraries: transformers' generation in several settings, and llama.cpp's server."""
+"""Contenders that decode with other libraries: transformers' `generate` in several settings, and llama.cpp's server."""
 
 import copy
 import functools
@@ -57,7 +57,7 @@ class _Bursts(BaseStreamer):
 
 
 def baselines(pair: Pair, config: RunConfig) -> list[Contender]:
-    """All baselines in all their settings; at a temperature above 0, the baselines draw their own random numbers."""
+    """All baselines of transformers, in all settings; above temperature 0, they draw other random numbers than `ar`."""
     assistant = as_wide_as(pair.draft, pair.target.width) if pair.draft and not pair.translation else None
 
     def made(
@@ -109,7 +109,7 @@ def _generated(engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, 
 def _assisted(
     engine: Engine, prompt_ids: Sequence[int], *, config: RunConfig, assistant: Any, drafting: dict[str, float]
 ) -> DecodedText:
-    """Transformers reads the settings `drafting` from the assistant's generation config."""
+    """Sets `drafting` in the assistant's generation config, from which transformers reads these settings."""
     before = assistant.generation_config
     assistant.generation_config = copy.deepcopy(before)
     assistant.generation_config.update(**drafting)
@@ -180,7 +180,7 @@ def require_vocabulary(file: str, pair: Pair) -> None:
 
 
 class _Server:
-    """llama.cpp's server, which decodes one text at a time; it is started when the first text is decoded."""
+    """llama.cpp's server, which decodes one text at a time; the first text starts the server."""
 
     def __init__(self, target: str, draft: str | None, drafted: int) -> None:
         self._target, self._draft, self._drafted = target, draft, drafted
@@ -211,7 +211,7 @@ class _Server:
             if file and gguf_file(file).in_float32:
                 model.cache_type_k = model.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
         server = xllamacpp.Server(params)
-        # Creating the server replaces our handler of llama.cpp's log messages, so the handler is installed again.
+        # Creating the server replaces the engine's handler of llama.cpp's log messages; `listen` installs it again.
         bindings.listen()
         return server
 

@@ -1,4 +1,4 @@
-"""Contenders of a benchmark: each decodes and times one text; on a CPU, time and work of each forward call are
+"""Contenders of a benchmark, which decode texts and time them. On a CPU, forward passes are also timed and
 counted.
 """
 
@@ -32,12 +32,12 @@ from decoder.system.device import Stopwatch
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Work of some forward passes of one model."""
+    """Amount of work in a number of forward passes of one model."""
 
     calls: int = 0
     rows: int = 0
     looks: int = 0
-    """Number of attended keys, summed over rows."""
+    """Number of keys that attention reads, masked keys included, summed over rows."""
     scored: int = 0
     """Number of rows whose logits were computed."""
 
@@ -47,21 +47,21 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """Multiply-adds of one model for each kind of work."""
+    """Multiply-adds of one model for one unit of each kind of work."""
 
     matrices: int
-    """Of one row in all weight matrices except the head; in a mixture of experts, all experts count."""
+    """Multiply-adds per row, in all weight matrices except the output head; all experts of a mixture count."""
     head: int
-    """Of one row of logits."""
+    """Multiply-adds per row of logits."""
     attention: int
-    """Of one row and one key in all layers and heads: score and weighted sum."""
+    """Multiply-adds per row and key, for score and weighted sum in all layers and heads."""
 
     def multiply_adds(self, work: Work) -> int:
         return work.rows * self.matrices + work.scored * self.head + work.looks * self.attention
 
 
 class Arithmetic(msgspec.Struct, frozen=True):
-    """Multiply-adds of target and draft for each kind of work."""
+    """Multiply-adds of target and draft for one unit of each kind of work."""
 
     target: Shape
     draft: Shape
@@ -71,7 +71,7 @@ class Arithmetic(msgspec.Struct, frozen=True):
 
 
 def shape(module: Any) -> Shape:
-    """Multiply-adds of a Hugging Face model for each kind of work, from the shapes of its weights."""
+    """Multiply-adds of a Hugging Face model per unit of work, computed from the shapes of the weights."""
     config = module.config.get_text_config()
     head = module.get_output_embeddings().weight
     tables = {id(part.weight) for part in module.modules() if isinstance(part, nn.Embedding)}
@@ -86,7 +86,7 @@ def shape(module: Any) -> Shape:
 
 @dataclass(frozen=True)
 class Seen:
-    """Time and work of both models so far."""
+    """Seconds spent in forward passes of both models, and the work of these passes."""
 
     models_s: float
     target: Work
@@ -140,7 +140,7 @@ class _InstrumentedModel:
 
 
 class InstrumentedEngine:
-    """Engine whose models are instrumented on a CPU and unchanged on an accelerator."""
+    """Engine whose models' calls are timed and counted on a CPU; on an accelerator, the models are unchanged."""
 
     def __init__(self, engine: Engine) -> None:
         self._models: dict[str, _InstrumentedModel] = {}
@@ -190,7 +190,7 @@ class DecodedText:
     after: tuple[Tally, ...] = ()
     """Totals after each round, from which the figures of shorter texts are computed."""
     seen: Seen | None = None
-    """Time and work of both models after prefill; None if unknown."""
+    """Duration and work of both models' forward passes after prefill; None if unknown."""
     kv_bytes: int | None = None
     """Allocated bytes of both models' KV caches; None if unknown."""
     waits: int | None = None
@@ -203,12 +203,12 @@ class Contender:
 
     name: str
     group: str
-    """Method or baseline that this contender runs; equal to `name` if it is measured in one setting only."""
+    """Name of the method, baseline or other kind that contenders with different settings share."""
     run: Callable[[Engine, Sequence[int]], DecodedText]
-    """Decodes a prompt's text to its end."""
+    """Function (engine, prompt token ids) that decodes one text to its end."""
     settings: Mapping[str, Any]
     foreign: bool = False
-    """Whether the contender may reject a model, a setting or a machine; after a rejection, it is left out."""
+    """Whether another library decodes; the contender is left out if this library rejects model, setting or machine."""
 
 
 def nothing(_device: torch.device) -> None:
@@ -232,7 +232,8 @@ def sweep(
 ) -> list[Contender]:
     """Contenders of every method under each of its settings; method `ar` comes first, even if it is not named.
 
-    `settings` has parameters by method, then by the suffix of the contender's name; `config` has the others.
+    `settings[method][suffix]` has the method's parameters for the contender whose name ends with `suffix`; all other
+    parameters are in `config`.
     """
     contenders = [own(BASELINE, BASELINE, BASELINE, config)]
     for method in methods:
@@ -273,7 +274,7 @@ def decoded(
     before the clock started; the sum is then used.
 
     Raises:
-        LogitsError: The target's logits leave no choice, so there is no text whose decoding could be timed.
+        LogitsError: No token can be chosen from the target's logits, so the text cannot be decoded to its end.
     """
     clock, instrumented = Stopwatch(engine.pair.target.device), InstrumentedEngine(engine)
     opened = clock.now()
@@ -299,7 +300,7 @@ def decoded(
 
 
 def running(prefill_s: float, method: str, outcomes: Iterable[tuple[Outcome, float]]) -> tuple[Tally, ...]:
-    """Totals after each round; `outcomes` has each outcome with its end in seconds since the first round began."""
+    """Totals after each round; `outcomes` has (outcome, end of the round in seconds since the first round began)."""
     rounds = (as_round(method, number, outcome, t) for number, (outcome, t) in enumerate(outcomes))
     return tuple(accumulate(rounds, tally_round, initial=Tally(prefill_s=prefill_s)))[1:]
 
@@ -323,7 +324,7 @@ def as_round(method: str, number: int, outcome: Outcome, t: float) -> Round:
         pieces=[""] * len(outcome.tree.tokens),
         accepted=outcome.accepted[
             : len(outcome.committed) - 1
-        ],  # the last token is the target's own, not an accepted token
+        ],  # the last token is the target's own and not a drafted token
         committed=outcome.committed,
         text="",
     )

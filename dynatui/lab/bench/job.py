@@ -1,8 +1,8 @@
 """Complete measurements of `dynatui bench speed`: a measurement loads the models, runs the turns and reports samples.
 
-An interrupted measurement reports the blocks (prompt, repeat) in which all contenders had their turn. Both functions
-raise KeyboardInterrupt if there is no such block, and DecoderError if the models or the device fail or a text is too
-long.
+An interrupted measurement reports the blocks (prompt, repeat) in which all contenders had their turn. `measure_texts`
+and `measure_rounds` raise KeyboardInterrupt if there is no such block, and DecoderError if the models or the device
+fail or a text is too long.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,12 +47,12 @@ class OnTexts(OnPair):
     exact: bool = False
     """Whether passes are batch-invariant. If so, `ar` and adaptive trees are also measured with ordinary passes."""
     compiled: bool = False
-    """Whether compiled passes are tried, and kept if they are faster."""
+    """Whether compiled forward passes are tried; they are kept only if they are faster."""
     kernels: bool = True
-    """Whether kernels are tried for small parts of rounds, and used if they are faster."""
+    """Whether custom kernels are tried for small parts of rounds; they are kept only if they are faster."""
     with_baselines: bool = True
     llama_cpp: str | None = None
-    """GGUF file of the target's weights, which llama.cpp decodes plainly beside the methods, even without baselines."""
+    """GGUF file of the target's weights; plain decoding of it in llama.cpp is measured too, even without baselines."""
     random_draft: bool = False
     """Whether the draft guesses at random, so that drafting gains nothing."""
     repeats: int = 3
@@ -127,7 +127,7 @@ def measure_rounds(job: OnRounds, note: Note, show: Show = iter) -> Done[report.
 
 
 def _others(job: OnTexts, pair: Pair, note: Note) -> list[Contender]:
-    """Contenders of other libraries, as far as they can be measured beside this pair."""
+    """Requested contenders of other libraries; `note` receives the reason if some cannot run beside this pair."""
     others: list[Contender] = []
     if job.with_baselines and any(model.computed_by for model in pair.models.values()):
         others += llama_cpp_baselines(pair, job.config, job.target, job.draft)
@@ -143,7 +143,7 @@ def _others(job: OnTexts, pair: Pair, note: Note) -> list[Contender]:
 
 
 def _warm_up(pair: Pair, prompts: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """Prompts for warm-up: on a CPU the first prompt; on an accelerator all prompts.
+    """Prompts for warm-up: the first prompt on a CPU, and all prompts on an accelerator.
 
     An accelerator captures a CUDA graph for each new size, and all these graphs must be captured before the first turn.
     """

@@ -30,7 +30,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     processor: str
     cores: int
     threads: int
-    """Of torch."""
+    """Number of threads that torch uses."""
     accelerator: str | None
     versions: dict[str, str]
     load_before: float | None
@@ -65,7 +65,7 @@ def utc_now() -> str:
 def unlike(one: Machine, other: Machine) -> list[str]:
     """Differences that make the times of two machines incomparable, in words such as "cores 2 there, 4 here".
 
-    Thread counts, which are chosen for each text, and load averages are not compared.
+    Load averages are not compared, nor are thread counts, because the number of threads is chosen for each text.
     """
     first, second = (
         {"processor": each.processor, "cores": each.cores, "accelerator": each.accelerator}

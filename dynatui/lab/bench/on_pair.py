@@ -1,4 +1,4 @@
-"""Options, names and progress that all measurements have; does not import torch."""
+"""Options, request fields and progress reports that all measurements share; does not import torch."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Note: TypeAlias = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class OnPair:
-    """Options of the measured pair, which all measurements have."""
+    """Options that all measurements share: the pair of models, its device and its dtypes."""
 
     target: str | None = None
     draft: str | None = None
@@ -33,7 +33,7 @@ class OnPair:
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """First fields of every request."""
+    """Fields that the requests of all measurements share."""
 
     target: str
     draft: str
@@ -49,7 +49,7 @@ def differing(one: msgspec.Struct, other: msgspec.Struct) -> list[str]:
 
 
 def pair_names(pair: "Pair | None") -> dict[str, str]:
-    """First fields of a request; empty strings if no pair is loaded."""
+    """Values of the fields of `PairRequest` except `seed`; empty strings if `pair` is None."""
     return {
         "target": pair.target_name if pair else "",
         "draft": pair.draft_name if pair else "",
@@ -66,11 +66,11 @@ R = TypeVar("R")
 class Progress:
     line: str
     share: float
-    """Of the work that is done, in [0, 1]."""
+    """Share of the work that is done, from 0 to 1."""
 
 
 Show: TypeAlias = Callable[[Iterator[Progress]], Iterable[Progress]]
-"""Displays the progress after each step, and then yields it."""
+"""Function that displays and then yields the progress after each step."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Done(Generic[R]):
 
 
 def interrupted(steps: Iterable[Progress]) -> bool:
-    """Runs all steps of a measurement; returns whether an interrupt ended it before the last step."""
+    """Runs the steps of a measurement; returns whether KeyboardInterrupt ended the measurement early."""
     try:
         for _ in steps:
             pass

@@ -1,4 +1,4 @@
-"""Costs of forward passes on the measuring machine, without the time in which threads waited for a processor."""
+"""Costs of forward passes on this machine, without the time in which the calling thread waited for a processor."""
 
 from decoder.draft.tree_size.cost_model import Costs
 from decoder.draft.tree_size.cost_profile import measure_costs
@@ -6,8 +6,8 @@ from decoder.models.pair import Pair
 from decoder.system.computing_clock import ComputingClock
 
 SERIES = 4
-"""Number of times that the same costs are measured; a measurement takes up to two seconds. The lowest measured costs
-are used, since disturbances only add time.
+"""Number of measurements of the same costs; each takes up to two seconds. Callers use the lowest measured costs, since
+disturbances only add time.
 """
 
 

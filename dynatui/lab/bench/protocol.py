@@ -1,5 +1,5 @@
-"""Runner of every benchmark: contenders decode the same prompts in turns, and each turn yields a sample, with exact
-totals at shorter lengths.
+"""Runner of every benchmark: contenders decode the same prompts in turns. Each turn yields a sample, which also has the
+totals (tokens, rounds, times) for the beginning of its text, at several lengths.
 """
 
 import gc
@@ -25,7 +25,7 @@ from dynatui.lab.bench.on_pair import Note, Progress
 
 
 def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
-    """Totals of a trial at each of these lengths. The peak memory of the whole trial is only in the last totals."""
+    """Totals of one decoded text at each of these lengths; only the last totals include the peak memory of the turn."""
     cuts = [cut(trial.after, length) for length in lengths]
     if cuts:
         cuts[-1] = structs.replace(cuts[-1], peak_bytes=trial.tally.peak_bytes)
@@ -33,9 +33,9 @@ def totals_at(trial: DecodedText, lengths: Sequence[int]) -> tuple[Tally, ...]:
 
 
 def cut(after: Sequence[Tally], length: int) -> Tally:
-    """Totals after `length` new tokens (at least 1); what the last round had beyond that length is removed.
+    """Totals after `length` new tokens (at least 1), without tokens that the last round committed beyond this length.
 
-    A text with fewer tokens is not cut. `after` has the totals after each round, at least one.
+    The totals of a shorter text are unchanged. `after` has the totals after each round and is not empty.
     """
     number = bisect_left(after, length, key=lambda tally: len(tally.tokens))
     if number == len(after):
@@ -67,9 +67,9 @@ def _accepting(before: Tally, reached: Tally, most: int) -> Tally:
 
 
 DISTURBED = 0.03
-"""Largest share of a turn's time in which threads may wait for a processor; a turn with a larger share is repeated."""
+"""Largest `Sample.waited` at which a turn counts as undisturbed; turns with larger values are repeated."""
 ATTEMPTS = 3
-"""Maximum number of times that one turn is run if other processes disturb it."""
+"""Maximum number of attempts at one turn if other processes disturb the turn."""
 Tokens: TypeAlias = Sequence[int]
 
 
@@ -95,7 +95,7 @@ class Sample:
     kv_bytes: int | None = None
     waits: int | None = None
     waited: float | None = None
-    """Share of the turn's time in which threads waited for a processor; None if the system does not report it."""
+    """Waiting time of all threads for a processor, divided by the turn's time; None if unknown."""
     same_until: int | None = WHOLE
     """Number of leading tokens that must equal the tokens of `ar`; None if all tokens may differ."""
 
@@ -123,7 +123,7 @@ def mixed(contenders: int, prompts: int, repeats: int, seed: int) -> Iterator[As
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is measured together, and the order of the turns."""
+    """Contenders and prompts that are measured together, and the order of the turns."""
 
     contenders: Sequence[Contender]
     prompts: Sequence[Tokens]
@@ -148,12 +148,12 @@ def endless(engine: Engine) -> Engine:
 
 
 def longest_first(prompts: Sequence[Tokens]) -> list[Tokens]:
-    """Prompts in an order in which no longer text discards the CUDA graphs and memory made for a shorter one."""
+    """Prompts by descending length, since a longer text discards the CUDA graphs and memory made for shorter texts."""
     return sorted(prompts, key=len, reverse=True)
 
 
 def warmed_up(engine: Engine, experiment: Experiment, note: Note) -> Experiment:
-    """Decodes the warm-up prompts; returns the experiment without the contenders for which `can_decode` is false."""
+    """Decodes the warm-up prompts with each contender; returns the experiment without contenders that cannot do so."""
     able = [contender for contender in experiment.contenders if can_decode(engine, contender, experiment.warm_up, note)]
     return replace(experiment, contenders=able)
 
@@ -193,7 +193,7 @@ def measured_into(samples: list[Sample], engine: Engine, experiment: Experiment)
 
 
 def disturbed(waits: Iterable[float | None]) -> int:
-    """Number of disturbed turns; `waits` has the share of each turn's time in which threads waited for a processor."""
+    """Number of disturbed turns; `waits` has `Sample.waited` of each turn."""
     return sum(waited > DISTURBED for waited in waits if waited is not None)
 
 
@@ -218,8 +218,8 @@ def _sample(engine: Engine, experiment: Experiment, turn: Assignment) -> Sample:
 def _undisturbed(
     engine: Engine, contender: Contender, prompt: Tokens, attempts: int
 ) -> tuple[DecodedText, float | None]:
-    """First trial whose threads hardly waited for a processor, or else the one whose threads waited least; and the
-    share of its time in which they waited. The choice depends only on this share, never on the speed.
+    """First decoding of the text that was not disturbed, or else the least disturbed of all attempts, with its value of
+    `Sample.waited`. The choice depends on this value only, and not on the speed.
     """
     trials: list[tuple[float, DecodedText]] = []
     while len(trials) < attempts:
@@ -236,7 +236,7 @@ def _undisturbed(
 
 
 def _alone(engine: Engine, contender: Contender, prompt: Tokens) -> DecodedText:
-    """Collects garbage, then runs one turn; the returned trial includes the peak memory."""
+    """Collects garbage, then decodes one text; the returned totals include the peak memory."""
     gc.collect(1)
     with peak_during(engine.pair.target.device) as peak:
         try:

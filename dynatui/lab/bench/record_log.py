@@ -24,7 +24,7 @@ from dynatui.lab.bench.machine import Machine, examined, unlike, utc_now
 from dynatui.lab.bench.on_pair import Note, differing
 
 _MOST_BYTES = 2**28
-"""Maximum size of a log, so that an endless device cannot fill the memory."""
+"""Maximum size of a log, so that reading an endless device such as /dev/zero cannot fill the memory."""
 
 Q = TypeVar("Q")
 C = TypeVar("C")
@@ -38,10 +38,10 @@ class LogHeader(msgspec.Struct, Generic[Q, C], frozen=True, kw_only=True, tag="b
     started_at: str
     """Start of the measurement, UTC in ISO 8601."""
     commit: str | None | UnsetType = UNSET
-    """See `source_commit`."""
+    """Commit of the running source tree; see `source_commit`."""
     machine: Machine
     request: Q = msgspec.field(name="asked")
-    """All options that determine the results; a measurement can resume the log only if its request is equal."""
+    """All options that determine the results; only a measurement with an equal request can resume the log."""
     costs: C
     context: int | UnsetType = UNSET
     """Context length of the pair, in tokens."""
@@ -66,7 +66,7 @@ class LogFormat(Generic[H, R]):
 class RecordLog(Generic[H, R]):
     """Log with its header and records, kept in a file if a path is given, else in memory.
 
-    Reading, beginning and adding raise ConfigError if the file cannot be read or written, or is no log of this kind.
+    The constructor, `begin` and `add` raise ConfigError if the file cannot be read or written, or is not such a log.
     """
 
     def __init__(self, path: Path | None, kind: LogFormat[H, R]) -> None:
@@ -86,8 +86,8 @@ class RecordLog(Generic[H, R]):
         """Header of the log; if the log has no header yet, the given header is written and returned.
 
         Raises:
-            ConfigError: The log has another request. Or the log is not `complete` and was started on another machine;
-                times of two machines cannot be compared.
+            ConfigError: The log has another request; or the log is not `complete` and was started on another machine,
+                whose times cannot be compared with the times of this machine.
         """
         if self.header is None:
             self.add(header)
@@ -102,7 +102,7 @@ class RecordLog(Generic[H, R]):
         return self.header
 
     def add(self, line: H | R) -> None:
-        """Appends one record."""
+        """Appends the header or a record."""
         if self._path is not None:
             try:
                 with self._path.open("ab") as file:
@@ -112,7 +112,7 @@ class RecordLog(Generic[H, R]):
         self._take(line)
 
     def refused(self, why: str) -> ConfigError:
-        """Error that names the fault of the file and the remedies."""
+        """ConfigError that states what is wrong with the file, and the remedies."""
         return ConfigError(f"{shortened(self._path)} {why}; remove this file, or {self._remedy}")
 
     def _take(self, line: H | R) -> None:
@@ -185,7 +185,7 @@ def header_now(
     commit: str | None | UnsetType = UNSET,
     context: int | UnsetType = UNSET,
 ) -> LogHeader[Q, C]:
-    """Header of a measurement that begins or resumes a log now; `costs` times forward passes, for a new log only."""
+    """Header for a measurement that begins or resumes now; `costs` times forward passes and runs for a new log only."""
     if log.header is None:
         note("measuring forward passes")
     return LogHeader(
@@ -201,7 +201,7 @@ def header_now(
 
 @contextmanager
 def opened(path: Path | None, kind: LogFormat[H, R]) -> Iterator[RecordLog[H, R]]:
-    """Log whose file is locked against other processes; see `alone` and `RecordLog` for errors."""
+    """Log whose file is locked against other processes; raises the errors of `alone` and `RecordLog`."""
     with alone(path, kind.remedy):
         yield RecordLog(path, kind)
 

@@ -40,10 +40,10 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     exact: bool = False
     """Whether passes are batch-invariant, so that methods agree bit for bit."""
     path: str = ""
-    """Decoding path; the next field has the reason for this path. See `decoder.run.decoding_path`."""
+    """Name of the decoding path (see `decoder.run.decoding_path`); `path_reason` is why this path was chosen."""
     path_reason: str = ""
     passes: dict[str, str] = {}
-    """What computed the passes of each model on the host: the compiled library, torch or llama.cpp."""
+    """By model, the library that computed its forward passes: "compiled" (the engine's own), "torch" or "llama.cpp"."""
     contenders: dict[str, dict[str, Any]]
     """All parameters of each contender, by contender name."""
     prompts: list[list[int]]
@@ -52,18 +52,18 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     repeats: int
     seed: int
     temperature: float = 0.0
-    """Above 0, baselines draw other random numbers, so their texts are not compared with the texts of `ar`."""
+    """Above 0, other libraries draw other random numbers, so their texts are not compared with the texts of `ar`."""
     top_k: int = 0
     top_p: float = 1.0
 
     @property
     def place(self) -> str:
-        """Device of the pair as text; devices of all processes if the target is split over several processes."""
+        """Device of the pair as text, or the devices of all processes if the target is split over several processes."""
         return place(self.device, self.ranks)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of one turn; see `Sample`. Its figures compare the text with the text of `ar` for the same block."""
+    """Result of one turn (see `Sample`); `figures` compares the text with the text of `ar` in the same block."""
 
     contender: str
     group: str
@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True):
-    """First fields of both reports."""
+    """Fields that `Report` and `RoundsReport` share."""
 
     setup: Setup
     load_after: float | None
@@ -99,7 +99,7 @@ class Report(Common, frozen=True, kw_only=True):
     comparisons: list[Comparison]
     differences: list[Difference]
     texts: dict[int, list[int]]
-    """Tokens of the text of `ar`, by prompt number."""
+    """Token ids of the text of `ar`, by prompt number."""
     samples: list[Record]
 
 
@@ -173,7 +173,7 @@ def of_rounds(setup: Setup, pair: Pair, samples: Samples, peaks: Sequence[int] =
 
 
 def _bandwidth(setup: Setup, pair: Pair) -> Bandwidth | None:
-    """None if the device is not CUDA, the target is split over processes, or llama.cpp computes a model."""
+    """Bytes per pass; None without CUDA, with several processes for the target, or with a model in llama.cpp."""
     copied = setup.machine.copy_bytes_per_s
     in_torch = not any(model.computed_by for model in pair.models.values())
     if copied is None or pair.target.ranks or not in_torch:

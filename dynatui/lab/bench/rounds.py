@@ -15,7 +15,7 @@ from dynatui.lab.bench.samples import Bandwidth, Samples, known, turn_frame
 from dynatui.lab.frame import Median, estimate
 
 LENGTHS = (1.0, 2.0, 3.0, 4.0, 6.0, 7.08)
-"""Assumed numbers of tokens per round, for which tokens/s are computed; the last is the best number in the paper."""
+"""Assumed numbers of tokens per round, for which tokens/s are computed; 7.08 is from the paper (v4, table 3)."""
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     waits: float | None
     """Number of times per round that the host waits for the device; None if not counted."""
     tokens_per_second: dict[float, float]
-    """Tokens/s by assumed number of tokens per round, for those numbers that a tree of this size can commit."""
+    """Tokens/s by assumed number of tokens per round; only for numbers that a tree of this size can commit."""
     multiply_adds: float | None
     """Multiply-adds of both models in a round; None if the models' calls were not counted."""
     kv_bytes: int | None
@@ -50,7 +50,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Growth(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of rounds after a longer text, divided by the cost after the first text length; medians over repeats."""
+    """Costs of rounds after a longer text, divided by the costs after the first text; medians over repeats."""
 
     name: str
     context: int
@@ -61,16 +61,16 @@ class Growth(msgspec.Struct, frozen=True, kw_only=True):
     verify: float
     multiply_adds: float | None
     beyond: Median | None
-    """Growth of the round's time divided by the growth of its multiply-adds."""
+    """Growth of the round's time, divided by the growth of the round's multiply-adds."""
     kv_bytes: int | None
-    """Bytes by which the KV caches are larger than after the first text; `peak_bytes` is this growth of peak memory."""
+    """Increase of the KV caches since the first text, in bytes; `peak_bytes` is the increase of the peak memory."""
     peak_bytes: int
 
 
 def rounds(
     samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic, bandwidth: Bandwidth | None
 ) -> list[Rounds]:
-    """One row for each length and contender."""
+    """One row for each text length and contender."""
     frame = _frame(samples, arithmetic, bandwidth)
     return [
         _row(name, contexts[prompt], frame.loc[prompt, name], seed)
@@ -80,7 +80,7 @@ def rounds(
 
 
 def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Arithmetic) -> list[Growth]:
-    """One row for each contender and each length after the first."""
+    """One row for each contender and each text length except the first."""
     frame = _frame(samples, arithmetic, None)
     first, *others = samples.prompts
     return [
@@ -91,7 +91,7 @@ def growth(samples: Samples, contexts: Sequence[int], seed: int, arithmetic: Ari
 
 
 def _frame(samples: Samples, arithmetic: Arithmetic, bandwidth: Bandwidth | None) -> pd.DataFrame:
-    """Turns by prompt, contender and repeat; times that are unknown count as 0."""
+    """Turns, indexed by prompt, contender and repeat; unknown times, counts and peaks are 0."""
     frame = turn_frame(samples, bandwidth, arithmetic).drop(columns="has_speed")
     times = [column for column in frame if str(column).endswith("_s")]
     zero = [*times, "drafted", "draft_forwards", "peak_bytes"]

@@ -1,5 +1,5 @@
-"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and a frame of all
-turns, on which speeds and their ratios stand.
+"""Samples of complete blocks: which texts equal the text of `ar`, which contenders have a speed, and a data frame of
+all turns, from which speeds and their ratios are computed.
 """
 
 from collections import defaultdict
@@ -39,10 +39,10 @@ class Samples:
         """Text of `ar`, the reference, by prompt."""
         compared = (turn for turn in self.all() if turn.contender not in self.draws_alone and self.is_right(turn))
         self.by_design = {turn.contender for turn in compared if turn.tally.tokens != self.texts[turn.prompt]}
-        """Contenders with a text that differs from the text of `ar` only in tokens that may differ by design."""
+        """Contenders with a text that differs from the text of `ar`, but only in tokens that may differ by design."""
 
     def same(self, name: str) -> list[int]:
-        """Prompts on which a contender has a speed."""
+        """Prompts on which a contender has a speed, because its texts are right in all repeats."""
         return [prompt for prompt in self.prompts if all(map(self.is_right, self.turns(name, prompt)))]
 
     def both(self, one: str, other: str) -> list[int]:
@@ -58,11 +58,11 @@ class Samples:
         return median(series(self._timed, SPEED, lane=name), seed)
 
     def ratio(self, name: str, than: str, seed: int) -> Median | None:
-        """Ratio of the speeds of two contenders, on the prompts on which both have one."""
+        """Speed of `name` divided by the speed of `than`, on the prompts on which both contenders have a speed."""
         return median(quotients(self._timed, name, than, SPEED), seed)
 
     def best(self, groups: Sequence[str], seed: int) -> str | None:
-        """Fastest contender in these groups; None if none of them has a speed."""
+        """Contender with the highest speed relative to `ar` in these groups; None if no contender has a speed."""
         speeds = {name: self.ratio(name, BASELINE, seed) for name, group in self.groups.items() if group in groups}
         known = {name: speed.value for name, speed in speeds.items() if speed is not None}
         return max(known, key=lambda name: known[name]) if known else None
@@ -84,7 +84,7 @@ class Samples:
         return [block[name] for (_, which), block in sorted(self._blocks.items()) if which == prompt]
 
     def until(self, turn: Sample) -> int | None:
-        """Number of leading tokens of a text that must equal those of `ar`; None if all may differ."""
+        """Number of leading tokens that must equal the tokens of `ar`; None if all tokens may differ."""
         return None if turn.contender in self.draws_alone else turn.same_until
 
     def is_right(self, turn: Sample) -> bool:
@@ -95,7 +95,7 @@ class Samples:
 PER_ROUND = {"round_s": "decode_s"} | {
     key: key for key in ("draft_s", "verify_s", "commit_s", "host_s", "target_forwards", "draft_forwards", "drafted")
 }
-"""Columns that are a figure divided by the number of rounds."""
+"""Columns of figures per round, each with the name of the figure that is divided by the number of rounds."""
 AS_THEY_ARE = (SPEED, "tokens_per_round", "acceptance_rate", "rounds", "peak_bytes")
 KEYS = ["lane", "prompt", "repeat", "has_speed"]
 
@@ -109,7 +109,7 @@ class Bandwidth:
     copy_bytes_per_s: float
 
     def share(self, figures: Figures) -> float | None:
-        """Share of the memory bandwidth that a run reached; None if its forward passes are unknown."""
+        """Share of the memory bandwidth that a turn reached; None if the number of forward passes is unknown."""
         if figures.target_forwards is None or figures.draft_forwards is None or not figures.decode_s:
             return None
         read = figures.target_forwards * self.target_bytes + figures.draft_forwards * self.draft_bytes
@@ -119,8 +119,8 @@ class Bandwidth:
 def turn_frame(
     samples: Samples, bandwidth: Bandwidth | None = None, arithmetic: Arithmetic | None = None
 ) -> pd.DataFrame:
-    """Turns of all complete blocks, in the order of repeats; `has_speed` is true where all texts of the contender, in
-    the column `lane`, are right on the prompt.
+    """Turns of all complete blocks, in the order of repeats. The column `lane` names the contender; `has_speed` tells
+    whether all texts of this contender on the prompt are right.
     """
     has_speed = {name: samples.same(name) for name in samples.groups}
     rows = [
@@ -132,7 +132,7 @@ def turn_frame(
 
 
 def known(value: float) -> float | None:
-    """A value of a frame; None instead of NaN."""
+    """Value of a data frame, with None in place of NaN."""
     return None if pd.isna(value) else float(value)
 
 

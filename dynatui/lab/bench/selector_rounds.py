@@ -1,4 +1,4 @@
-"""Measured gain of a selector of tree shapes.
+"""Measured gain in speed from a selector of tree shapes.
 
 For each sampling setting, the selector and the best static shape decode the same texts in turns.
 """
@@ -33,7 +33,7 @@ class Realised:
 
 
 def rate(texts: Sequence[Figures]) -> float:
-    """Tokens per second."""
+    """Tokens per second over all texts together."""
     seconds = sum(text.decode_s for text in texts)
     return sum(text.committed for text in texts) / seconds if seconds else 0.0
 
@@ -53,7 +53,7 @@ def realised(
 ) -> Iterator[Realised]:
     """Decodes each prompt with the static shape and with the selector; yields the texts so far after each prompt.
 
-    The seed of each prompt is 1 higher than that of the prompt before.
+    The first prompt has the seed `seed`, the second `seed` + 1, and so on.
     """
     for part in parts:
         shape = part.static

@@ -1,4 +1,4 @@
-"""Pairs with random weights or a random draft, and rules with which every tree has a given size."""
+"""Pairs of models with random weights or a random draft, and parameters that give every draft tree the same size."""
 
 import copy
 import json
@@ -70,9 +70,9 @@ def random_pair(
     passes: Passes | None = None,
     report: Report = lambda _: None,
 ) -> Engine:
-    """Pair of models with random weights; each model is a name of a shape or the path of a Hugging Face config.json.
+    """Engine of two models with random weights, each given by the name of a shape or by the path of a config.json.
 
-    Further arguments are those of `load_pair`; `gpu_layers` must be None, and "auto" is float16 on CUDA. Raises
+    Further arguments are those of `load_pair`; `gpu_layers` must be None, and dtype "auto" is float16 on CUDA. Raises
     DecoderError if a shape or an option is invalid, or the engine or the device cannot run the models.
     """
     require_gpu_layers({}, gpu_layers)
@@ -113,8 +113,8 @@ def loaded_pair(
     report: Report = lambda _: None,
     **further: Any,
 ) -> Engine:
-    """Pair loaded by `load_pair` with `further` arguments of it, but with a random draft; `compiled` applies to the
-    pair with the random draft.
+    """Engine of the pair that `load_pair` loads, with a draft that guesses at random; `further` are arguments of
+    `load_pair`. If `compiled` is set, passes are compiled after the draft has become random.
     """
     require_whole_draft("a draft that guesses at random", target, draft)
     in_torch = not any(is_gguf(name) for name in (target, draft) if name)
@@ -136,7 +136,7 @@ def loaded_pair(
 
 
 def with_random_draft(engine: Engine) -> Engine:
-    """Engine whose draft has a random output matrix: passes take as long, but guesses are right only by chance."""
+    """Engine whose draft has a random output matrix: guesses are right only by chance, but passes take equally long."""
     pair, slots = engine.pair, engine.slots and engine.slots.anew(engine.pair.target)
     held, name = pair.draft_model, f"{pair.draft_name} (random head)"
     if held.hf.reloadable:
@@ -231,7 +231,7 @@ def _folder() -> Any:
 
 
 OVERALL = 1e-9
-"""Path probability below which a node has no children; practically no node has so little."""
+"""Path probability below which a node has no children; practically no node has a lower probability."""
 
 
 @dataclass(frozen=True)
@@ -243,12 +243,12 @@ class Size:
 
     @property
     def siblings(self) -> int:
-        """Number of children of each node that has any, except that the last such node may have fewer."""
+        """Number of children of each node that is not a leaf; the last of these nodes may have fewer."""
         return -(-(self.rows - 1) // self.depth)
 
 
 def contenders(config: RunConfig, sizes: Sequence[Size]) -> list[Contender]:
-    """Plain decoding and one contender for each tree size. Peak memory is measured in rounds only, not in prefill."""
+    """Plain decoding and one contender for each tree size. Peak memory is that of the rounds, without the prefill."""
     return [
         own(BASELINE, BASELINE, BASELINE, config, begin_peak),
         *(own(f"{size.depth}x{size.rows}", "tree", *run_of(size, config), begin_peak) for size in sizes),
@@ -265,7 +265,7 @@ def passes(config: RunConfig, sizes: Sequence[Size]) -> Passes:
 
 
 def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
-    """Raises ConfigError for a size with which a node would have more children than the vocabulary has tokens."""
+    """Raises ConfigError if a tree of one of these sizes has a node with more children than there are tokens."""
     for size in sizes:
         if size.siblings > vocabulary:
             raise ConfigError(
@@ -275,7 +275,7 @@ def refuse_wider(sizes: Sequence[Size], vocabulary: int) -> None:
 
 
 def run_of(size: Size, config: RunConfig) -> tuple[str, RunConfig]:
-    """Method and parameters with which every tree has this size; raises ConfigError if no tree has it."""
+    """Method and parameters with which every tree has this size; raises ConfigError if no tree can have this size."""
     depth, drafted = size.depth, size.rows - 1
     if not 1 <= depth <= drafted:
         raise ConfigError(

@@ -1,8 +1,8 @@
 """Summary of samples: one row per contender, and comparisons of the best contenders of each kind.
 
 If a contender's text differs from the text of `ar` in a token that must be equal, the prompt is left out of the
-contender's speed. The difference is reported, with the result of a float32 pass that distinguishes a near tie from an
-error. All functions are pure, except that an argument of type `Judge` runs this float32 pass.
+contender's speed. The difference is reported with a verdict, near tie or error. All functions are pure, except that an
+argument of type `Judge` runs a float32 forward pass for this verdict.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ near-tie verdict; None if the difference cannot be judged."""
 PARTS = ("round", "draft", "verify", "commit", "host")
 COUNTS = ("host_share", "rest_share", "target_forwards", "draft_forwards", "peak_bytes", "bandwidth_share", "waits")
 MEDIANS = {key: key for key in ("tokens_per_round", *COUNTS)} | {f"{part}_ms": f"{part}_s" for part in PARTS}
-"""Columns of the frame by field of `Row`: for each prompt the median over repeats, then the median over prompts."""
+"""Column of the data frame for each field of `Row` that is a median over prompts (of medians over repeats)."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_second: Median | None
     over_ar: Median | None
     over_generate: Median | None
-    """Ratio of the speed to the speed of transformers' `generate` in its best setting."""
+    """Speed relative to transformers' `generate` in the fastest of its settings."""
     tokens_per_round: float | None
     round_ms: float | None
     draft_ms: float | None
@@ -50,9 +50,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     host_share: float | None
     """Share of a round's time that is commit time or host time."""
     rest_share: float | None
-    """Share of a round's time that is spent outside of the calls of target and draft."""
+    """Share of a round's time outside of the calls of target and draft."""
     target_forwards: float | None
-    """Target passes per round; the next field has the draft passes."""
+    """Target passes per round; `draft_forwards` has the draft passes per round."""
     draft_forwards: float | None
     peak_bytes: int | None
     bandwidth_share: float | None
@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Speed of one contender, relative to the speed of `than`, the best of `of` other contenders."""
+    """Speed of contender `name` relative to the speed of `than`, the fastest of `of` contenders of the kind `kind`."""
 
     name: str
     than: str
@@ -112,8 +112,8 @@ def rows(samples: Samples, seed: int, bandwidth: Bandwidth | None) -> list[Row]:
 
 
 def comparisons(samples: Samples, seed: int) -> list[Comparison]:
-    """All comparisons shown below the table: of `ar` with `generate`, of adaptive trees with other kinds of contenders,
-    of methods with the same methods without one part, and of batch-invariant passes with ordinary passes.
+    """All comparisons shown below the table: `ar` over `generate`, adaptive trees over other kinds of contenders,
+    methods over the same methods without one part, and batch-invariant passes over ordinary passes.
 
     Each adaptive tree is compared with the best contender of each other kind, unless texts of that kind may differ from
     the text of `ar` by design.
@@ -133,7 +133,7 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
             groups = [group for group in samples.groups.values() if group in kind]
             kinds_of = " and ".join(dict.fromkeys(groups))
             compared.append(Comparison(name=name, than=best, of=len(groups), kind=kinds_of, ratio=ratio))
-    for name, group in samples.groups.items():  # of a method in its default setting with itself without one part
+    for name, group in samples.groups.items():  # a method over the same method without one part
         if name != group and group in samples.groups and (ratio := samples.ratio(group, name, seed)):
             compared.append(Comparison(name=group, than=name, of=1, kind=name, ratio=ratio))
     return compared + _costs_of_exactness(samples, seed)
@@ -142,8 +142,8 @@ def comparisons(samples: Samples, seed: int) -> list[Comparison]:
 def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
     """Rounds per second with batch-invariant passes, divided by rounds per second without them, on all prompts.
 
-    The text with batch-invariant passes may differ from the text without them, and both are right in their own
-    arithmetic; so tokens/s cannot be compared.
+    Tokens/s cannot be compared, because the texts with and without batch-invariant passes may differ, and both texts
+    are right.
     """
     compared, frame = [], turn_frame(samples)
     for name in (name for name, group in samples.groups.items() if group == INEXACT):
@@ -154,7 +154,7 @@ def _costs_of_exactness(samples: Samples, seed: int) -> list[Comparison]:
 
 
 def differences(samples: Samples, judge: Judge) -> list[Difference]:
-    """One difference for each contender and prompt without a speed."""
+    """First difference of each contender on each prompt on which the contender has no speed."""
     differing = []
     verdicts: dict[tuple[int, int, tuple[int, int], bool], Verdict | None] = {}
     for name, prompt, text in samples.differing():

@@ -53,7 +53,7 @@ def on_rounds(report: RoundsReport) -> str:
 
 
 def _heading(report: Common, waits: Sequence[float | None]) -> str:
-    """Heading lines: models, machine and settings of the measurement, and disturbances by other processes."""
+    """Heading: models, machine and settings of the measurement, and the number of disturbed turns."""
     setup, machine = report.setup, report.setup.machine
     quiet = "" if None in waits else f"; {disturbed(waits)} of {len(waits)} turns were disturbed"
     lengths = sorted(map(len, setup.prompts))
@@ -187,7 +187,7 @@ def rates(rows: Sequence[Rounds]) -> Table:
 
 
 def grown(rows: Sequence[Growth]) -> Table:
-    """Table with the growth of round times as texts get longer, beside the growth of the rounds' multiply-adds."""
+    """Table with the growth of round times and of multiply-adds per round, relative to the first text length."""
     specs: list[Spec[Growth]] = [
         _name("levels x rows"),
         _number("after", "context", 0, 7),
@@ -248,7 +248,7 @@ def _interval(title: str, key: str, width: int) -> Spec[object]:
 
 
 def _times(*titles: str) -> Iterable[Spec[object]]:
-    """Columns of milliseconds."""
+    """Columns with the milliseconds of these parts of a round."""
 
     def take(key: str) -> Callable[[object], Cell]:
         return lambda row: _ms(getattr(row, key))

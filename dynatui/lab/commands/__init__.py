@@ -1,1 +1,1 @@
-"""Commands of the laboratory: `bench`, `tune` and `selector`."""
+"""Commands of the laboratory: `bench`, `profile`, `selector` and `tune`."""

@@ -172,13 +172,13 @@ def _idle_for_rounds(context: typer.Context, *, with_shapes: bool) -> dict[str, 
 
 
 def _idle_for_texts(measured: Collection[str]) -> dict[str, str]:
-    """The same for texts of the methods `measured`."""
+    """Names of the parameters without effect on a measurement of texts by the methods `measured`, with reasons."""
     unmeasured = {name: f"where {name} is not measured" for name in _sweeping() if name not in measured}
     return dict.fromkeys(ONLY_ROUNDS, "without --context or --shapes") | unmeasured
 
 
 def _sweeping() -> list[str]:
-    """Names of the methods that have an option, named after the method, for the settings to measure."""
+    """Names of the methods whose settings are listed by an option of the same name as the method."""
     return [name for name, method in METHODS.items() if method.sweep]
 
 

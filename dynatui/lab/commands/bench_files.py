@@ -1,4 +1,4 @@
-"""Files of `dynatui bench paper`, each written completely or not at all, and its report as text for a terminal."""
+"""Files of `dynatui bench paper`, each written completely or not at all, and the report as text for a terminal."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.util import find_spec
@@ -67,7 +67,7 @@ def text(report: "PaperReport", width: int) -> str:
 
 
 def _table(table: Table, width: int) -> Iterator[RenderableType]:
-    """A section with the table's parts; a part that has words alone becomes a sentence below the others."""
+    """A section with the table, split into parts that fit; a last part of words alone becomes a sentence below them."""
     kinds = [column.kind for column in table.columns]
     columns = [
         _Column(
@@ -87,7 +87,7 @@ def _table(table: Table, width: int) -> Iterator[RenderableType]:
 
 
 def _parts(names: Sequence[_Column], others: Sequence[_Column], width: int) -> Iterator[list[_Column]]:
-    """Splits columns into parts that fit beside the names; the paper's figure stays at the measured one's side."""
+    """Splits columns into parts that fit beside the names; a column of the paper stays with the measured column."""
     groups: list[list[_Column]] = []
     for column in others:
         if column.kind == "paper" and groups:
@@ -104,8 +104,8 @@ def _parts(names: Sequence[_Column], others: Sequence[_Column], width: int) -> I
 
 
 def _sentence(words: _Column, names: Sequence[_Column]) -> str:
-    """For each value of a column, the rows with this value, then the value. The most frequent one comes last, after
-    "others", or after "all" if it is the only one.
+    """For each value of a column, the names of the rows with this value, then the value. The most frequent value comes
+    last, after "others", or after "all" if it is the only value.
     """
     rows: dict[str, list[str]] = {}
     for cell, *name in zip(words.cells, *(column.cells for column in names), strict=True):
@@ -132,7 +132,7 @@ def _grid(columns: Sequence[_Column]) -> Grid:
 
 
 def _listed(items: Iterable[tuple[str, str]]) -> Grid:
-    """A list of items; before each item stands its mark, such as a dash or a verdict."""
+    """A list of pairs (mark, item), where the mark is, for example, a dash or a verdict."""
     grid = Grid.grid(padding=(0, GAP, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()
@@ -167,7 +167,7 @@ Writer: TypeAlias = Callable[["PaperReport", Path], list[Path]]
 
 
 def writers() -> tuple[Writer, ...]:
-    """Functions that write the files of a report, in this order."""
+    """Functions that write the files of a report, in the order in which they are to be called."""
     from dynatui.lab.bench.paper.figures import draw  # noqa: PLC0415 - imports torch
     from dynatui.lab.bench.paper.write import FIGURES, write  # noqa: PLC0415
 

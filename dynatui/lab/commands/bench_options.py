@@ -32,7 +32,7 @@ def parameters() -> Declared:
 
 
 def all_methods() -> str:
-    """What --methods accepts; decoding by transformers is measured as a baseline instead."""
+    """Names that --methods accepts, with commas between them; methods of transformers are measured as baselines."""
     return ",".join(name for name, method in METHODS.items() if not method.by_module)
 
 

@@ -1,4 +1,4 @@
-"""Progress of a measurement on standard error, and its result, printed and kept even after an interrupt."""
+"""Shows the progress of a measurement on standard error; prints and saves the result, even after an interrupt."""
 
 import sys
 import time
@@ -103,7 +103,7 @@ def words(seconds: float) -> str:
 
 
 def left_s(first: float, share: float, elapsed_s: float) -> float | None:
-    """Seconds until the share is 1, at the average pace since it was `first`; None if the share has not grown."""
+    """Seconds until the share is 1, at the average pace since the share was `first`; None if it has not grown."""
     return elapsed_s * (1 - share) / (share - first) if share > first else None
 
 

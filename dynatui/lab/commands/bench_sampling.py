@@ -75,7 +75,7 @@ _REQUEST = (
     ),
     options.SEED,
 )
-"""Those that make the request, except `selector`."""
+"""Options that make the `SamplingRequest`, except `selector`, which is a field of the job."""
 PARAMETERS: Declared = (
     CONTEXT,
     PAIR,

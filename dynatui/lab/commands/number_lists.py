@@ -14,11 +14,11 @@ from dynatui.cli.parameters import OptionGroup, option
 from dynatui.lab.bench.on_pair import OnPair
 
 LARGEST = 1 << 20
-"""Larger than every model's context."""
+"""Largest number in a list; larger than every model's context."""
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Without duplicates and empty names."""
+    """Names in a list with commas, without duplicates and empty names."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
@@ -30,8 +30,8 @@ def numbers(option: str, text: str, parts: Iterable[str], *, remedy: str) -> tup
 
 
 def number_lists(option: str, text: str, *, example: str, probability: bool = False) -> tuple[tuple[Any, ...], ...]:
-    """The groups of whole numbers in a list, without duplicates; each group must have as many numbers as the example,
-    or with `probability` a further one, which need not be whole.
+    """Groups of whole numbers in a list, without duplicates. Each group must have as many numbers as `example`; with
+    `probability`, it may have one further number, which need not be whole.
     """
     parts = [part.strip().split("x") for part in text.split(",")]
     count = len(example.split("x"))

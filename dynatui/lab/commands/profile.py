@@ -1,5 +1,5 @@
-"""`dynatui profile`: what a user's prompts promise of drafts on a server, as a file that advice and the check of a
-running server read. Imports torch only when a measurement begins.
+"""`dynatui profile`: measures the acceptance of drafts on a user's prompts, and writes a file for `dynatui advise` and
+`dynatui attach --expect`. Imports torch only when a measurement begins.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ NAME = 22
 SHOWN = (1, 2, 3, 4, 8)
 """Positions whose survival rates are printed."""
 LENGTHS = (3, 8)
-"""Chain lengths whose mean length is printed."""
+"""Lengths K of chains for which L(K), the mean number of tokens per round, is printed."""
 SCORED_TOKENS = 128
 _OF_PAIR = ("target", "device", "dtype", "draft_dtype")
 PROFILE = "Profile"

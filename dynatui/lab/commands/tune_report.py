@@ -188,7 +188,7 @@ def watching() -> Iterator[Watch]:
 
 
 class Lines:
-    """Prints progress as one line when a best setting or the phase changes, and otherwise every `SELDOM_S` seconds."""
+    """Prints a line of progress if the phase or the best setting of a method changes, or after `SELDOM_S` seconds."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._say = say
@@ -263,7 +263,7 @@ def _over_plain(leader: Leader) -> str:
 
 
 def _knobs(setting: MethodSetting, sampling: Sampling) -> str:
-    """A setting as options of the command line; only options whose default is another value with this sampling."""
+    """A setting as command-line options; options that have their default value with this sampling are left out."""
     run = RunConfig(sampling=sampling)
     if setting.rules is not None:
         run = run.with_rules(setting.method, setting.rules)
@@ -279,7 +279,7 @@ def _now(progress: TuneProgress) -> str:
 
 
 def _importance(shares: Mapping[str, float]) -> list[str]:
-    """A bar per knob shows the share of the speed differences between settings that is due to the knob."""
+    """Lines with a bar for each knob: the share of the variance of the speed that the knob explains."""
     if not shares:
         return [_about("what matters", "not known yet: too few settings were tried"), ""]
     shown = list(shares.items())[:MOST_KNOBS]

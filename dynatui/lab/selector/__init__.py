@@ -1,1 +1,1 @@
-"""Training of selectors: roots of texts with the labels of all shapes, the network's training, and its evaluation."""
+"""Training of selectors of tree shapes: labels of all shapes at roots in texts, training of the network, evaluation."""

@@ -1,5 +1,5 @@
-"""Labelled roots from a user's prompts: samples texts that continue the prompts, and labels all shapes at once at some
-tokens of each text. Each part has its own seed, so that a stopped collection can be resumed.
+"""Collects labelled roots: samples texts that continue a user's prompts, and labels all tree shapes at roots, which are
+some tokens of each text. Each prompt and sampling setting has its own seed, so an interrupted collection can resume.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ MEASURED_EVERY_S = 30.0
 """Seconds after which pass times are measured again, since other programs change the load of the machine."""
 
 LabelledRoot: TypeAlias = tuple[Root, dict[str, Float[np.ndarray, "A"]]]
-"""A root and the expected tokens of each shape, by verifier."""
+"""(root, {verifier: expected tokens per round of each shape})."""
 
 
 @dataclass(frozen=True)
@@ -133,5 +133,5 @@ def _concatenated(
 
 
 def _identity(prompt: AnyPrompt) -> str:
-    """What distinguishes a prompt from others; plain text is its own identity."""
+    """Text that differs between different prompts: plain text itself, or the JSON of a structured prompt."""
     return prompt if isinstance(prompt, str) else msgspec.json.encode(prompt).decode()

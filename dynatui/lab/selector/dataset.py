@@ -63,9 +63,9 @@ class Roots:
     prompt: Int[Tensor, "R"]
     setting: Int[Tensor, "R"]
     tokens: dict[str, Float[Tensor, "R A"]]
-    """Expected block efficiency of each action, for each verifier; NaN if the verifier cannot verify the shape."""
+    """{verifier: expected tokens per round of each action (tree shape)}; NaN if it cannot verify trees of the shape."""
     latency: dict[str, Float[Tensor, "R S"]]
-    """Seconds of each part of a round, for each verifier; see `decoder.selector.latency`."""
+    """{verifier: seconds of each part of a round}; see `decoder.selector.latency`."""
 
     def __len__(self) -> int:
         return len(self.scalars)
@@ -95,8 +95,8 @@ class Roots:
         return self.select(self.prompt % PART < VALIDATION)
 
     def fastest(self, verifier: str) -> Float[Tensor, "S"]:
-        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least: all
-        from one measurement, because the times of the work between passes were fitted together.
+        """Seconds of each part of a round, from the measurement with the fastest rounds, which was disturbed least. All
+        parts are from one measurement, because the times of the work between passes were fitted together.
         """
         part_seconds = self.latency[verifier]
         return part_seconds[round_seconds(part_seconds).sum(-1).argmin()]
@@ -135,7 +135,7 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def begin(folder: Path, manifest: Manifest) -> None:
-    """Begins or resumes a collection; raises ConfigError if the folder holds another one or cannot be written."""
+    """Begins or resumes a collection; raises ConfigError if the folder holds another collection or is not writable."""
     if (folder / MANIFEST).exists():
         earlier = read_manifest(folder)
         differing = [name for name in manifest.__struct_fields__ if getattr(earlier, name) != getattr(manifest, name)]

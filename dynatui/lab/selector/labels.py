@@ -1,5 +1,5 @@
-"""Roots along one text with tokens that trees of all shapes share, and labels of a root: for each shape, the expected
-number of tokens of a round over the verifier's random numbers.
+"""Roots along one text, and their labels. The trees of all shapes at a root share sampled tokens. The label of a shape
+is the expected number of tokens of a round, where the expectation is over the verifier's random numbers.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ LABELLED = (*SOLVERS, "naive", "block", "traversal")
 
 @dataclass(frozen=True)
 class SharedDraws:
-    """The draws below one root that delayed trees of all shapes share."""
+    """The draws (sampled tokens) below one root that delayed trees of all shapes share."""
 
     most: DelayedTree
     """Shape with the largest K, L1 and L2."""
@@ -92,7 +92,7 @@ class RootDraws:
     """Shape (N, V); zeros after nodes without draws."""
 
     def expected_tokens(self, verifier: str) -> Float[np.ndarray, "A"]:
-        """Expected block efficiency of the tree of each shape; NaN if the verifier, of `LABELLED`, cannot verify it."""
+        """Expected tokens per round of each shape; NaN if the verifier (one of `LABELLED`) cannot verify the shape."""
         shapes = self.draws.shapes
         if verifier in SOLVERS:
             return _TopDown(self, SOLVERS[verifier]).labels()
@@ -106,7 +106,7 @@ class RootDraws:
 
 @dataclass(frozen=True)
 class _TopDown:
-    """Labels of top-down verifiers: sums of the nodes' acceptance probabilities, by level (the paper, equation 3)."""
+    """Labels of top-down verifiers: sums of acceptance probabilities by level (Thomas et al. 2026, equation 3)."""
 
     root: RootDraws
     solver: Solver
@@ -126,7 +126,7 @@ class _TopDown:
         )
 
     def path(self) -> Float[np.ndarray, "L"]:
-        """Expected block efficiency of a single path, for each path length from 0."""
+        """Expected tokens per round of a single path, for each path length from 0."""
         return np.cumsum(self._reach, dtype=np.float64)
 
     @cached_property
@@ -205,7 +205,7 @@ class _BottomUp:
 
 
 def _tokens(judgements: Sequence[_Judgement], deepest: int) -> float:
-    """Expected block efficiency of the tree without its nodes below depth `deepest`."""
+    """Expected tokens per round of the tree without its nodes below depth `deepest`."""
     expected, left = 1.0, 1.0
     for node in judgements:
         if node.depth <= deepest:
@@ -220,7 +220,7 @@ class TextRoots:
         self, pair: Pair, sampling: Sampling, most: DelayedTree, most_tokens: int, generator: RandomGenerator
     ) -> None:
         """`most` is the shape with the largest K, L1 and L2, and `most_tokens` the maximum length of the text. If roots
-        must have hidden rows, the pair must come from `Pair.observed`.
+        must have hidden states, the pair must come from `Pair.observed`.
         """
         self._pair, self._sampling, self._most, self._generator = pair, sampling, most, generator
         shared = most.depth + (most.l1 + 1) * (most.k - 1) * most.l2
@@ -257,7 +257,7 @@ class TextRoots:
 def shared_draws(
     draft: DraftPasses, text: Sequence[int], sampling: Sampling, most: DelayedTree, generator: RandomGenerator
 ) -> SharedDraws:
-    """Draws below the last token of a text, which the trees of all shapes share. Samples one level after another."""
+    """Samples the draws that trees of all shapes share below the last token of a text, one level after another."""
     draft.begin_tree()
     tree = TokenTree([text[-1]], draws={})
     trunk, sides = [0], {l1: [list[int]() for _ in range(most.k - 1)] for l1 in range(most.l1 + 1)}

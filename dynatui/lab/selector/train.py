@@ -1,5 +1,5 @@
-"""Training of a selector on labelled roots, which resumes from a checkpoint beside the output file, and its predicted
-speed on test roots beside the best fixed shape.
+"""Trains a selector on labelled roots, resuming from a checkpoint beside the output file, and compares its predicted
+speed at test roots with the predicted speed of the best fixed shape.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from decoder.system.whole_files import write_whole
 from dynatui.lab.selector.dataset import TEST, VALIDATION, Manifest, Roots, round_seconds
 
 WORST_SHARE = 0.1
-"""Alpha of the objective: share of roots with the largest regret."""
+"""Alpha of the objective, `decoder.selector.policy.loss`: share of the roots with the largest regret."""
 PACE = 0.7
 """The random factors on the times of draft and target are between exp(-PACE) and exp(PACE)."""
 SURENESS = 20.0
@@ -227,7 +227,7 @@ class _Trainer:
         return scalars, part_seconds
 
     def _static_rates(self) -> Float[Tensor, "A"]:
-        """Relative to the best shape, over all roots."""
+        """Tokens per second of each fixed shape over all roots, divided by the best shape's; at least `LEAST_RATE`."""
         tokens = self._training.tokens[self._recipe.verifier].nan_to_num(0.0).sum(0)
         rates = tokens / round_seconds(self._part_seconds[None])[0]
         return (rates / rates.max()).clamp_min(LEAST_RATE).float()

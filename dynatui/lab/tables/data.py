@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class Printed(msgspec.Struct, frozen=True, kw_only=True):
-    """Number printed in the paper, for comparison with a measured number."""
+    """Number printed in the DynaTree paper, for comparison with a measured number."""
 
     value: float
     std: float | None = None
@@ -123,7 +123,7 @@ def _parts(cell: Cell, column: Column) -> Sequence[str | float | None]:
 
 
 def section(table: Table) -> Iterator[str]:
-    """Paragraphs: heading, description, table, notes."""
+    """Paragraphs of Markdown: heading, description, table, notes."""
     yield f"## {escaped(table.title)}"
     yield escaped(table.what)
     heads = [escaped(column.title) for column in table.columns]
@@ -182,7 +182,7 @@ def hundredths(value: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """For example 1 prompt or 2 prompts."""
+    """A number with its noun, for example "1 prompt" or "2 prompts"."""
     return f"{count} {thing}{'s' * (count != 1)}"
 
 

@@ -1,1 +1,1 @@
-"""How the embedded pair was made: tokenizer, target, draft, distillation, measurement. Nothing imports this package."""
+"""Training of the embedded pair, the target and draft that dynatui ships. No other package imports this package."""

@@ -1,5 +1,5 @@
 """Command line of the training: ``python -m dynatui.lab.training all --data DIR``; each stage resumes where it stopped.
-Shipped files take the place of a missing tokenizer, target or distilled draft.
+If the work folder lacks a tokenizer, target or distilled draft, the shipped files are used.
 """
 
 import argparse
@@ -23,10 +23,10 @@ TRAINED = ("target", "draft", "distil", "overlap")
 STAGES = ("tokenizer", *TRAINED, "card")
 """Stages that make the embedded pair, in order."""
 ON_SAMPLES = ("samples", "overlap", "head")
-"""Stages that first sample missing texts from the target, on which, besides the books, they train."""
+"""Stages that first sample missing texts from the target; `overlap` and `head` train on these texts and the books."""
 SHIPPED = {"tokenizer": EMBEDDED_TARGET, "target": EMBEDDED_TARGET, "distil": EMBEDDED_DRAFT}
-"""Shipped models in place of missing results, by stage. The shipped draft is the result of `overlap`; in place of the
-distilled draft, it is trained further.
+"""{stage: shipped model that replaces a missing result of the stage}. The shipped draft is the result of `overlap`; if
+it replaces the distilled draft, `overlap` trains it further.
 """
 
 
@@ -55,7 +55,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def run(stage: str, options: argparse.Namespace) -> None:
-    """Runs one stage. The result is in the work folder under the stage's name; the card is in the folder `--out`."""
+    """Runs a stage, which writes its result to the work folder under its name; `card` writes to the folder `--out`."""
     folder = options.work / "tokenizer"
     if stage == "tokenizer":
         corpus.train_tokenizer(corpus.books(options.data / "books"), recipe.VOCABULARY).save_pretrained(folder)

@@ -1,5 +1,5 @@
-"""Quality of the pair on held-out books, in float32 on the shipped weights, and its model card, made from the recipe,
-the training runs and these measurements.
+"""Measures the quality of the embedded pair on held-out books, in float32 with the shipped weights, and writes the
+pair's model card from the recipe, the facts of the training runs and the measurements.
 """
 
 import math
@@ -25,14 +25,14 @@ EDGES = (0, 32, 64, 128, 256, 512, 1024, 2048)
 
 @dataclass(frozen=True)
 class Quality:
-    """Pairs of figures are those of target and draft."""
+    """Measurements on held-out books; pairs and lists hold the figures of the target, then of the draft."""
 
     windows: int
     window: int
     bits_per_byte: tuple[float, float]
     agreement: float
     bits_by_position: list[dict[str, float]]
-    """Mean bits per token in windows of the full context, by position in the window."""
+    """{range of positions: mean bits per token at these positions}, in windows of the full context."""
 
 
 def load(folder: Path, device: torch.device) -> Any:
@@ -43,8 +43,8 @@ def load(folder: Path, device: torch.device) -> Any:
 def windows(
     files: list[Path], tokenizer: PreTrainedTokenizerFast, window: int, stride: int
 ) -> tuple[NDArray[np.int64], int]:
-    """Every `stride`-th of the adjacent windows of each book, shape (windows, window), and the number of bytes of all
-    tokens except the first of each window.
+    """Token ids of every `stride`-th of the adjacent windows of each book, shape (windows, window), and the number of
+    bytes of all these tokens except the first token of each window.
     """
     rows: list[list[int]] = []
     for file in files:
@@ -65,8 +65,8 @@ def batches(ids: NDArray[np.int64], device: torch.device) -> Iterator[Tensor]:
 
 @torch.inference_mode()
 def bits(model: Any, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """For each token except the first of each window: its number of bits, and the model's most probable token there,
-    each of shape (rows, window - 1).
+    """For each token except the first token of each window: its negative log2-probability, and the model's most
+    probable token at the same position. Both have shape (rows, window - 1).
     """
     logprobs = model(input_ids=batch).logits[:, :-1].float().log_softmax(-1)
     scored = logprobs.gather(-1, batch[:, 1:, None])[..., 0]
@@ -109,7 +109,7 @@ def write(
     stage_facts: Mapping[str, Mapping[str, Any]],
     device: torch.device,
 ) -> None:
-    """Measures the pair of these folders on the books in `texts`, and writes its card to `path`."""
+    """Measures the models in the folders `target` and `draft` on the books in `texts`; writes their card to `path`."""
     books = corpus.books(texts)
     quality = measure(target, draft, books, device)
     sizes = {folder.name: parameters(folder) for folder in (target, draft)}

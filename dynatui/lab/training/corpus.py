@@ -20,7 +20,7 @@ GOLDEN_RATIO = (5**0.5 - 1) / 2
 
 
 def books(folder: Path) -> list[Path]:
-    """Text files, sorted by name; raises FileNotFoundError if there are none."""
+    """Text files of a folder, sorted by name; raises FileNotFoundError if there are none."""
     files = sorted(folder.glob("*.txt"))
     if not files:
         raise FileNotFoundError(
@@ -67,8 +67,8 @@ def tokenize(files: list[Path], tokenizer: PreTrainedTokenizerFast, cache: Path)
 
 
 def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: int) -> NDArray[np.int64]:
-    """Windows `first` to `first + rows - 1` of an endless sequence, from the texts in turn, of shape (rows, window +
-    1). The start of a text's window i, as a share of the text's length, is i times the golden ratio modulo 1: such
+    """Windows `first` to `first + rows - 1` of an endless sequence that takes one window from each text in turn; shape
+    (rows, window + 1). Window i of a text starts at the fraction i * GOLDEN_RATIO modulo 1 of the text's length: such
     starts cover the text evenly after any number of windows, and depend only on i, so that a run can resume.
     """
     windows = []
@@ -82,8 +82,8 @@ def batch(texts: Sequence[NDArray[np.uint16]], first: int, rows: int, window: in
 def sample_texts(
     engine: Engine, books: NDArray[np.uint16], plan: Samples, folder: Path, log: Callable[[str], None]
 ) -> None:
-    """Samples continuations of passages of books from the engine's target, in batches that are not in the folder yet.
-    Each text has its own seed, so that an interrupted stage can resume, and does not end at an end token.
+    """Samples texts that continue passages of books from the engine's target, and writes the batches that the folder
+    lacks. Each text has its own seed, so that an interrupted stage can resume. End-of-text tokens do not end a text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     sampling = Schedule(Sampling(temperature=plan.temperature))

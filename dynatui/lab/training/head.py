@@ -1,6 +1,6 @@
-"""An EAGLE-3 head in training: computes all rows of a text at once, and unrolls several drafted levels from the head's
-own outputs, as in the training-time test of EAGLE-3 (arXiv 2503.01840, section 3.2). It is saved in the flat published
-layout.
+"""Training of an EAGLE-3 head: one pass computes all rows of a text, and unrolls several drafted levels from the head's
+own outputs, as in the training-time test of EAGLE-3 (arXiv 2503.01840, section 3.2). The trained head is saved in the
+flat layout in which EAGLE-3 heads are published.
 """
 
 import json
@@ -55,8 +55,8 @@ class TrainedHead(nn.Module):
 
         Row j combines token j + 1 of the text with a hidden state at position j and predicts token j + 2. At level 0
         the hidden state is the target's; at each later level it is the head's own output in row j - 1 of the
-        preceding level. So rows 0 to k - 1 of level k are not drafts. `states` are concatenated target states at
-        positions 0 to N - 1, and `tokens` are at positions 1 to N.
+        preceding level. So rows 0 to k - 1 of level k have no valid input, and `head_loss` ignores them. `states` are
+        concatenated target states at positions 0 to N - 1, and `tokens` are at positions 1 to N.
         """
         head, attend = self.head, _Levels()
         hidden, logits = head.fused(states), list[Tensor]()
@@ -125,8 +125,8 @@ def head_loss(target: Any, recipe: HeadRecipe, temperature: float) -> Loss:
 
 
 def _text_visible(rows: int, level: int, device: torch.device) -> Bool[Tensor, "N N"]:
-    """Rows of the text that each row of a level sees. Those that are not drafts see the first, so that no softmax is
-    empty.
+    """Mask of the text's rows that each row of a level sees. Rows without a valid input see row 0, so that every row
+    sees at least one row.
     """
     visible = torch.ones((rows, rows), dtype=torch.bool, device=device).tril(-level)
     visible[:, 0] = True

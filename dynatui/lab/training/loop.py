@@ -1,5 +1,5 @@
-"""Losses, and the training loop for one model and loss, with a budget of time and resumable checkpoints. Knows no files
-other than its checkpoint.
+"""Losses, and a training loop for one model and one loss, with a time budget and a checkpoint from which it resumes.
+The checkpoint is the only file that this module reads or writes.
 """
 
 import re
@@ -74,8 +74,8 @@ def overlap_loss(
     draft_logits: Float[Tensor, "*N V"], target_logits: Float[Tensor, "*N V"], temperature: float
 ) -> Float[Tensor, ""]:
     """1 - mean overlap + weighted mean KL divergence in nats, of distributions at `temperature`. The overlap is the
-    probability that a sampled guess is accepted. Its gradient vanishes where the distributions hardly overlap, so the
-    divergence is added with a weight that falls as the overlap rises.
+    probability that a sampled draft token is accepted. The overlap's gradient vanishes where the distributions hardly
+    overlap, so the divergence is added with a weight that falls as the overlap rises.
     """
     target_logprobs = (target_logits.float() / temperature).log_softmax(-1)
     draft_logprobs = (draft_logits.float() / temperature).log_softmax(-1)

@@ -28,7 +28,7 @@ class Stage:
     ascend; the last share is 1.
     """
     batch_tokens: int = 8192
-    """Of a training step."""
+    """Number of tokens in a training step."""
     warmup: float = 0.01
     """Share of the budget over which the learning rate rises from 0."""
     decay: float = 0.4
@@ -36,7 +36,7 @@ class Stage:
     weight_decay: float = 0.05
 
     def rate(self, progress: float) -> float:
-        """Factor on the peak learning rates at a spent share of the budget: rises, stays at 1, falls."""
+        """Factor on the peak learning rates after the share `progress` of the budget: rises to 1, stays, falls to 0."""
         return max(0.0, min(1.0, progress / self.warmup, (1.0 - progress) / self.decay))
 
     def window(self, progress: float) -> int:
@@ -45,7 +45,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Samples:
-    """Sampling of training texts from the target, since a draft is later used on texts of the target."""
+    """How training texts are sampled from the target: a draft trains on them since it later drafts in such texts."""
 
     temperature: float
     prompt: int

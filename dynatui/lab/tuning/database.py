@@ -33,7 +33,7 @@ NO_ROW = "Record does not exist."
 
 
 def understood(url: str) -> str:
-    """A URL in SQLAlchemy's form; raises ConfigError if it is invalid or names another kind of database."""
+    """The URL in SQLAlchemy's form; raises ConfigError if it is invalid or the database is not SQLite or PostgreSQL."""
     scheme, _, rest = url.partition("://")
     require(_is_url(url), f"--storage is {quoted(url)}, which is not a database URL; give {EXAMPLES}")
     require(
@@ -103,7 +103,7 @@ def _storage(url: str) -> RDBStorage:
 
 def _engine_options(url: str) -> dict[str, Any]:
     if _file(url):
-        # Without a pool, no connection stays open when the constructor of `RDBStorage` fails, which keeps its engine.
+        # If the constructor of `RDBStorage` fails, its engine is not disposed of; without a pool, no connection stays.
         return {"poolclass": NullPool, "connect_args": {"timeout": PATIENCE_S}}
     try:
         import psycopg  # noqa: F401, PLC0415 - an optional dependency

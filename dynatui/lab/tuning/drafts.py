@@ -1,5 +1,5 @@
-"""Ranking of drafts for one target on a user's own prompts, by measured speed beside the speed that is predicted from
-the draft's acceptance by position and the cost ratio of their passes.
+"""Ranks drafts for one target by measured speed on a user's own prompts, and predicts each draft's speed from its
+acceptance rate at each position and the cost ratio of a draft pass to a target pass.
 """
 
 import sys
@@ -75,7 +75,7 @@ class OnDrafts:
 
 
 def rank(job: OnDrafts, note: Note, show: Show = iter) -> Ranking:
-    """Raises DecoderError if texts are not greedy, no draft can be used with this target, or a prompt does not fit."""
+    """Raises DecoderError if sampling is not greedy, no draft is usable with this target, or a prompt does not fit."""
     greedy = job.config.sampling.greedy
     require(greedy, "--temperature is not 0, but drafts are ranked on greedy texts; leave --temperature out")
     engines, refused = loaded(job, note)
@@ -119,7 +119,7 @@ def lane_name(draft: str, method: str) -> str:
 
 
 def acceptance(pair: Pair, texts: Sequence[ScoredText]) -> tuple[float, list[float]]:
-    """Share of the texts' tokens that the draft guesses, and tokens a round with chains of 1, 2, ... tokens."""
+    """Share of the texts' tokens that the draft predicts, and tokens per round with chains of 1, 2, ... tokens."""
     places = [scored(pair, text) for text in texts]
     guessed = np.concatenate([each.accepted[FIRST:, 0] for each in places])
     found = grouped([counted(each).greedy for each in places], [""] * len(texts), seed=0)
@@ -136,8 +136,8 @@ def guesses_at_once(pair: Pair) -> int | None:
 
 
 def cost_ratio(engine: Engine) -> float:
-    """Time of a draft pass of one row divided by that of a target pass; if the draft computes all levels in one pass,
-    of a draft pass that reads one token of text.
+    """Time of a draft pass of one row divided by the time of a target pass of one row. If the draft computes several
+    levels in one pass, the draft pass is a pass that reads one token of text.
     """
     costs = engine.costs_of(engine.pair.context // 2)
     draft = costs.draft if guesses_at_once(engine.pair) is None else costs.catch_up
@@ -147,8 +147,8 @@ def cost_ratio(engine: Engine) -> float:
 def best_chain(lengths: Sequence[float], ratio: float, at_once: int | None = None) -> tuple[int, float]:
     """Length of the chain with the highest expected speed-up, 0 if no chain is faster, and this speed-up.
 
-    It is L(K) / (1 + K c) with the tokens a round L(K) of `lengths` and the cost ratio c, if extra target rows cost no
-    time. If the draft computes `at_once` levels in one pass, c replaces K c.
+    The speed-up is L(K) / (1 + K c), with the tokens per round L(K) in `lengths` and the cost ratio c, if extra target
+    rows cost no time. If the draft computes `at_once` levels in one pass, c replaces K c.
     """
     passes = {k: k if at_once is None else 1 for k in range(1, 1 + len(lengths))}
     speeds = {0: 1.0} | {k: lengths[k - 1] / (1 + count * ratio) for k, count in passes.items()}

@@ -58,7 +58,7 @@ class OnPrompts(OnPair):
     prompts: tuple[AnyPrompt, ...]
     config: RunConfig
     minutes: float = 5.0
-    """For search and check together, without the loading of the models."""
+    """Minutes for search and check together, without the time to load the models."""
     exact: bool = False
     compiled: bool = False
     kernels: bool = True
@@ -67,8 +67,8 @@ class OnPrompts(OnPair):
 
 
 class Turns:
-    """Turns in each of which one setting or plain decoding decodes one passage; must be closed after use. All turns are
-    one run of `measured`, which receives them one by one, since a run begins with a costly garbage collection.
+    """Measures turns; must be closed after use. In a turn, one setting or plain decoding decodes one passage. All turns
+    are one run of `measured`, which receives them one by one, since a run begins with a costly garbage collection.
     """
 
     def __init__(self, engine: Engine, config: RunConfig, passages: Sequence[Sequence[int]]) -> None:
@@ -147,7 +147,7 @@ def rounds(
 
 
 def checked(samples: Iterable[Sample], contenders: Sequence[Contender], seed: int, near_tie: IsNearTie) -> Checked:
-    """Speeds of these contenders, of which one is plain decoding, their ratios, and contenders with wrong texts."""
+    """Speeds and speed ratios of contenders, and contenders with wrong texts; one contender must be plain decoding."""
     known = Samples(samples, contenders)
     names = [contender.name for contender in contenders]
     wrong = frozenset(name for name, text, tokens in known.differing() if not near_tie(text, tokens, known.texts[text]))
@@ -185,8 +185,8 @@ def tuned(job: OnPrompts, note: Note, watch: Watch, stopped: Callable[[], bool])
 
 
 def reserve_s(whole_s: float, blocks_s: Sequence[float]) -> float:
-    """Seconds of `whole_s` that are reserved for the check: `CHECK_SHARE`, or more if the minimum number of texts takes
-    longer, by the seconds of each text of the search so far.
+    """Seconds of `whole_s` that are reserved for the check: the share `CHECK_SHARE`, or more if the minimum number of
+    texts takes longer. The estimate uses `blocks_s`, the seconds of each text of the search so far.
     """
     # the first few texts give no estimate: they are slower, since caches are cold and graphs are captured
     text_s = median(blocks_s) * len(outcome.NAMES) / SEARCHED if len(blocks_s) >= FEWEST else 0.0
@@ -201,7 +201,7 @@ class _Tuning:
     turns: Turns
     watch: Watch
     began: float = field(default_factory=time.monotonic)
-    """Of the clock that search and check share."""
+    """`time.monotonic()` at the start of the time that search and check share."""
     blocks_s: list[float] = field(default_factory=list)
 
     def run(self, studies: Sequence[study.Study], stopped: Callable[[], bool]) -> Tuned:
@@ -272,8 +272,8 @@ def _loaded(job: OnPrompts, note: Note) -> Engine:
 
 
 def _name(job: OnPrompts, conditions: Conditions, draft_dtype: str) -> str:
-    """Name of the study in a database; other requests or machines have other names, so their trials are not used."""
-    # None and False are one setting of chat templates for prompts that are all plain text.
+    """Name of the study in a database; each request and machine has its own name, so trials of others are not used."""
+    # If all prompts are plain text, the values None and False of `chat` have the same effect.
     conversations = any(as_prompt(prompt).earlier is not None for prompt in job.prompts)
     chat = job.config.chat if conversations else bool(job.config.chat)
     how = (draft_dtype, job.prompts, chat, job.exact, job.compiled, job.kernels)

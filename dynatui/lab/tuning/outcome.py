@@ -15,11 +15,11 @@ from dynatui.lab.tuning import study
 from dynatui.lab.tuning.search import State
 
 NAMES = FOUND, SHIPPED, AUTO, CHAIN, SHIPPED_CHAIN, PLAIN = "found", "shipped", "auto", "linear", "shipped_chain", "ar"
-"""Of the check's contenders. `FOUND` and `SHIPPED_CHAIN` take part only if the search found a better tree or chain than
-the shipped one; `CHAIN` is then the better chain.
+"""Names of the check's contenders. `FOUND` takes part only if the search found a better tree than the shipped tree, and
+`SHIPPED_CHAIN` only if it found a better chain; `CHAIN` is the best chain.
 """
 NOT_SLOWER = 0.97
-"""Least lower end of the interval of a kept setting's gain; it need not be faster beyond noise."""
+"""A found setting is kept only if the interval of its gain begins at or above this value, so it need not be faster."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Checked:
     ratios: Mapping[tuple[str, str], Interval | None]
     """(one, other) -> speed of contender `one` divided by that of contender `other`."""
     wrong: frozenset[str]
-    """Contenders with a text that differs from the text of plain decoding by more than a near tie."""
+    """Contenders with a text that differs from the text of plain decoding, and not only because of a near tie."""
 
     def faster(self, one: str, other: str) -> bool:
         return interval.compared_to_limit(self.ratios.get((one, other))) == "holds"
@@ -94,7 +94,7 @@ class TuneProgress:
     checking: bool
     """Whether the search is over and the check runs."""
     left_s: float
-    """Of the search, or of the check if `checking`."""
+    """Remaining seconds of the search, or of the check if `checking`."""
     check_s: float
     """Expected seconds of the whole check."""
     checked: int = 0

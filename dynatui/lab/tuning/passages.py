@@ -1,5 +1,5 @@
-"""Prompts cut into passages: some for the search, others for the check, since the best of many settings may be the best
-only by chance on the texts of the search. Handles only token ids.
+"""Cuts prompts into passages, which are prefixes of prompts. The check uses other passages than the search, since the
+best of many settings may be the best only by chance on the passages of the search. Handles only token ids.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ FEWEST = 6
 WANTED = 16
 """Number of passages for the search, and also for the check, if prompts are long enough."""
 SHORTEST = 8
-"""Minimum length of a passage, and minimum distance between two passages of one prompt, in tokens."""
+"""Minimum length of a passage, and minimum difference in length of two passages of one prompt, in tokens."""
 
 Tokens = tuple[int, ...]
 
@@ -30,8 +30,8 @@ class Passages:
 
 
 def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
-    """Splits prompts into passages, which are at least `length` tokens apart if prompts are long enough. Raises
-    PromptError if the prompts are too few or too short.
+    """Splits prompts into passages. The lengths of passages of one prompt differ by at least `length` tokens if prompts
+    are long enough. Raises PromptError if the prompts are too few or too short.
     """
     distinct = _distinct(prompts)
     if len(distinct) >= 2 * FEWEST:
@@ -52,8 +52,8 @@ def split(prompts: Sequence[Sequence[int]], length: int) -> Passages:
 
 
 def whole(prompts: Sequence[Sequence[int]]) -> Passages:
-    """Assigns chat prompts without cutting them, since a cut prompt lacks the template's end. Raises PromptError if
-    they are too few.
+    """Assigns chat prompts to search and check without cutting them, since a cut prompt lacks the template's end.
+    Raises PromptError if the prompts are too few.
     """
     distinct = _distinct(prompts)
     if len(distinct) < 2 * FEWEST:
@@ -80,8 +80,8 @@ def _beginnings_of(prompts: Sequence[Tokens], wanted: int, apart: int) -> tuple[
 
 
 def _beginnings(prompt: Tokens, wanted: int, apart: int) -> list[Tokens]:
-    """`wanted` prefixes of a prompt, whose lengths rise in equal steps up to the whole prompt; fewer prefixes if they
-    would be less than `apart` tokens apart.
+    """`wanted` prefixes of a prompt, whose lengths rise in equal steps up to the whole prompt; fewer prefixes if the
+    steps would be shorter than `apart` tokens.
     """
     count = max(1, min(wanted, len(prompt) // max(SHORTEST, apart)))
     return [prompt[: len(prompt) * part // count] for part in range(1, count + 1)]

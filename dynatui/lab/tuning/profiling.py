@@ -1,5 +1,5 @@
-"""Profiles of drafts on a user's prompts: scores every text once, keeps the counts in a log from which a stopped
-profile goes on, and measures passes on this machine.
+"""Profiles drafts on a user's prompts: scores each text once, keeps the counts in a log from which an interrupted
+profile resumes, and measures the times of passes on this machine.
 """
 
 import hashlib
@@ -34,13 +34,13 @@ from dynatui.servers.survival import TextCounts, counted, grouped, stopped, tree
 
 @dataclass(frozen=True)
 class OnServer(OnDrafts):
-    """What of the prompts is profiled, and what is known of the server's costs."""
+    """Request for a profile: the drafts, the prompts and their answers, and what is known of the server's costs."""
 
     answers: tuple[str, ...] = ()
-    """To each prompt; empty for none."""
+    """Answer to each prompt, "" for a prompt without an answer; an empty tuple if no prompt has an answer."""
     step_s: float | None = None
     draft_s: tuple[float, ...] = ()
-    """Of a pass of each draft that is not lookup, in the order of `drafts`."""
+    """Seconds of a pass of each draft except lookup, in the order of `drafts`."""
     roofline: NamedDevice | None = None
 
 
@@ -56,11 +56,11 @@ class ProfileRequest(PairRequest, frozen=True, kw_only=True):
 
 
 class Scored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
-    """What all drafts did on the text of one prompt."""
+    """Counts of all drafts on the text of one prompt."""
 
     prompt: int
     context: int
-    """Tokens of the prompt."""
+    """Number of tokens of the prompt."""
     tokens: int
     answered: bool
     drafts: dict[str, TextCounts]
@@ -74,15 +74,15 @@ FORMAT: LogFormat[Header, Scored] = LogFormat(
 
 
 def log_of(output: Path) -> Path:
-    """The log beside a profile, from which a stopped measurement goes on."""
+    """Path of the log beside a profile, from which an interrupted measurement resumes."""
     return output.with_name(f"{output.name}.log")
 
 
 def profiled(job: OnServer, output: Path, note: Note, show: Show = iter) -> Done[Profile]:
-    """Scores all texts that the log lacks; after an interrupt, the profile is of the texts so far.
+    """Scores all texts that the log lacks, and returns the profile; after an interrupt, it covers the texts so far.
 
-    Raises KeyboardInterrupt if there is none, and DecoderError if no draft can be used with this target, no prompt
-    fits, or the log is of another profile.
+    Raises KeyboardInterrupt if an interrupt comes before the first text is scored, and DecoderError if no draft can be
+    used with this target, no prompt fits, or the log belongs to another profile.
     """
     with opened(log_of(output), FORMAT) as log:
         try:
@@ -108,11 +108,11 @@ def _profiled(job: OnServer, log: ProfileLog, note: Note, show: Show) -> Done[Pr
 
 
 Texts: TypeAlias = Mapping[int, tuple[Tokens, Tokens]]
-"""Prompt and answer, which may be empty, by the prompt's number."""
+"""{number of a prompt: (its token ids, token ids of its answer)}; no token ids if there is no answer."""
 
 
 def _encoded(job: OnServer, tokenizer: TextTokenizer, context: int, note: Note) -> Texts:
-    """Leaves out prompts that do not fit in the context; raises PromptError if none does."""
+    """Token ids of the prompts that fit in the context; raises PromptError if no prompt fits."""
     found, refused = dict[int, tuple[Tokens, Tokens]](), list[PromptError]()
     most, chat = job.config.max_new_tokens + LONGEST_CHAIN, job.config.chat
     for number, prompt in enumerate(job.prompts):
@@ -160,7 +160,7 @@ def _steps(job: OnServer, engines: Mapping[str, Engine], texts: Texts, log: Prof
 
 
 def _measured(engines: Mapping[str, Engine], context: int) -> Costs:
-    """Passes of this machine after `context` tokens; a head that guesses several levels at once takes one pass."""
+    """Times of passes on this machine after `context` tokens; a head that drafts all levels at once has one pass."""
     own = {name: engine.costs_of(context) for name, engine in engines.items()}
     target = next(iter(own.values()))
     return Costs(
@@ -218,7 +218,7 @@ def _profile(
 
 
 def _draft(name: str, pair: Pair, target: ModelSize, job: OnServer, records: Sequence[Scored]) -> DraftProfile | None:
-    """None if no text has a round."""
+    """Profile of one draft; None if no text is long enough for a round."""
     texts, seed = [record.drafts[name] for record in records], job.config.seed
     categories = [as_prompt(job.prompts[record.prompt]).category for record in records]
     whole = grouped([text.greedy for text in texts], categories, seed)
@@ -246,7 +246,7 @@ def _kind(pair: Pair) -> DraftKind:
 
 
 def _costs(job: OnServer, size: ModelSize, drafts: Mapping[str, DraftProfile], measured: Costs) -> Costs:
-    """The best that is known."""
+    """The costs that the user gave; otherwise those of the roofline, if a device was named, or the measured costs."""
     if job.step_s is not None:
         timed = dict(zip((name for name in job.drafts if name != LOOKUP), job.draft_s, strict=True))
         draft_s = {name: seconds for name, seconds in timed.items() if name in drafts}

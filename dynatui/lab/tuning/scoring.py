@@ -1,17 +1,18 @@
-"""Scores drafts at every place of a text: which drafted tokens the target accepts, and what they are worth otherwise.
+"""Scores drafts at every place (token position) of a text: whether the target accepts a drafted token, the rank of the
+target's token by the draft's logits, and the draft's confidence.
 
-A text is either written by the target, or a given answer, read in one pass (teacher forcing). In both cases each place
-has the token that the target chooses there, given the text before it: the text's own token, or for an answer the most
-probable or a sampled one. A drafted token is right if the target chooses it; at T > 0 that is one-hot rejection, since
-the target chooses a token with its probability. A token drawn from the draft with probability q is, given that the
-target chooses z, accepted with probability min(1, q(z) / p(z)), whose mean over z is the sum of min(p, q).
+A text is either written by the target, or a given answer, read in one pass (teacher forcing). At each place, the target
+chooses a token, given the text before the place: in a text of its own, the text's token; in an answer, the most
+probable token or a sampled token. A drafted token is right if the target chooses it; at T > 0, this is rejection
+sampling with a one-hot draft distribution. A token that is sampled from the draft is accepted, if the target chooses z,
+with probability min(1, q(z) / p(z)); the mean over z is the sum of min(p, q).
 
-In a chain, a token counts only if all before it were accepted, and they are then the text's. So a draft model, which
-sees only tokens, drafts what it guesses after the text itself, and one pass over the text gives every chain. A head
-drafts from its own states after the first token, and lookup copies a whole chain: both draft anew at every place.
+A token of a chain counts only if all tokens before it were accepted, and thus are the text's tokens. A draft model
+reads only tokens, so it drafts the same tokens after the text itself, and one pass over the text gives all chains. A
+head reads its own states after the first token, and lookup copies a whole chain, so both draft anew at every place.
 
-In the target's own texts all of this is exact. In an answer where the target would choose another token, the next token
-of the chain is judged after the answer's token, not after the chosen one.
+In the target's own texts, the scores are exact. In an answer, where the target chooses another token than the answer's,
+the next token of the chain is scored after the answer's token, not after the chosen token.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,10 +40,10 @@ from dynatui.servers.profile_file import LONGEST_CHAIN
 from dynatui.servers.survival import FIRST, Reals, ScoredPlaces, Whole
 
 AT_ONCE = 32
-"""Places that one pass scores: fewer than the sequences of llama.cpp, which holds a chain in each."""
+"""Number of places that one pass scores; below the number of llama.cpp's sequences, since each chain takes one."""
 
 _LEAST = 1e-30
-"""In place of a target probability of 0, which a token may have by rounding at the edge of truncation."""
+"""Replaces a target probability of 0, which rounding at the edge of truncation can give to a chosen token."""
 
 Tokens: TypeAlias = Sequence[int]
 
@@ -52,11 +53,11 @@ class ScoredText:
     prompt: Tokens
     tokens: Tokens
     places: int
-    """Places at which rounds may begin: the first tokens."""
+    """Number of places at which a round may begin; they are the first places of the text."""
     chosen: Tokens
     """The target's choice at each place, given the tokens before it."""
     chosen_probs: Sequence[float]
-    """Target probability of each."""
+    """Target probability of each token of `chosen`."""
     sampling: Sampling
 
     @property
@@ -73,8 +74,8 @@ def greedy_text(prompt: Tokens, tokens: Tokens, places: int | None = None) -> Sc
 
 @torch.inference_mode()
 def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
-    """A text of at most `places` tokens; 16 further ones follow, also after its end, so that chains from its last
-    places are counted whole, as in servers.
+    """A text that the target writes, of at most `places` tokens. `LONGEST_CHAIN` further tokens follow, even after an
+    end token, so that chains from the last places are scored in full, as in servers.
     """
     most = places + LONGEST_CHAIN
     endless = replace(engine, pair=replace(engine.pair, eos=frozenset()))
@@ -97,7 +98,7 @@ def written(engine: Engine, prompt: Tokens, places: int, sampling: Sampling, see
 
 @torch.inference_mode()
 def given(pair: Pair, prompt: Tokens, answer: Tokens, places: int, sampling: Sampling, seed: int) -> ScoredText:
-    """An answer as the text."""
+    """A given answer as the text, with the target's choices."""
     tokens = answer[: places + LONGEST_CHAIN]
     chosen, known = _chosen(pair.target, prompt, tokens, seed, sampling)
     return ScoredText(prompt, tokens, min(places, len(tokens)), chosen, known, sampling)
@@ -106,7 +107,7 @@ def given(pair: Pair, prompt: Tokens, answer: Tokens, places: int, sampling: Sam
 def _chosen(
     target: LanguageModel, prompt: Tokens, tokens: Tokens, seed: int | None, sampling: Sampling
 ) -> tuple[list[int], list[float]]:
-    """The target's choices, sampled by `seed` or else the tokens themselves, and their probabilities."""
+    """The target's choices and their probabilities; sampled with `seed`, or without a seed the tokens themselves."""
     generator = None if seed is None else torch.Generator(target.device).manual_seed(seed)
     whole, found, known = [*prompt, *tokens], list[int](), list[float]()
     passes = DraftPasses(target, target.width, len(whole))
@@ -132,7 +133,7 @@ def _read(passes: Passes, prompt: Tokens) -> None:
 
 @torch.inference_mode()
 def scored(pair: Pair, text: ScoredText) -> ScoredPlaces:
-    """What the draft of a pair does at the places of a text."""
+    """Scores of a pair's draft at the places of a text."""
     if pair.looks_up:
         return _by_lookup(text)
     return _by_head(pair.target, pair.head, text) if pair.head else _by_model(pair, text)
@@ -150,8 +151,8 @@ def _by_lookup(text: ScoredText) -> ScoredPlaces:
 
 
 def _by_model(pair: Pair, text: ScoredText) -> ScoredPlaces:
-    """The text is read as nodes of a tree from which chains of the draft's own tokens branch, so that all places of a
-    pass draft together.
+    """Reads the text as a path of tree nodes. A chain of the draft's own tokens branches off at each node, so one pass
+    drafts a level of the chains at all places.
     """
     whole, before = text.whole, len(text.prompt)
     confidence, judged = np.zeros((text.places, LONGEST_CHAIN)), list[Reals]()
@@ -200,8 +201,8 @@ def _by_head(target: LanguageModel, head: StatesReader, text: ScoredText) -> Sco
 
 
 def _levels(passes: Passes, text: ScoredText, place: int, levels: int, logits: Tensor) -> Iterator[Reals]:
-    """Of two chains, one of the text's tokens, and one of the head's own where it leaves the text: confidence of the
-    second, and what is judged of the first.
+    """For each level, the confidence on a chain of the head's own tokens, and the scores (see `_judged`) on a chain of
+    the text's tokens. The chains share nodes as long as their tokens are equal.
     """
     tree = TokenTree([text.tokens[place - 1]])
     of_text = own = 0
@@ -221,7 +222,7 @@ def _levels(passes: Passes, text: ScoredText, place: int, levels: int, logits: T
 
 
 class _TextStates(LayerStates):
-    """States of a whole text, of which the head takes the next rows as it reads."""
+    """Target states of a whole text; each `take` returns and removes the rows that the head reads next."""
 
     def take(self, rows: Sequence[int]) -> Tensor:
         states, self._held = self._held, None
@@ -232,21 +233,21 @@ class _TextStates(LayerStates):
 
 
 def _best(logits: Tensor) -> tuple[list[int], Reals]:
-    """Most probable tokens, and their probability at T = 1."""
+    """Most probable token of each row, and its probability at T = 1."""
     confidence, tokens = logits.float().softmax(-1).max(-1)
     return tokens.tolist(), confidence.cpu().numpy()
 
 
 def _judged(logits: Tensor, text: ScoredText, start: int) -> Reals:
-    """From the draft's logits at the places from `start` on, shape (3, places): whether the draft's token is the
-    target's, the rank of the target's among the draft's, and at T > 0 the probability of accepting a drawn token.
+    """Scores from the draft's logits at the places from `start` on, shape (3, places): whether the draft's token is the
+    target's choice, the rank of the choice by the logits, and at T > 0 the acceptance probability of a sampled token.
     """
     rows, places = logits.float(), slice(start, start + len(logits))
     chosen = _column(text.chosen[places], rows)
     ranks = (rows > rows.gather(1, chosen)).sum(-1).cpu().numpy() + 1
     right, drawn = np.equal(_best(rows)[0], text.chosen[places]), np.zeros(len(rows))
     if not text.sampling.greedy:
-        # Servers draw from the draft at the target's temperature, without truncation.
+        # Servers sample from the draft at the target's temperature, without truncation.
         draft_probs = probabilities(rows, [Sampling(text.sampling.temperature)]).gather(1, chosen)[:, 0].cpu().numpy()
         drawn = np.minimum(1, draft_probs / np.array(text.chosen_probs[places]).clip(_LEAST))
     return np.array([right, ranks, drawn])

@@ -1,5 +1,5 @@
-"""Search: in each trial, a candidate races the best setting so far, text by text, until it has won or lost. Uses no
-models and no clock: the measuring function and the end of the time are arguments.
+"""Search for the fastest setting. In each trial, a candidate setting is measured beside the leader (the best setting so
+far), text by text, until the candidate has won or lost. Callers supply the measurement and the end of the time.
 """
 
 import math
@@ -14,16 +14,16 @@ from decoder.tree_rules import Rules
 from dynatui.lab.tuning.study import Study
 
 LOSING = 0.8
-"""Coverage of the interval by which a candidate loses; low, which saves time: if a good candidate loses by chance,
-similar settings are tried later.
+"""Coverage of the confidence interval that decides whether a candidate has lost. The low value saves time: if a good
+candidate loses by chance, the search tries similar settings later.
 """
 ENOUGH = 6
 """Minimum number of texts for a candidate to win."""
 FAR_BELOW = 0.9
-"""A candidate whose mean ratio is below this value loses, even after only two texts."""
+"""A candidate whose mean speed relative to the leader is below this value loses, even after only two texts."""
 Decision: TypeAlias = Literal["go on", "hopeless", "not better", "better"]
-"""State of a race: undecided; lost early by a candidate that is clearly slower; lost by one that is not faster beyond
-noise; or won.
+"""State of a trial: undecided; lost early, since the candidate is clearly slower; lost, since the candidate is not
+faster beyond noise; or won by the candidate.
 """
 
 
@@ -38,8 +38,8 @@ def ratio(logs: Sequence[float]) -> Interval | None:
 
 
 def decided(logs: Sequence[float], most: int) -> Decision:
-    """Decision from the logarithms of the ratios of candidate's to incumbent's speed, one per text; after `most` texts,
-    an undecided candidate counts as not better.
+    """Decision from the logarithms of speed ratios (candidate over leader), one per text; after `most` texts, an
+    undecided candidate counts as not better.
     """
     if len(logs) > 1:
         winning, losing = _interval(logs, COVERAGE), _interval(logs, LOSING)
@@ -58,9 +58,9 @@ def _interval(logs: Sequence[float], coverage: float) -> tuple[float, float]:
 
 
 MOST_TEXTS = 16
-"""Largest number of texts in a race."""
+"""Largest number of texts in a trial."""
 CHAIN_EVERY = 4
-"""One of this many successive trials is for a method other than the first method."""
+"""One in this many trials tests a setting of a method other than the first method."""
 ASKS = 30
 """A study counts as exhausted after this many consecutive suggestions of settings that are already measured."""
 COMPARED_EVERY = 10
@@ -78,7 +78,7 @@ class MethodSetting:
 
 @dataclass(frozen=True)
 class PassageSpeeds:
-    """Tokens per second on one passage, measured in turns; None if a text differs from the text of plain decoding."""
+    """Tokens per second on one passage; None for a setting whose text differs from the text of plain decoding."""
 
     plain: float
     candidate: float | None
@@ -96,8 +96,7 @@ class Leader:
     setting: MethodSetting
     trial: int = INITIAL
     worth: float = 0.0
-    """Logarithm of the ratio of its speed to the shipped setting's, biased upwards since it was selected for its speed.
-    """
+    """Logarithm of the ratio of the leader's speed to the shipped setting's speed; biased upwards by the selection."""
     over_plain: tuple[float, ...] = ()
     """For each passage, the logarithm of the ratio of the setting's speed to the speed of plain decoding."""
 
@@ -123,7 +122,7 @@ class State:
     too_large: tuple[MethodSetting, ...] = ()
     current: Current | None = None
     importance: Mapping[str, float] = field(default_factory=dict)
-    """Of the first method's knobs, by name."""
+    """{knob of the first method: share of the variance of the speed that the knob explains}."""
 
     def led_by(self, leader: Leader) -> Mapping[str, Leader]:
         return {**self.leaders, leader.setting.method: leader}
@@ -195,7 +194,7 @@ class Search:
         *,
         right: bool,
     ) -> None:
-        """Reports the candidate's value to the study; if the candidate has won the race, it becomes the leader."""
+        """Reports the candidate's value to the study; a candidate that has won the trial becomes the leader."""
         state, study = self.state, self._studies[candidate.method]
         known = right and len(over_leader) > 1
         value = state.leaders[candidate.method].worth + fmean(over_leader) if known else None

@@ -1,4 +1,4 @@
-"""Sizes of models as a server would load them, in the checkpoint's dtype, from their configurations."""
+"""Sizes of models in the checkpoint's dtype, as a server would load them; computed from configurations."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ _KV_ROWS = 1024
 
 
 def model_size(name: str, device: torch.device) -> ModelSize:
-    """Of a model's hub id, folder or GGUF file."""
+    """Size of the model with this hub id, folder or GGUF file."""
     config = load_config(name)
     dtype: torch.dtype = getattr(config, "dtype", None) or torch.float32
     quantised = None if isinstance(config, GgufFile) else quantisation_of(display_name(name), config, device)
@@ -46,7 +46,7 @@ def model_size(name: str, device: torch.device) -> ModelSize:
 
 
 def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> ModelSize:
-    """Of a drafting head for a target with so many layers, in its dtype; an MTP layer caches as one of them."""
+    """Size of a drafting head in the target's dtype. An MTP layer caches as much per token as one target layer."""
     output, body = _weights(head)
     width = getattr(torch, target.dtype, head.dtype).itemsize
     row = (target.kv_bytes_per_token or 0) / layers
@@ -67,7 +67,7 @@ def head_size(name: str, head: StatesReader, target: ModelSize, layers: int) -> 
 
 
 def _weights(head: StatesReader) -> tuple[int, int]:
-    """Numbers of weights that a pass reads: of the output head, which may be the target's, and of all else."""
+    """Numbers of weights that a pass reads: in the output head (which may be the target's), and in all other layers."""
     if isinstance(head, HeadModule):
         tables = sum(weight.numel() for weight in head.embed_tokens.parameters())
         output = sum(weight.numel() for weight in head.lm_head.parameters())
@@ -77,6 +77,6 @@ def _weights(head: StatesReader) -> tuple[int, int]:
 
 
 def _revision(name: str) -> str:
-    """The commit of a hub id; empty for a folder."""
+    """Commit of a hub id in the cache; empty for a folder or a file."""
     folder = cached_folder(name) if is_hub_id(name) and not Path(name).exists() else None
     return folder.name if folder else ""

@@ -1,4 +1,4 @@
-"""Search spaces of methods, and studies of them by Optuna's TPE sampler, in memory or in a database. Optuna is an
+"""Search spaces of methods, and Optuna studies that sample them by TPE, in memory or in a database. Optuna is an
 optional extra, imported when a study is made.
 """
 
@@ -27,7 +27,7 @@ BRANCHINGS = (
     (1, 1, 1), (1, 1, 2), (1, 2, 2), (1, 2, 3), (1, 2, 4), (1, 3, 5), (2, 2, 3), (2, 3, 4), (2, 4, 6),
 )  # fmt: skip
 DIGITS = 3
-"""Number of decimals to which probabilities and the exponent are rounded, so that a preset is easy to read."""
+"""Number of decimals to which probabilities and `sharpness` are rounded, so that a preset is easy to read."""
 TREE_METHOD = METHOD.name
 
 
@@ -35,7 +35,7 @@ TREE_METHOD = METHOD.name
 class Space:
     method: str
     shipped: Rules
-    """Setting that is used without tuning; it is the search's first incumbent."""
+    """Setting that is used without tuning; the search begins with it as leader."""
     rules: Callable[["BaseTrial"], Rules]
     starts: tuple[Mapping[str, Any], ...]
     """First suggestions; the shipped setting is the first of them."""
@@ -79,7 +79,7 @@ def _suggestion(rules: DynaTree) -> dict[str, Any]:
 
 def _first_trees(shipped: DynaTree) -> tuple[DynaTree, ...]:
     """The shipped preset, variants of it, and the other presets. Most variants have another node limit, since the best
-    one depends on the machine.
+    node limit depends on the machine.
     """
     sizes = [replace(shipped, n_max=n_max) for n_max in (6, 4, 20, 48)]
     shallow, deep = replace(shipped, d0=1.0, n_max=5), replace(shipped, d0=min(4.0, shipped.d_max - 1.0))
@@ -103,13 +103,13 @@ CHAIN = Space(
 STARTUP = 12
 """Number of trials at the beginning, in which the sampler does not yet use the values of earlier trials."""
 TREES = 32
-"""In the random forest that estimates knob importance."""
+"""Number of trees in the random forest that estimates knob importance."""
 FEWEST = 12
 """Smallest number of measured settings for an estimate of knob importance."""
 
 
 def require_optuna() -> None:
-    """Raises ConfigError without Optuna, or without scikit-learn, which knob importance needs."""
+    """Raises ConfigError if Optuna is not installed, or scikit-learn, which knob importance needs."""
     for name, module in (("optuna", "optuna"), ("scikit-learn", "sklearn")):
         if find_spec(module) is None:
             raise ConfigError(f"tuning needs {name}, which is not installed; pip install 'dynatui[bench]'")
@@ -117,7 +117,7 @@ def require_optuna() -> None:
 
 @contextmanager
 def database(url: str | None) -> Iterator["RDBStorage | None"]:
-    """Database of trials at a URL, opened for the `with` block; None without a URL. Raises like `database.opened`."""
+    """Trial database at a URL, open in the `with` block; None without a URL. Raises ConfigError or DatabaseError."""
     require_optuna()
     if url is None:
         yield None
@@ -129,11 +129,11 @@ def database(url: str | None) -> Iterator["RDBStorage | None"]:
 
 
 class Study:
-    """Sampler of one search space. Every method raises DatabaseError if its database can no longer be used."""
+    """Sampler of one search space. Every method raises DatabaseError if the study's database can no longer be used."""
 
     def __init__(self, space: Space, seed: int, storage: "RDBStorage | None" = None, name: str = "") -> None:
-        """Creates a study in memory, or resumes the study of this name in a database: it suggests the shipped setting
-        first, and then the study's best setting so far. Raises ConfigError if Optuna is not installed.
+        """Creates a study in memory, or resumes the study of this name in a database. A resumed study first suggests
+        the shipped setting, then its own best setting so far. Raises ConfigError if Optuna is not installed.
         """
         require_optuna()
         import optuna  # noqa: PLC0415 - an optional dependency
@@ -172,7 +172,7 @@ class Study:
                 self._study.tell(self._open, value)
 
     def importance(self) -> Mapping[str, float]:
-        """Share of the variance that each knob explains, the largest share first; empty with too few values."""
+        """Share of the variance of the speed that each knob explains, largest first; empty with too few trials."""
         from optuna.importance import FanovaImportanceEvaluator, get_param_importances  # noqa: PLC0415
 
         with self._reported():

@@ -20,7 +20,7 @@ from dynatui.state.run_state import RunState
 _LONGEST_VALUE = 7
 _FEW = 4
 _TABLE, _AROUND = 76, 8
-"""Width of the table of settings, and that of its page's frame, in cells."""
+"""Width of the table of settings, and width of the frame of its page, in cells."""
 
 
 def turn(screen: Screen, cap: str) -> None:
@@ -181,7 +181,7 @@ def _from_where(state: RunState) -> str:
 
 
 def choose_estimate(screen: Screen, step: int) -> bool:
-    """Moves the choice among the what-if cells, which are ordered by speed; False without estimates of it."""
+    """Moves the choice among the what-if cells, in order of speed; False without estimates of speed."""
     places, now = screen.scene.whatif.by_rate() if screen.scene.whatif else [], chosen(screen.scene)
     if now is None:
         return False

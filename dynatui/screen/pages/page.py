@@ -53,7 +53,7 @@ class Modal(ModalScreen[T]):
 
 class _PageText(Static):
     def render_line(self, y: int) -> Strip:
-        """In the symbols of the screen, as panels are."""
+        """Draws the line in the symbols of the screen, as panels do."""
         line = super().render_line(y)
         if not _in_ascii(self.app):
             return line
@@ -126,7 +126,7 @@ class EditScreen(Modal[str | None]):
     ]
 
     def __init__(self, prompt: str, *, losing: bool = False) -> None:
-        """`losing`: the run in progress would be lost."""
+        """`losing`: whether the run in progress would be lost."""
         super().__init__()
         self._prompt = prompt
         self._losing = losing
@@ -147,7 +147,7 @@ class EditScreen(Modal[str | None]):
         self._area.focus()
 
     def action_run(self) -> None:
-        """An unchanged text gives the prompt as it was before cleaning."""
+        """Returns the text; if the user has not changed it, the prompt as it was before cleaning."""
         text = self._area.text
         self.dismiss(self._prompt if text == self._clean_prompt else text)
 
@@ -303,6 +303,6 @@ class Palette(CommandPalette, Modal[None]):
 
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)  # noqa: SLF001 - Textual cancels this group
     async def _gather_commands(self, search_value: str) -> None:
-        """Without effect after the palette is closed."""
+        """Does nothing after the palette is closed."""
         if self.query(CommandList):
             await cast("Any", CommandPalette._gather_commands).__wrapped__(self, search_value)  # noqa: SLF001

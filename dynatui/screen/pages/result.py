@@ -17,11 +17,11 @@ _OF_PAGE = frozenset(
     ("escape", "enter", "space", "j", "k", "g", "G", "up", "down", "home", "end", "pageup", "pagedown")
 )
 _WIDEST, _SHARE, _EDGE = 84, 0.96, 6
-"""Of the style sheet: cells of the page, at most this share of the screen's, and of both its edges."""
+"""As in the style sheet: width of the page in cells, its largest share of the screen, and width of both edges."""
 
 
 class ResultPage(Page):
-    """Any key other than one that scrolls or closes the page closes it and does what it does elsewhere."""
+    """Some keys only scroll or close the page; any other key closes the page and has its usual effect."""
 
     def __init__(self, keys: Keymap, page: Callable[[], Text], act: Callable[[str], object]) -> None:
         super().__init__(keys, "", page)
@@ -39,7 +39,7 @@ class ResultPage(Page):
 
 
 def result_text(screen: Screen, state: RunState, width: int) -> Text:
-    """`width` is that of the screen, in cells."""
+    """`width`: of the screen, in cells."""
     inner = min(_WIDEST, int(_SHARE * width)) - _EDGE
     head, *rows = result(state.race, inner)
     title, pair = heading(state.race)

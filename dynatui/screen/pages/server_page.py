@@ -1,4 +1,4 @@
-"""The page that shows what a server would be told: acceptance by position here, best K, and an engine's options."""
+"""The page with advice for a server: acceptance by position in this run, the best K, and the options of an engine."""
 
 from typing import ClassVar
 
@@ -66,7 +66,7 @@ class ServerPage(Page):
 
 
 def known_profile(state: RunState, colder: str) -> Profile | str:
-    """Of the rounds so far, or why there is none; `colder` is the key that lowers the temperature."""
+    """The profile of the rounds so far, or why there is none; `colder` is the key that lowers the temperature."""
     run, method = state.run, _CHAIN_METHOD if _CHAIN_METHOD in state.lanes else state.watched
     if run is None:
         return "There is no run yet."

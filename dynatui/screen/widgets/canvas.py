@@ -24,7 +24,7 @@ from dynatui.render.scene import Scene
 from dynatui.screen.widgets.wire import CellStyle, Frame, cell_style, in_looks, scrolled
 
 Change: TypeAlias = tuple[int, Row]
-"""Row number, old row."""
+"""(row number, old row)."""
 DrawPanel: TypeAlias = Callable[[Scene, int, int], Rows]
 ActionAt: TypeAlias = Callable[[Scene, int, int], str]
 """(scene, width, column) -> action of a click there; empty if there is none."""
@@ -38,7 +38,7 @@ class Still:
 
 
 _WORTH_SCROLLING = 4
-"""Least number of changed rows for which scrolling is tried; fewer rows are simply written."""
+"""Least number of changed rows for which scrolling is tried; fewer rows are written without scrolling."""
 
 
 class Canvas(Widget):
@@ -65,13 +65,13 @@ class Canvas(Widget):
         self._draw_panel = draw_panel
         self._scene = Scene()
         self._drawn_rows: Rows = []
-        """Before they were cut or filled."""
+        """Rows of the panel before they were cut or filled to the width."""
         self._rows: Rows = []
         self._drawn_size: Size | None = None
-        """Of `_rows`, which Textual may request for a new size before it resizes; None: they must be drawn again."""
+        """Size of `_rows`; Textual may request rows of a new size before its resize event. None: draw them again."""
         self._inks: Mapping[Ink, Style] = {}
         self._styles: dict[Ink, Style] = {}
-        """On this panel's background, after the app's filters."""
+        """Styles on this panel's background, after the app's filters."""
         self._looks: dict[Ink, CellStyle] = {}
 
     def on_mouse_down(self, event: MouseDown) -> None:
@@ -119,7 +119,7 @@ class Canvas(Widget):
         return [self.render_line(y).crop(left, right) for y in crop.line_range]
 
     def _changes(self, scene: Scene, inks: Mapping[Ink, Style]) -> Iterator[Change]:
-        """None after a change of size, since Textual then sends all rows."""
+        """The changed rows; empty after a change of size, since Textual then sends all rows."""
         if inks is not self._inks or scene.symbols != self._scene.symbols:
             self._inks = inks
             self._forget()
@@ -186,7 +186,7 @@ def fitted(row: Row, width: int, scene: Scene) -> Row:
 
 
 def uncovered(screen: Screen[Any]) -> dict[Widget, Offset]:
-    """Only canvases that no other widget covers may be patched."""
+    """Places of the canvases that no other widget covers; only these may be patched."""
     regions = screen._compositor.visible_widgets  # noqa: SLF001 - only Textual's compositor knows which widgets overlap
     canvases = [widget for widget in regions if isinstance(widget, Canvas)]
     around = {ancestor for canvas in canvases for ancestor in canvas.ancestors}

@@ -27,9 +27,9 @@ SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 _NEAR = 4
 """Up to this many unchanged cells between two changes are sent again, since moving the cursor takes as many bytes."""
 _MOVE = 7
-"""Bytes of a move of the cursor, about."""
+"""Approximate number of bytes of a cursor move."""
 _ERASED = 12
-"""Least number of blanks that are erased: to erase them and to move past them takes up to ten bytes."""
+"""Least number of blanks that are erased, not written: erasing and moving past them takes up to ten bytes."""
 _WORTH_SCROLLING = 3
 """Least number of rows that scrolling must save."""
 _OFF = {1: 22, 2: 22, 3: 23, 4: 24, 5: 25, 7: 27, 8: 28, 9: 29}
@@ -40,7 +40,7 @@ _SHOWN_ON_BLANKS = frozenset({4, 9})
 
 @dataclass(frozen=True, eq=False)
 class CellStyle:
-    """Equal looks are one object, so that comparison is fast."""
+    """Attributes and colours of a cell; equal styles are one object, so that comparison is fast."""
 
     attributes: frozenset[int]
     foreground: str
@@ -50,16 +50,16 @@ class CellStyle:
     def of_blanks(self) -> "CellStyle":
         """The part of the style that is visible on a blank."""
         if _REVERSE in self.attributes:
-            return self  # bold may brighten its colour
+            return self  # a reversed blank shows the foreground colour, which bold may brighten
         return _one_look(self.attributes & _SHOWN_ON_BLANKS, "39", self.background)
 
 
 _one_look = cache(CellStyle)
 RESET = _one_look(frozenset(), "39", "49")
 Looks: TypeAlias = tuple[tuple[str, CellStyle], ...]
-"""A row as it looks."""
+"""A row, as parts of text with their styles."""
 Cell: TypeAlias = tuple[str | Looks, CellStyle | int]
-"""A character and its look; in a row with characters wider than one cell, the whole row and a column of it."""
+"""(character, style); in a row with characters wider than one cell, (whole row, index of the cell in it)."""
 
 
 @lru_cache(maxsize=1024)
@@ -84,7 +84,7 @@ def cell_style(style: Style, colors: ColorSystem) -> CellStyle:
 
 @cache
 def style_change(before: CellStyle, after: CellStyle) -> tuple[str, bool]:
-    """SGR codes from one look to another, and whether the difference shows on blanks."""
+    """SGR codes that change one style to another, and whether the difference shows on blanks."""
     ends = {_OFF[code] for code in before.attributes - after.attributes}
     unchanged = {code for code in before.attributes if _OFF[code] not in ends}
     codes = [str(code) for code in (*sorted(ends), *sorted(after.attributes - unchanged))]
@@ -100,7 +100,7 @@ def in_looks(row: Row, looks: Mapping[Ink, CellStyle]) -> Looks:
 
 
 def parts(update: ChopsUpdate | LayoutUpdate, colors: ColorSystem) -> Iterator[tuple[int, int, Looks]]:
-    """What Textual would send: column, line and looks of each part."""
+    """The parts that Textual would send: (column, line, content) of each."""
     if isinstance(update, LayoutUpdate):
         for y, line in enumerate(update.strips, update.region.y):
             x = update.region.x
@@ -120,7 +120,7 @@ def _strip_looks(strip: Strip, colors: ColorSystem) -> Looks:
 
 
 class Shown:
-    """The cells of the terminal, as the frames so far have left them; None where unknown."""
+    """The cells of the terminal after the frames so far; None for unknown cells."""
 
     def __init__(self, size: tuple[int, int], *, erases: bool = False) -> None:
         """`erases`: the terminal fills erased cells with the present background colour."""
@@ -130,7 +130,7 @@ class Shown:
 
 
 class Frame:
-    """Changes of the shown cells as one text. Cells of one look are written together, wherever they are, since moving
+    """Changes of the shown cells as one text. Cells of one style are written together, wherever they are, since moving
     the cursor takes fewer bytes than changing colours.
     """
 
@@ -138,13 +138,13 @@ class Frame:
         self._shown = shown
         self._pieces = list[str]()
         self._runs = dict[CellStyle, list[tuple[int, int, Looks]]]()
-        """By first look: line, column and content."""
+        """(line, column, content) of each change, by the first style of the content."""
         self._look = RESET
         self.size = 0
-        """About the number of bytes."""
+        """Approximate number of bytes."""
 
     def clear(self, look: CellStyle) -> None:
-        """Fills the screen with blanks of this look, or with plain ones if the terminal cannot erase in colours."""
+        """Fills the screen with blanks of this style, or with plain blanks if the terminal cannot erase in colours."""
         blank = look.of_blanks if self._shown.erases else RESET
         self._pieces.append(style_change(self._look, blank)[0] or "\x1b[m")
         self._look = blank
@@ -152,7 +152,7 @@ class Frame:
         self._shown.rows = [[(" ", blank)] * self._shown.width for _ in range(self._shown.height)]
 
     def put(self, row: Looks, column: int, line: int) -> None:
-        """Makes the cells from this place on, which counts from 0, look like the row; each cell once a frame."""
+        """Writes a row into `line` from `column` on, both counted from 0; a frame may write each cell only once."""
         if line >= self._shown.height:
             return
         after = _cells(row)[: max(0, self._shown.width - column)]
@@ -166,7 +166,7 @@ class Frame:
         shown[column : column + len(after)] = after
 
     def scroll(self, top: int, bottom: int, rows: int) -> None:
-        """The last lines become undefined."""
+        """Scrolls the lines `top` to `bottom` up by `rows`; the last `rows` of these lines become unknown."""
         self._write_runs()
         self._pieces.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{bottom + 1};1H" + "\n" * rows + "\x1b[r")
         shown = self._shown
@@ -178,7 +178,7 @@ class Frame:
         return "".join([*self._pieces, style_change(self._look, RESET)[0]])
 
     def _segments(self, cells: Sequence[Cell]) -> Iterator[tuple[int, str, CellStyle]]:
-        """Place, text and look of parts; blanks join a part beside them whose look makes them look the same."""
+        """(place, text, style) of each part; blanks join a neighbouring part in whose style they look the same."""
         start, text, part_look = 0, "", RESET
         for look, run in groupby(cells, key=itemgetter(1)):
             added = "".join(map(itemgetter(0), run))
@@ -257,7 +257,7 @@ def _is_whole(cells: Sequence[Cell]) -> bool:
 
 
 def _changes(before: Sequence[Cell | None], after: Sequence[Cell]) -> Iterator[tuple[int, int]]:
-    """First and one past the last column of each part of `after` that differs."""
+    """(first column, column after the last) of each part of `after` that differs from `before`."""
     start = end = -1
     for place, (old, new) in enumerate(zip(before, after, strict=True)):
         if old == new:

@@ -21,7 +21,7 @@ class Address:
 
 
 def address(text: str) -> Address:
-    """Raises a ConfigError, whose message never contains a password."""
+    """Parses a URL or HOST:PORT; raises a ConfigError, whose message never contains a password."""
     parts = _split(text.strip())
     path = parts.path.rstrip("/")
     page = next((suffix for suffix in reversed(PAGES) if path.endswith(suffix)), "")

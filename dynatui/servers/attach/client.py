@@ -1,4 +1,4 @@
-"""HTTP client for a watched server, limited in time and size; each failure is a line, the token goes to it alone."""
+"""HTTP client for a watched server, limited in time and size. A failure is one line; no other server gets the token."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ from dynatui.servers.attach.exposition import NotMetricsError, PageError
 from dynatui.servers.attach.servers import KINDS
 
 TOKEN = "DYNATUI_ATTACH_TOKEN"  # noqa: S105 - the name of a variable
-"""Holds the token of the header `Authorization: Bearer`."""
+"""Environment variable with the token of the header `Authorization: Bearer`."""
 _NO_PAGE = frozenset({HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
@@ -50,7 +50,7 @@ class Refusal:
     status: int
     url: str
     text: str
-    """As far as it was read."""
+    """Body of the response, as far as it was read."""
 
     @property
     def named(self) -> str:
@@ -59,7 +59,7 @@ class Refusal:
 
 
 def no_page(refusal: Refusal, remedy: str) -> PageError:
-    """A NotMetricsError if another URL may have the page."""
+    """The error for a refused page of metrics: a NotMetricsError if another URL may have the page."""
     if refusal.status not in _NO_PAGE:
         return no_answer(refusal, remedy)
     started = ", ".join(kind.page for kind in KINDS.values() if kind.page)
@@ -68,7 +68,7 @@ def no_page(refusal: Refusal, remedy: str) -> PageError:
 
 
 def no_answer(refusal: Refusal, remedy: str) -> PageError:
-    """With the server's message; if access is refused, also with `remedy`."""
+    """An error with the server's message; if access is refused, also with `remedy`."""
     host, reason = host_of(refusal.url), complaint(refusal.text)
     server_message = f": {quoted(reason)}" if reason else ""
     if refusal.status in _REFUSED:
@@ -114,7 +114,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Of an exception group only the first error is followed."""
+    """An error and the chain of its causes; of an exception group, only the first error is followed."""
     while error is not None:
         yield error
         cause = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else None
@@ -136,7 +136,7 @@ Refuse: TypeAlias = Callable[[Refusal, str], PageError]
 
 
 def token() -> str | None:
-    """Raises a ConfigError that does not show the token if it is invalid in an HTTP header."""
+    """Raises a ConfigError, which does not show the token, if the token is invalid in an HTTP header."""
     token = os.environ.get(TOKEN, "").strip()
     if not (token.isascii() and token.isprintable()) or " " in token:
         raise ConfigError(f"{TOKEN} contains blanks or invalid characters; set it to the token alone")
@@ -181,7 +181,7 @@ class Client:
         return self._runner.run(self._text("GET", url, self._patience_s, no_page, headers=_ACCEPT))
 
     def answer(self, url: str, body: Mapping[str, Any] | None, patience_s: float) -> str:
-        """A POST request if there is a JSON body, else a GET request."""
+        """The response to a POST request with a JSON body, or, without a body, to a GET request."""
         sent = {} if body is None else {"json": body}
         return self._runner.run(self._text("POST" if sent else "GET", url, patience_s, no_answer, **sent))
 
@@ -213,7 +213,7 @@ class Client:
 
     @asynccontextmanager
     async def _response(self, request: httpx2.Request) -> AsyncIterator[httpx2.Response]:
-        """The response after redirects within the server, whose body has not been read yet."""
+        """The response after redirects within the server; its body has not been read yet."""
         for _ in range(_REDIRECTS + 1):
             response = await self._client.send(request, stream=True)
             self._client.cookies.clear()  # a server could send cookies without bound
@@ -232,7 +232,7 @@ class Client:
 
 
 async def _complaint(response: httpx2.Response) -> str:
-    """Empty if it is not text or arrives too slowly."""
+    """Body of a response with an error; empty if it is not text or arrives too slowly."""
     with suppress(PageError, UnicodeDecodeError, TimeoutError, httpx2.HTTPError):
         async with asyncio.timeout(_COMPLAINT_S):
             return (await _body(response)).decode()

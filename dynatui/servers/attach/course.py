@@ -11,9 +11,9 @@ from dynatui.servers.profile_file import StepPoint
 
 _MOST_PIECES = 16
 _PIECE = 100
-"""Least rounds of a piece, until pieces are merged."""
+"""Least number of rounds of a piece; doubled each time that pieces are merged."""
 _STEADY = 0.25
-"""A number of running requests that changes by a larger share within an interval belongs to no load."""
+"""An interval in which the number of running requests changes by a larger share is assigned to no load."""
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,18 @@ class Span:
     accepted: int = 0
     accepted_at: tuple[int, ...] = ()
     drafted_at: tuple[int, ...] = ()
-    """Both by position; empty if the server does not report it."""
+    """Both are counts by position; empty if the server does not report them."""
     running: float = 0.0
     """Running requests, summed over rounds."""
     cached: float = 0.0
-    """Share of the KV cache by running request, summed over rounds."""
+    """Share of the KV cache per running request, summed over rounds."""
     timed: int = 0
-    """Intervals of which a `StepPoint` is known; the next three are sums over these."""
+    """Number of intervals with a known `StepPoint`; the next three fields are sums over these."""
     streams: float = 0.0
     """Running requests."""
     log_s: float = 0.0
     squared: float = 0.0
-    """Logarithm of the step's time, and its square."""
+    """`log_s` and `squared`: logarithm of the step time, and square of the logarithm."""
 
     def plus(self, other: "Span") -> "Span":
         return Span(*(_added(getattr(self, each.name), getattr(other, each.name)) for each in fields(Span)))
@@ -48,7 +48,7 @@ class Span:
 
     @property
     def length(self) -> float:
-        """L-bar."""
+        """L-bar, tokens per round."""
         return 1 + self.accepted_per_round
 
     @property
@@ -57,12 +57,12 @@ class Span:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Acceptance by position, of the tokens drafted there; of all rounds where their number is unknown."""
+        """Acceptance by position: share of the tokens drafted there, or of all rounds if their number is unknown."""
         drafted = self.drafted_at or (self.rounds,) * len(self.accepted_at)
         return tuple(map(_share, self.accepted_at, drafted))
 
     def surely_drafted(self, position: int) -> float:
-        """Least number of rounds that have drafted a token at a position, from 0, if later ones are no more."""
+        """Least number of rounds that drafted a token at a position, from 0, if none later is drafted more often."""
         if position < len(self.drafted_at):
             return self.drafted_at[position]
         places = len(self.accepted_at)
@@ -77,7 +77,7 @@ class Span:
 
     @property
     def timed_running(self) -> float:
-        """Mean running requests of the intervals whose step time is known; if there are none, of the rounds."""
+        """Mean running requests over the intervals with a known step time; if there are none, over the rounds."""
         return self.streams / self.timed if self.timed else self.mean_running
 
     @property
@@ -86,7 +86,7 @@ class Span:
 
     @property
     def step_s(self) -> float | None:
-        """Geometric mean."""
+        """Geometric mean of the step times."""
         return math.exp(self.log_s / self.timed) if self.timed else None
 
 
@@ -104,14 +104,14 @@ def _share(part: float, whole: float) -> float:
 @dataclass(frozen=True)
 class Course:
     life: Span = field(default_factory=Span)
-    """Since the server's start, as far as it was watched."""
+    """Sums since the server's start, as far as it was watched."""
     before: Span | None = None
-    """The life before the last restart, if it had rounds."""
+    """`life` before the last restart, if it had rounds."""
     pieces: tuple[Span, ...] = ()
     """Successive parts of `life`, all but the last with about the same number of rounds."""
     piece: int = _PIECE
     by_load: Mapping[int, Span] = field(default_factory=dict)
-    """By `load_class`, since the start."""
+    """`load_class` -> part of `life`."""
     k: int | None = None
     """Most tokens that a round drafts; None if unknown."""
     load: Load | None = None
@@ -139,15 +139,15 @@ def followed(course: Course, reading: Reading) -> Course:
 
 
 def load_class(running: float) -> int:
-    """Loads that differ by less than a factor of 2^(1/2) are in one class or in neighbouring ones."""
+    """Class of a load: there are two classes per doubling of the running requests."""
     return round(2 * math.log2(max(1.0, running)))
 
 
 def load_point(before: Load | None, reading: Reading) -> StepPoint | None:
-    """None if the load changed within the interval, or if nothing tells the time of a step.
+    """Load and step time of an interval; None if the load changed within it, or if the step time is unknown.
 
-    The time of a step is that between the outputs of a request where the server reports it, else the latency by token
-    times the tokens of a round, else running requests / rounds a second (without drafts: tokens a second).
+    The step time is the time between outputs of a request if the server reports it, else the latency per token times
+    the tokens of a round, else running requests / rounds per second (without drafts: tokens per second).
     """
     interval, running = reading.interval, _steady(before, reading.load)
     rounds, drafted = interval.drafts or 0, interval.drafted or 0
@@ -181,7 +181,7 @@ def _steady(before: Load | None, after: Load | None) -> float | None:
 
 
 def _span(reading: Reading, point: StepPoint | None) -> Span:
-    """Rounds whose accepted tokens are unknown do not count."""
+    """Sums of one reading; rounds do not count if their number of accepted tokens is unknown."""
     interval, load = reading.interval, reading.load or Load()
     rounds, accepted, drafted = interval.drafts or 0, interval.accepted, interval.drafted
     if accepted is None and interval.tokens_per_round is not None:
@@ -217,7 +217,7 @@ def _cut(pieces: tuple[Span, ...], span: Span, least: int) -> tuple[tuple[Span, 
 
 
 def _most_drafted(reading: Reading) -> int | None:
-    """In a tree, the number of its levels."""
+    """Most tokens that a round drafts; for a tree, its number of levels. None if unknown."""
     if places := len(reading.interval.accepted_by_position):
         return places
     drafting = reading.drafting

@@ -1,13 +1,13 @@
-"""What is wrong with a server's speculative decoding, from what it did and, if there is one, from a promise.
+"""Finds faults in a server's speculative decoding, from its figures and, if given, from the promise of a profile.
 
 Two shares p1 of n1 and p2 of n2 rounds differ if the evidence
 
     n1 KL(p1, p) + n2 KL(p2, p) - log(4 sqrt(n1 n2)) with p = (n1 p1 + n2 p2) / (n1 + n2)
 
 is at least log(comparisons / ERROR). It is a lower bound on the logarithm of a product of two mixtures of likelihood
-ratios (Krichevsky and Trofimov 1981), which is a martingale as rounds are added. So (Ville 1939) the error holds for
-all polls of a session together, however long, and for the profile's own error. Rounds of one text are alike: both n are
-numbers of independent rounds, rounds / design effect, which the profile's interval over prompts tells.
+ratios (Krichevsky and Trofimov 1981), which is a martingale as rounds are added. So (Ville 1939) `ERROR` bounds the
+probability of a false report over all polls of a session, however long, and includes the profile's own error. Rounds of
+one text are correlated, so n is rounds / design effect, which follows from the profile's interval over prompts.
 """
 
 import math
@@ -23,33 +23,33 @@ from dynatui.servers.attach.events import Cause, Finding, Promise, PromisedChain
 from dynatui.servers.attach.servers import Kind
 
 ERROR = 0.01
-"""Probability that a server which keeps its promise is ever reported in a session."""
+"""Largest probability that a session reports a server although it keeps its promise."""
 ROUNDS = 100
-"""Least rounds for a verdict."""
+"""Least number of rounds for a verdict."""
 UNPROMISED_ROUNDS = 300
-"""The same without a promise."""
+"""Least number of rounds for a verdict without a promise."""
 TOKENS = 200
-"""Generated tokens without any draft from which speculation is off."""
+"""Generated tokens without any draft from which speculation counts as off."""
 UNKNOWN_EFFECT = 10.0
-"""Design effect where no profile tells it."""
+"""Design effect if no profile determines it."""
 NOTHING, LITTLE = 0.05, 0.1
-"""Acceptance at a position, and its share of the promise, below which the draft knows nothing of the text there."""
+"""A draft is broken if its acceptance at position 1 is below `NOTHING`, or below `LITTLE` of the promise."""
 RIGHT, MISWIRED = 0.7, 0.2
-"""Share of the promised acceptance at position 1 from which it is right, and of the promised conditional acceptance at
-position 2 below which later positions have failed.
+"""Share of the promised acceptance at position 1 from which the first token counts as right, and share of the promised
+conditional acceptance at position 2 below which later tokens count as failed.
 """
 USUAL = 0.5, 0.25
-"""Acceptance by position where nothing is promised."""
+"""Acceptance at positions 1 and 2 that is expected without a promise."""
 MORE = 0.5
-"""Tokens a round beyond the advised ones at a load that are told."""
+"""Drafted tokens per round beyond the advised number at a load that are reported."""
 FULL, CUT_SHORT = 0.98, 0.8
-"""Shares of K from which a promised draft does not vary in length, and of its tokens below which it is cut short."""
+"""Share of K from which promised drafts have a fixed length; share of this length below which drafts are cut short."""
 FALL, GROWTH, SAME_LOAD = 0.1, 1.2, 1.5
-"""Relative fall of L-bar, and growth of the cache by request, that are told; and ratio of loads that count as equal."""
+"""Least relative fall of L-bar, and growth of the KV cache per request, to report; largest ratio of equal loads."""
 LOOP, FAR_ABOVE = 0.97, 0.05
-"""Acceptance at the last position of texts that repeat themselves, if that is more than the promise by `FAR_ABOVE`."""
+"""Acceptance at the last position from which texts count as repeating, if it exceeds the promise by `FAR_ABOVE`."""
 POLLS, SLOWER = 20, 0.97
-"""Least readings of step times, and speed-up below which speculation is called slow."""
+"""Least number of readings of step times, and speed-up below which speculation is called slow."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +64,17 @@ class Seen:
 
     @property
     def k(self) -> int | None:
-        """Most tokens that a round drafts; where the server does not tell it, the advised number."""
+        """Most tokens that a round drafts; if the server does not report it, the advised number."""
         return self.course.k or self.advised
 
     @property
     def advised(self) -> int | None:
-        """The most at any load."""
+        """Largest advised number of drafted tokens over all loads."""
         return max((k for _, _, k in self.promise.advised), default=None) if self.promise else None
 
     @property
     def chain(self) -> PromisedChain | None:
-        """What is promised of the deployed chains."""
+        """The promise for chains of `k` tokens of the deployed draft."""
         if self.promise is None or not self.k:
             return None
         chains = self.promise.drafts[self.promise.draft]
@@ -86,18 +86,18 @@ class Seen:
 
     @property
     def evidence(self) -> float:
-        """The least evidence that is no chance."""
+        """Least evidence (see the module) that two shares differ."""
         comparisons = 3 + (self.k or len(self.life.accepted_at))
         return math.log(comparisons / ERROR)
 
     @property
     def varies(self) -> bool:
-        """Whether drafts differ in length by promise, as those of lookups do."""
+        """Whether promised drafts differ in length, as those of lookups do."""
         return self.chain is not None and self.chain.drafted < FULL * len(self.chain.rates)
 
     @property
     def expected_draft(self) -> float | None:
-        """Promised mean tokens of a draft, within what is advised at the loads that were seen; None if they vary."""
+        """Promised mean tokens of a draft, at most the advised number at each observed load; None if lengths vary."""
         if self.chain is None or self.promise is None or self.varies:
             return None
         advised = (self.advised_at(span.timed_running) for span in self.course.by_load.values())
@@ -108,9 +108,9 @@ class Seen:
         return next((k for least, most, k in bands if least <= round(running) <= most), None)
 
     def compared(self, position: int) -> tuple[float, float]:
-        """Acceptance at a position, from 0, as the profile counts it, and its rounds, 0 if it is unknown.
+        """(acceptance at a position, from 0, as the profile counts it; number of rounds, 0 if acceptance is unknown).
 
-        Where drafts are cut short, the largest rate that the counts allow, as if later tokens were drafted least often.
+        If drafts are cut short, the acceptance is the largest one that the counts permit.
         """
         if position >= len(self.life.accepted_at):
             return 0.0, 0.0
@@ -119,26 +119,26 @@ class Seen:
 
     @property
     def rates(self) -> tuple[float, ...]:
-        """Promised acceptance by position."""
+        """Promised acceptance by position; `USUAL` without a promise."""
         return self.chain.rates if self.chain else USUAL
 
     def promised(self, position: int) -> str:
         return f" (promised {percent(self.chain.rates[position])})" if self.chain else ""
 
     def surely_below(self, rate: float, rounds: float, promised: float) -> bool:
-        """Whether a rate in so many rounds is surely less than promised; without a promise, whether rounds suffice."""
+        """Whether a rate is significantly below the promise; without a promise, whether there are enough rounds."""
         if self.chain is None:
             return self.life.rounds >= UNPROMISED_ROUNDS
         evidence = differing(rate, rounds / self.effect, promised, self.chain.rounds)
         return rate < promised and evidence >= self.evidence
 
     def below(self, position: int) -> bool:
-        """Whether acceptance at a position, from 0, breaks the promise."""
+        """Whether acceptance at a position, from 0, is significantly below the promise."""
         within = self.chain is not None and position < len(self.rates)
         return within and self.surely_below(*self.compared(position), self.rates[position])
 
     def fell(self, before: Span, after: Span, windows: int = 1) -> bool:
-        """Whether L-bar is certainly lower, and by a share that matters; `windows` like these have been compared."""
+        """Whether L-bar fell significantly, and by `FALL` or more; `windows`: number of such comparisons so far."""
         if not before.rounds or not after.rounds or after.length > (1 - FALL) * before.length:
             return False
         most = max(1.0, before.drafted_per_round, after.drafted_per_round, self.k or 1)
@@ -158,13 +158,13 @@ def differing(one: float, rounds: float, other: float, other_rounds: float) -> f
 
 
 def _divergence(share: float, common: float) -> float:
-    """KL of two Bernoulli distributions."""
+    """KL divergence of two Bernoulli distributions."""
     parts = ((share, common), (1 - share, 1 - common))
     return sum(part * math.log(part / whole) for part, whole in parts if part > 0 and whole > 0)
 
 
 Evidence: TypeAlias = dict[str, str] | None
-"""What fills the braces of a diagnosis; None if the server does not show it."""
+"""Texts for the placeholders of a diagnosis, by name; None if the diagnosis does not apply."""
 
 
 def _off(seen: Seen) -> Evidence:
@@ -196,7 +196,7 @@ def _length(seen: Seen) -> Evidence:
 
 
 def _broken(seen: Seen) -> Evidence:
-    """Without positions by accepted tokens a round, which are no fewer than first tokens."""
+    """Without counts by position, accepted tokens per round are an upper bound of the acceptance at position 1."""
     rate, rounds, promised = next(iter(seen.life.rates), seen.life.accepted_per_round), seen.life.rounds, seen.rates[0]
     if rate >= max(NOTHING, LITTLE * promised) or not seen.surely_below(rate, rounds, promised):
         return None
@@ -248,7 +248,7 @@ def _context(seen: Seen) -> Evidence:
 
 
 def _slow(seen: Seen) -> Evidence:
-    """By step times at the loads of which the recording without drafts tells one too."""
+    """Compares step times at the loads that the recording without drafts has too."""
     if seen.promise is None or seen.below(0):
         return None
     plain = {load_class(point.running): point.step_s for point in seen.promise.plain if point.step_s}
@@ -303,7 +303,7 @@ def _below(seen: Seen) -> Evidence:
 
 
 def _alike(seen: Seen, promise: Promise) -> Iterator[str]:
-    """Other drafts of the profile that promise what the server shows."""
+    """Other drafts of the profile whose promise the server's acceptance does not contradict."""
     rates, rounds = seen.life.rates, seen.life.rounds
     for name, chains in promise.drafts.items():
         chain = chains[min(len(rates), len(chains)) - 1]
@@ -390,7 +390,7 @@ _LOW = {"broken", "miswired", "restart", "context"}
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
-    """Without a promise, what needs none; with fewer rounds than `ROUNDS`, only that speculation is off."""
+    """Findings by all diagnoses that apply; with fewer than `ROUNDS` rounds, only by the first, speculation off."""
     judged = DIAGNOSES if seen.life.rounds >= ROUNDS else DIAGNOSES[:1]
     found = [finding for each in judged if (finding := each.of(seen))]
     explained = any(finding.cause in _LOW for finding in found)
@@ -398,7 +398,7 @@ def findings(seen: Seen) -> tuple[Finding, ...]:
 
 
 def unchecked(seen: Seen | None, reason: str) -> Finding | None:
-    """Why nothing tells whether the promise is kept; None if something does. `reason`: why no page was read."""
+    """Finding that, and why, the promise could not be checked; None if it could. `reason`: why no page was read."""
     if seen is None:
         because, remedy = reason or "no page of metrics was read", "check the address and that the server runs"
     elif seen.life.rounds < ROUNDS:

@@ -10,8 +10,8 @@ from decoder.events import Base, Count
 from dynatui.servers.profile_file import LONGEST_CHAIN, Rates, StepPoint
 
 SCHEMA = 5
-"""Schema 3 has neither `drafting` nor `wasted`, schema 4 neither load nor counts by position nor findings. Versions
-without `attach` read schemas 1 and 2 only, so they report that a newer dynatui wrote the recording."""
+"""Schema 3 lacks `drafting` and `wasted`; schema 4 lacks load, counts by position and findings. Versions without
+`attach` read only schemas 1 and 2, so they report that a newer dynatui wrote the recording."""
 LARGEST = 1e15
 MOST_POSITIONS = 256
 MOST_MODELS = 32
@@ -40,20 +40,20 @@ class Opening(Base, tag="attach", frozen=True, kw_only=True):
 
 
 class PromisedChain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a profile promises of rounds that draft at most K tokens, as servers count."""
+    """What a profile promises for rounds that draft at most K tokens, in the counts of servers."""
 
     rates: Rates
-    """Acceptance at positions 1 to K: the share of drafts whose first tokens up to there are accepted."""
+    """Acceptance at positions 1 to K: the share of drafts whose tokens up to the position are all accepted."""
     rounds: Figure
-    """Independent rounds that would give intervals as wide as those over the profile's prompts."""
+    """Number of independent rounds that would give intervals as wide as those over the profile's prompts."""
     design_effect: Annotated[float, Meta(ge=1, le=LARGEST)]
-    """Measured rounds / `rounds`: how many rounds, alike within a prompt, tell as much as an independent one."""
+    """Measured rounds / `rounds`: above 1, since rounds of one prompt are correlated."""
     drafted: Figure
     """Mean tokens of a draft."""
 
 
 Chains: TypeAlias = Annotated[tuple[PromisedChain, ...], Meta(min_length=1, max_length=LONGEST_CHAIN)]
-"""For K = 1, 2, ..."""
+"""Promises for K = 1, 2, ... drafted tokens."""
 
 
 class Promise(Base, tag="promise", frozen=True, kw_only=True):
@@ -77,14 +77,14 @@ class Promise(Base, tag="promise", frozen=True, kw_only=True):
 
 
 class Server(Base, tag="server", frozen=True, kw_only=True):
-    """Repeated when the server's kind or models change."""
+    """The watched server; repeated when its kind or models change."""
 
     t: Seconds
-    """Since the start of the session, as in all events below."""
+    """Seconds since the start of the session, as in all events below."""
     kind: Name
     """A key of `KINDS`."""
     url: Name
-    """Of the metrics page."""
+    """URL of the metrics page."""
     models: Annotated[list[Name], Meta(max_length=MOST_MODELS)]
 
 
@@ -116,20 +116,20 @@ class Figures(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Drafting(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """None for a setting that the server does not report."""
+    """Settings of drafting; None for a setting that the server does not report."""
 
     steps: Count | None = None
     """Forward passes of the draft per round."""
     draft_tokens: Count | None = None
     """Positions verified per round, including that of the target's own token."""
     cap_length: Figure | None = None
-    """Mean of the verified positions; None if every round verifies `draft_tokens`."""
+    """Mean number of verified positions; None if every round verifies `draft_tokens`."""
     block_accept_length: Figure | None = None
     """Mean acceptance length if every draft were verified in full."""
 
 
 class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """At the time of the page, over all engines on it."""
+    """Load when the page was read, over all engines on the page."""
 
     running: Figure | None = None
     """Requests that are being decoded."""
@@ -139,10 +139,10 @@ class Load(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Wasted(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Drafts whose tokens are almost all rejected, as `dynatui.servers.attach.figures` defines it."""
+    """Drafts whose tokens are almost all rejected, by the criteria in `dynatui.servers.attach.figures`."""
 
     since: Seconds
-    """Time from which the counts and figures below count."""
+    """Start of the period that the counts and figures below cover."""
     drafts: Count
     drafted: Count
     accepted: Count
@@ -154,9 +154,9 @@ class Reading(Base, tag="reading", frozen=True, kw_only=True):
     t: Seconds
     restarted: bool = False
     interval: Figures
-    """Since the previous page; 0 seconds for the first page."""
+    """Figures since the previous page; 0 seconds for the first page."""
     session: Figures
-    """Since the first page."""
+    """Figures since the first page."""
     drafting: Drafting | None = None
     load: Load | None = None
     wasted: Wasted | None = None
@@ -174,16 +174,16 @@ Cause: TypeAlias = Literal[
 
 
 class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """As `dynatui.servers.attach.diagnosis` defines it."""
+    """A fault that `dynatui.servers.attach.diagnosis` finds."""
 
     cause: Cause
     claim: Text
-    """With its evidence."""
+    """The fault, with its evidence."""
     remedy: Text
 
 
 class Findings(Base, tag="findings", frozen=True, kw_only=True):
-    """Repeated when the causes change, and at the end if there is a promise."""
+    """All present findings; repeated when the causes change, and at the end if there is a promise."""
 
     t: Seconds
     kept: bool | None
@@ -235,7 +235,7 @@ _head_decoder = msgspec.json.Decoder(_Head)
 
 
 def is_opening(line: bytes) -> bool:
-    """In any version of the schema."""
+    """Whether a line is an `Opening`, in any version of the schema."""
     try:
         return _head_decoder.decode(line).type == "attach"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

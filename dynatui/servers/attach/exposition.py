@@ -16,7 +16,7 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """Sorted by name."""
 Series: TypeAlias = Mapping[Labels, float]
 Page: TypeAlias = Mapping[str, Series]
-"""By the metric's name without `_total`, which only some exporters append."""
+"""Series by the metric's name without `_total`, which only some exporters append."""
 
 LARGEST = 2**53
 """A float represents every integer up to here exactly."""
@@ -26,19 +26,19 @@ _TOTAL, _CREATED = "_total", "_created"
 _JUDGED = 1000
 """Lines at the start of a page whose format is checked."""
 _UNREADABLE = (ValueError, IndexError, KeyError)
-"""What the parser raises for a malformed line."""
+"""Exceptions that the parser raises for a malformed line."""
 
 
 class PageError(Exception):
-    """One line: the reason and the remedy."""
+    """The message is one line: the reason and the remedy."""
 
 
 class NotMetricsError(PageError):
-    """The metrics page may have another URL."""
+    """The page has no metrics; the metrics page may have another URL."""
 
 
 def lines_of(text: str) -> Sequence[str]:
-    """Raises a NotMetricsError if the page is empty, truncated or in another format."""
+    """Lines of a page; raises a NotMetricsError if the page is empty, truncated or in another format."""
     opening = text.lstrip()[:1]
     if not opening:
         raise NotMetricsError("the page is empty; some servers have no metrics before their first request")

@@ -30,7 +30,7 @@ class Counts:
     """Outputs of requests, of one or several tokens each, that `latency_s` timed."""
 
     def plus(self, other: "Counts") -> "Counts":
-        """A count that is None in one interval is the other interval's."""
+        """Sums; a count that is None in one interval is taken from the other interval."""
         return Counts(*map(_sum, astuple(self), astuple(other)))
 
 
@@ -69,7 +69,7 @@ def by_position(name: str, label: str, before: Page, after: Page) -> tuple[int, 
 
 
 def remembered(before: Page, after: Page) -> Page:
-    """Latest value of every series; one missing from `after`, as of a replica, keeps its value.
+    """Latest value of every series; a series missing from `after`, such as that of a replica, keeps its value.
 
     When a metric has a new series, all its missing series are dropped, so that the memory stays bounded.
     """
@@ -126,7 +126,7 @@ class Gauges:
 
 
 def gauges(kind: Kind, page: Page) -> Gauges:
-    """`length` and `rate` are means over the engines that have drafted, `speed` is their sum."""
+    """`length` and `rate` are means over the engines that have drafted; `speed` is the sum over all engines."""
     lengths = [value for value in _by_engine(kind, page.get(kind.length, {})) if 1 <= value <= LARGEST]
     rates = [value for value in _by_engine(kind, page.get(kind.rate, {})) if 0 <= value <= 1]
     speeds = page.get(kind.speed)
@@ -149,7 +149,7 @@ def _load(kind: Kind, page: Page) -> Load | None:
 
 
 def _drafting(kind: Kind, page: Page) -> Drafting | None:
-    """`steps` and `draft_tokens` are known only if all engines have the same value; the others are means."""
+    """`steps` and `draft_tokens` are known only if all engines have the same value; other gauges are means."""
 
     def same(name: str) -> int | None:
         sizes = set(_by_engine(kind, page.get(name, {}))) - {0.0}
@@ -177,7 +177,7 @@ def with_drafts(kind: Kind, counts: Counts, drafts: int | None) -> Counts:
 
 
 def _by_engine(kind: Kind, gauge: Series) -> Sequence[float]:
-    """The maximum over each engine's processes."""
+    """Value of each engine: the maximum over its processes."""
     engines = dict[Labels, float]()
     for labels, value in gauge.items():
         engine = tuple(label for label in labels if label[0] not in kind.ranks)
@@ -239,12 +239,12 @@ def _first_known(first: float | None, second: float | None) -> float | None:
 
 
 ROUNDS, SECONDS = 100, 10.0
-"""A batch is judged once it has so many rounds and seconds."""
+"""A batch of intervals is judged once it has so many rounds and seconds."""
 WASTED_BELOW, PAYING_FROM = 1.1, 1.2
 """Tokens per round below which drafts become wasted, and from which they can stop being so. A round takes at least a
 pass of plain decoding and its drafting, so the speed-up is below the tokens per round."""
 REJECTED_BELOW, ACCEPTED_FROM = 0.05, 0.06
-"""Acceptance rates of a second criterion, which also asks for tokens per round below `LONG_BELOW` or `LONG_FROM`."""
+"""The same by acceptance rate, if tokens per round are also below `LONG_BELOW` or `LONG_FROM`."""
 LONG_BELOW, LONG_FROM = 1.35, 1.5
 """At a rate below `REJECTED_BELOW`, a round reaches `LONG_BELOW` only with more than seven drafted tokens; below
 `ACCEPTED_FROM`, it reaches `LONG_FROM` only with more than eight."""
@@ -262,7 +262,7 @@ class Judgement:
 
 
 def judged(kind: Kind, before: Judgement, counts: Counts, begun: float, t: float) -> Judgement:
-    """The verdict after an interval from `begun` to `t`; one without drafts, or with unknown counts, leaves it."""
+    """The verdict after an interval from `begun` to `t`; it stays if the interval has no drafts or unknown counts."""
     if None in (counts.drafts, counts.drafted, counts.accepted) or not (counts.drafts or counts.drafted):
         return before
     lot = before.lot.plus(counts)

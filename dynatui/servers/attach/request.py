@@ -80,7 +80,7 @@ class Request:
 
 
 def body(request: Request, model: str, kind: Kind | None) -> Mapping[str, Any]:
-    """Greedy; with a field that makes SGLang report speculation counts."""
+    """JSON body for greedy decoding, with a field that makes SGLang report speculation counts."""
     more = {"return_spec_tokens_details": True} if kind is not None and kind.name == "sglang" else {}
     fields = {"model": model, "prompt": request.prompt, "max_tokens": request.max_new_tokens, "temperature": 0}
     return fields | more

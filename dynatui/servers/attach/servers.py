@@ -25,7 +25,7 @@ class Kind:
     drafted: Names = ()
     accepted: Names = ()
     accepted_at: str = ""
-    """Counter by draft position."""
+    """Counter of accepted tokens by draft position."""
     drafted_at: str = ""
     position: str = "position"
     """Label of the draft position, from 0."""
@@ -44,13 +44,13 @@ class Kind:
     engine_steps: Names = ()
     """Counters of the engine's steps, whatever number of requests each step serves."""
     latency: str = ""
-    """Counter of seconds, each request's by itself, that `timed` tokens took."""
+    """Counter of the seconds that `timed` tokens took, summed over concurrent requests."""
     timed: Names = ()
-    """Counters of the tokens that `latency` timed; empty if these are the generated tokens."""
+    """Counters of the tokens that `latency` timed; empty if `generated` counts these tokens."""
     outputs: Names = ()
     """Counters of the outputs of requests, of one or several tokens each, that `latency` timed."""
     steps: str = ""
-    """Gauge of draft passes per round, 0 before the first round, as are the next three."""
+    """Gauge of draft passes per round; like the next three gauges, 0 before the first round."""
     draft_tokens: str = ""
     """Gauge of positions verified per round, including that of the target's own token."""
     cap_length: str = ""
@@ -67,13 +67,13 @@ class Kind:
     model: str = ""
     """Label of the model's name."""
     speculation: str = ""
-    """What starts the server with speculative decoding."""
+    """Option that starts the server with speculative decoding."""
     chain: str = ""
-    """Its option for the number of tokens drafted in a round."""
+    """Option of the server for the number of tokens drafted in a round."""
 
     @property
     def speculative(self) -> Names:
-        """A server without any of them does not speculate."""
+        """Names of all metrics of speculation; a server without any of them does not speculate."""
         named = (*self.drafts, *self.drafted, *self.accepted, self.accepted_at, self.drafted_at, self.length, self.rate)
         return tuple(name for name in named if name)
 
@@ -192,7 +192,7 @@ KINDS: Mapping[str, Kind] = {kind.name: kind for kind in (VLLM, SGLANG, LLAMACPP
 
 
 def recognised(lines: Sequence[str]) -> tuple[Kind, Sequence[str]] | None:
-    """The first kind with metrics of speculation on this page, else the first with any; and the page in its names."""
+    """The first kind with metrics of speculation on a page, else with any metrics; and the page in its own names."""
     pages = [(kind, _with_own_names(kind, lines)) for kind in KINDS.values()]
     present = [(kind, page) for kind, page in pages if _has(page, _beginnings(kind))]
     return next(((kind, page) for kind, page in present if _has(page, kind.speculative)), next(iter(present), None))
@@ -207,7 +207,7 @@ def _beginnings(kind: Kind) -> Names:
 
 
 def _with_own_names(kind: Kind, lines: Sequence[str]) -> Sequence[str]:
-    """Of several foreign prefixes only the most frequent counts: a second one would count the same tokens again."""
+    """The page in the kind's names. Of several foreign prefixes only the most frequent counts; others repeat it."""
     if _has(lines, _beginnings(kind)):
         return lines
     word, pattern = kind.prefix[:-1], _other_names(kind)

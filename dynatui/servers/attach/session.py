@@ -1,4 +1,4 @@
-"""Watches a server: makes events of every poll of its page, also of failed ones; network and clock are parameters."""
+"""Watches a server: turns each poll of its page, also a failed poll, into events; network and clock are parameters."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ def watch(
     """The events of a watched server.
 
     `page` returns the text at a URL or raises a PageError, `pause` waits and returns whether to stop, `answers` returns
-    the requests and answers since its last call, and while `waiting`, polling goes on beyond the number of polls.
+    the requests and answers since its last call, and `waiting` whether polling goes on beyond the number of polls.
     """
     began, urls, history = clock(), plan.address.pages, History()
     yield Opening(

@@ -1,1 +1,1 @@
-"""What each engine is told about drafting, as text to paste: a file an engine, listed in `table`."""
+"""The advised options of drafting for each engine, as text to paste: one module per engine, listed in `table`."""

@@ -1,4 +1,4 @@
-"""What engines have in common: what is deployed, and what an engine makes of it. Knows no engine."""
+"""Types of a deployment, and of the functions with which an engine turns it into commands. Knows no engine."""
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,9 +16,9 @@ Rule: TypeAlias = Literal["greedy", "probabilistic"]
 class Band(msgspec.Struct, frozen=True):
     first: int
     last: int
-    """Numbers of running requests, both included."""
+    """`first` and `last`: numbers of running requests, both included."""
     k: int
-    """Drafted tokens a round; 0: no drafts."""
+    """Drafted tokens per round; 0: no drafts."""
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Tree(msgspec.Struct, frozen=True):
     topk: int
     """Children of a node."""
     tokens: int
-    """Verified by the target, the root's included."""
+    """Number of tokens that the target verifies, including the root's."""
 
 
 class Deployment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,13 +37,13 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     k: int
     """The largest number of drafted tokens."""
     bands: tuple[Band, ...] = ()
-    """By load, from 1 running request on; empty for an engine that drafts the same number at every load."""
+    """By load, from 1 running request on; empty if the engine drafts the same number at every load."""
     most: int
     """Largest number of running requests."""
     survival: tuple[float, ...]
-    """Of chains of `k` tokens."""
+    """Survival rates of chains of `k` tokens."""
     length: float
-    """Promised mean tokens a round, at `k`."""
+    """Promised mean tokens per round with chains of `k` tokens."""
     rule: Rule = "greedy"
     p_min: float | None = None
     """Least draft probability with which a token is drafted."""
@@ -60,24 +60,24 @@ class Engine:
     name: str
     title: str
     version: str
-    """Whose names are printed."""
+    """Version of the engine whose option names are printed."""
     kinds: Mapping[DraftKind, str]
-    """The engine's words for what it can draft with."""
+    """The engine's names of the kinds of drafts that it supports."""
     baseline: Callable[[str, int], str]
-    """Of target and largest number of running requests, without drafts: to measure against."""
+    """(target, largest number of running requests) -> command without drafts, as the baseline of measurements."""
     speculative: Callable[[Deployment], Paste]
     synthetic: Callable[[Deployment], str | None]
-    """Accepts drafted tokens at random, as often as promised, whatever the prompts: measures the speed at this
-    acceptance. None if the engine has no such option.
+    """Command of a server that accepts drafted tokens at random, as often as promised, whatever the prompts, to measure
+    the speed at this acceptance. None if the engine has no such option.
     """
     rules: tuple[Rule, ...] = ("greedy",)
     by_load: frozenset[DraftKind] = frozenset()
-    """Drafts whose length may depend on the number of running requests."""
+    """Kinds of drafts whose length may depend on the number of running requests."""
     trees: frozenset[DraftKind] = frozenset()
     stops: frozenset[DraftKind] = frozenset()
-    """Drafts that may end before an improbable token."""
+    """Kinds of drafts that may end before an improbable token."""
     batches: bool = True
-    """Whether it decodes several requests together while drafting."""
+    """Whether the engine decodes several requests together while drafting."""
 
 
 class Commands(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -145,5 +145,5 @@ def written(name: str, content: str) -> str:
 
 
 def rates(survival: Sequence[float]) -> list[float]:
-    """Rounded, and never increasing."""
+    """Rounded survival rates, which never increase."""
     return [round(rate, 4) for rate in survival]

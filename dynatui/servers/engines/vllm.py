@@ -14,7 +14,7 @@ _METHODS: dict[DraftKind, str] = {
     "lookup": "ngram",
 }
 _NGRAMS = {"prompt_lookup_min": 2, "prompt_lookup_max": 16}
-"""Lengths of the text's suffix that is looked up, the longest first."""
+"""Least and largest length of the text's suffix that is looked up; the longest suffix is tried first."""
 _OTHER_LOOKUP = "its lookup takes the first match, ours the longest: acceptance may differ"
 
 

@@ -1,12 +1,12 @@
 """Norm, matrix product and gated activation of a layer as one Triton kernel.
 
 The plain reference is `decoder.forward.families.model.normed`. A program reads whole rows for its columns of the
-product, so it also sums up their values and squares, which determine mean and scale of the norm. Both are applied to
-the product: (x - m) s W = s (x W - m 1 W), where 1 W are the sums of the columns of W. So neither the normalised rows
-nor the columns before the activation are written to memory.
+product, so it also sums the values and squares of each row, which determine the norm's mean and scale. These are
+applied to the product: (x - m) s W = s (x W - m 1 W), where 1 W are the sums of the columns of W. So the normalised
+rows and the columns before the activation are never written to memory.
 
-Nothing here reads a value on the host, so CUDA graphs can capture it. This module must know nothing of trees, graphs or
-sessions. It can be imported only where Triton is installed.
+Nothing here reads a value on the host, so CUDA graphs can capture the kernel. This module must stay independent of
+trees, graphs and sessions. It can be imported only where Triton is installed.
 """
 
 from dataclasses import replace
@@ -25,9 +25,9 @@ from decoder.forward.linear import Linear
 from decoder.system.device import multiprocessors_of
 
 MOST_ROWS = 64
-"""A program keeps its sums for all rows in registers."""
+"""Most rows of a pass: a program keeps its sums for all rows in registers."""
 COLUMNS, MOST_COLUMNS = 32, 128
-"""Of the weights, for one program."""
+"""Least and largest number of columns of the product that one program computes."""
 DEPTH, DEPTH_OF_MANY_COLUMNS, DEPTH_OF_FLOAT32 = 128, 64, 32
 """Number of a row's values that a program multiplies at once; `DEPTH` is for `COLUMNS` columns."""
 DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32})
@@ -36,7 +36,7 @@ LAUNCH = {"num_warps": 4, "num_stages": 4, "enable_fp_fusion": True}
 
 @triton.jit
 def _weights(weight: tl.tensor, column: tl.tensor, k: tl.tensor, there: tl.tensor, size: tl.constexpr) -> tl.tensor:
-    """Part of the transposed weights, values before columns."""
+    """A block of the transposed weights, shape (depth, columns)."""
     return tl.load(weight + column[None, :] * size + k[:, None], there, other=0.0)
 
 
@@ -58,9 +58,9 @@ def normed_columns(
     columns: tl.constexpr,
     depth: tl.constexpr,
 ) -> None:
-    """Program b computes `columns` of the `width` columns of all `count` rows of the output. If `gated`, the weights
-    are those of the gates, and then those of the columns that the gates multiply. If `centred`, the norm subtracts the
-    mean; this is not possible together with `gated`.
+    """Program b computes block b of `columns` columns for all `count` rows of the output, which has `width` columns. If
+    `gated`, the weights of the gates come before the weights of the columns that the gates multiply. If `centred`, the
+    norm subtracts the mean; this is not possible together with `gated`.
     """
     r, n, d = tl.arange(0, tile), tl.program_id(0) * columns + tl.arange(0, columns), tl.arange(0, depth)
     live, inside = r < count, n < width
@@ -99,10 +99,10 @@ def normed_columns(
 def columns_of(tile: int, width: int, multiprocessors: int, dtype: torch.dtype, *, gated: bool) -> int:
     """Number of the product's `width` columns that one program computes.
 
-    Every program reads all rows, from the L2 cache: tile / columns bytes for each byte of weights, half of that if
+    Every program reads all rows, from the L2 cache: tile / columns bytes for each byte of weights, or half as many if
     `gated`. So with 64 rows, a program computes as many columns as its registers hold sums for, unless more than half
-    of the multiprocessors would then have no program. With fewer rows it has `COLUMNS` columns, and in float32 too,
-    where a product takes longer than reading.
+    of the multiprocessors would then have no program. With fewer rows, or in float32, where a product takes longer than
+    reading, a program computes `COLUMNS` columns.
     """
     if tile < MOST_ROWS or dtype is torch.float32:
         return COLUMNS

@@ -1,16 +1,16 @@
 """Attention of a native layer in two Triton kernels, without the KV cache's unused slots.
 
 The plain reference is `decoder.forward.families.model.attended`, followed by `gelu` in layers with parallel residual.
-The kernels replace about seven: rotary positions, write of keys and values, attention, copy of its output, activation.
+The two kernels replace about seven kernels: for RoPE, write of keys and values, attention, copy of its output, GELU.
 
 The first kernel divides the slots before the pass's own among several programs for each head (split-KV); one more
 program attends to the pass's own rows, whose keys it rotates and writes. The second kernel merges the programs' results
-by their log-sum-exp. So no program reads a slot that another one writes, and the work grows with the text and not with
-the columns of the mask, which CUDA graphs round up.
+by their log-sum-exp. So no program reads a slot that another program writes, and the work grows with the text, not with
+the number of columns of the mask, which CUDA graphs round up.
 
-Nothing here reads a value on the host or depends on the text's length, so CUDA graphs can capture it. This module must
-know nothing of trees, graphs or sessions: the mask is the bias of the plain function. It can be imported only where
-Triton is installed.
+Nothing here reads a value on the host or depends on the text's length, so CUDA graphs can capture the kernels. This
+module must stay independent of trees, graphs and sessions: the mask is the bias of the plain function. It can be
+imported only where Triton is installed.
 """
 
 import math
@@ -28,28 +28,28 @@ from decoder.forward.families.native import NativeModel
 from decoder.system.device import HOPPER, Multiprocessors, multiprocessors_of
 
 MOST_ROWS = 256
-"""Prompts have more rows."""
+"""Most rows of a pass that the kernels compute; prompts have more rows."""
 LEAST_TILE, TILE, TILE_OF_FLOAT32 = 16, 64, 32
-"""Numbers of queries of one program."""
+"""Number of queries of one program: at least, at most in half precision, and at most in float32."""
 STEP, SCORES_OF_FLOAT32 = 64, 512
 """Number of keys that a program multiplies at once; in float32, the number of scores that it computes at once. With
-these, no program for heads of 128 dimensions spills registers.
+these numbers, no program for heads of 128 dimensions spills registers.
 """
 LEAST_PART = 4
-"""Least number of a part's slots, as a multiple of the queries of a program. Then in half precision, the result of a
-part, which is written and read in float32, has at most half as many bytes as the part's keys and values.
+"""Least number of slots of a part, as a multiple of the queries of a program. Then a part's result, written and read in
+float32, has at most half as many bytes as the part's keys and values in half precision.
 """
 MOST_PARTS = 64
 PROGRAMS = 4
-"""Number of programs per multiprocessor up to which slots are divided into more parts. A multiprocessor of an H100 has
-registers and shared memory for 4 programs of the smallest tile in half precision, and for 2 of the others.
+"""Slots are divided into parts until there are this many programs per multiprocessor. A multiprocessor of an H100 has
+registers and shared memory for 4 programs of the smallest tile in half precision, and for 2 of all other programs.
 """
 REGISTERS = 128
 """Largest number of registers of a thread in the smallest tile: `PROGRAMS` programs of 4 warps then have the 65,536
 registers of a multiprocessor.
 """
 STAGES = 2
-"""Of the loop over the keys before the pass's own."""
+"""Pipeline stages of the loop over the keys before the pass's own."""
 COLUMNS = 1024
 """Number of the MLP's columns that one program activates."""
 MERGE = {"num_warps": 8, "num_stages": 1, "enable_fp_fusion": True}
@@ -67,7 +67,7 @@ def _rotated(
     rotated: tl.constexpr,
 ) -> tl.tensor:
     """Heads at the addresses `rows`, with their first `rotated` dimensions rotated by the pairs (cosine, sine) at the
-    addresses `rotations`; rounded to the product's dtype. A thread loads several adjacent numbers at once.
+    addresses `rotations`; rounded to the product's dtype. Loads are of adjacent numbers, several at once per thread.
     """
     d = tl.arange(0, padded)
     there = live[:, None] & (d < width)[None, :]
@@ -132,11 +132,11 @@ def attend_by_parts(
     aligned: tl.constexpr,
     stages: tl.constexpr,
 ) -> None:
-    """Attention of one head's `tile` rows to one part of the slots, `step` slots at a time; see `attend`. The last part
-    is the pass's own rows, `own_step` rows at a time.
+    """Attention of `tile` rows to one part of a key-value head's slots, `step` slots at a time; see `attend`. The last
+    part is the pass's own rows, `own_step` rows at a time.
 
-    The query heads of a key-value head are further rows: row r is token r % count. `aligned` divides the number of
-    rotated dimensions and `rotation_stride`.
+    The query heads of a key-value head are stacked as rows: row r is token r % count of query head r // count.
+    `aligned` divides the number of rotated dimensions and `rotation_stride`.
     """
     head, block, part = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     parts = tl.num_programs(2)
@@ -145,7 +145,7 @@ def attend_by_parts(
     token, group = rows % count, rows // count
     d = tl.arange(0, padded)
     dense = (d < width)[None, :]
-    # Columns are [queries | keys | values], each head after head.
+    # The columns are [queries | keys | values]; in each of the three, heads follow one another.
     asking = product + token * row_stride + first + (head * groups + group) * width
     rotations = rotation + tl.multiple_of(token * rotation_stride, aligned)
     queries = _rotated(asking, live, rotations, width, padded, rotated)
@@ -165,7 +165,7 @@ def attend_by_parts(
             there = (slot < end)[:, None] & dense
             key = tl.load(keys + slot[:, None] * width + d[None, :], there, other=0.0)
             value = tl.load(values + slot[:, None] * width + d[None, :], there, other=0.0)
-            # A thread can load several biases at once where the mask ends at a multiple of 16, as `visible` usually is.
+            # This mask ends at `visible`, usually a multiple of 16, so that a thread can load several biases at once.
             read = live[:, None] & (slot < visible)[None, :]
             added = tl.load(biases[:, None] + slot[None, :], read, other=float("-inf")).to(tl.float32)
             added = tl.where((slot < end)[None, :], added, float("-inf"))
@@ -211,8 +211,8 @@ def merge_and_activate(
     tanh: tl.constexpr,
     columns: tl.constexpr,
 ) -> None:
-    """Programs (token, head) write the attention of one of the `asking` query heads over its queries; programs
-    (token, asking + b) apply GELU to block b of the columns before `first`.
+    """Program (token, head) overwrites the queries of one of the `asking` query heads with the head's merged output;
+    program (token, asking + b) applies GELU to block b of the columns before `first`.
     """
     token, head = tl.program_id(0), tl.program_id(1)
     row = product + token * row_stride
@@ -250,8 +250,8 @@ class Division:
 
     @property
     def own_step(self) -> int:
-        """Number of the pass's own keys that a program multiplies at once. Their rotation needs registers, and few rows
-        have no more keys than queries.
+        """Number of the pass's own keys that a program multiplies at once. It is at most `tile`, since the rotation of
+        keys needs registers, and a pass of few rows has no more keys than queries.
         """
         return min(self.tile, self.step)
 
@@ -274,8 +274,8 @@ def iterations(heads: Heads, rows: int, visible: int, multiprocessors: int, dtyp
 
 
 def launch(tile: int, dtype: torch.dtype, generation: int) -> dict[str, int | bool | None]:
-    """Options of the compiler: as few warps as need no spilled registers. From Hopper on, 4 warps multiply a tile of 64
-    queries by one instruction, which reads keys and values from shared memory.
+    """Compiler options: as few warps as possible without spilled registers. From Hopper on, 4 warps multiply a tile of
+    64 queries by one instruction, which reads keys and values from shared memory.
     """
     float32 = dtype is torch.float32
     warps = 8 if float32 or (tile == TILE and generation < HOPPER) else 4
@@ -294,8 +294,8 @@ def attend(
 ) -> None:
     """`attended` by kernels; also applies GELU to the columns before `first`, unless `approximate` is None.
 
-    Every row must see a slot. A slot that a row sees must be one of the pass's own or come before all of these, which
-    is so in texts, drafts and trees: a row sees only what was written before it or with it.
+    Every row must see a slot. Each slot that a row sees must belong to a row of this pass, or come before all such
+    slots. This holds in texts, drafts and trees, where a row sees only rows of the same pass and of earlier passes.
     """
     place, bias = given.new[index], given.biases[index]
     # If all rows have one position, there is one rotation for all of them.
@@ -359,7 +359,7 @@ class TreeAttention:
     """A layer's attention by kernels, or by the plain function for many rows."""
 
     approximate: str | None
-    """GELU that is applied to the MLP's columns too; None: no activation."""
+    """Torch's name for the kind of GELU that is also applied to the MLP's columns; None for no activation."""
     processors: Multiprocessors
 
     def __call__(self, product: Tensor, first: int, heads: Heads, given: Pass, index: int) -> None:
@@ -384,5 +384,5 @@ def _with_kernels(processors: Multiprocessors, layer: Layer) -> Layer:
 
 
 def _same(columns: Tensor) -> Tensor:
-    """The kernels have applied the activation."""
+    """No operation, since the kernels have already applied the activation."""
     return columns

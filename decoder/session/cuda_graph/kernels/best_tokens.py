@@ -1,7 +1,7 @@
 """The most probable tokens after each row of a level, in two kernels; the plain function is `draft.add_children`.
 
-The first kernel finds the best tokens of each part of the vocabulary, the second kernel the best of these. Of equally
-probable tokens, the one with the lower id comes first. These kernels know neither models nor the order of passes.
+The first kernel finds the best tokens of each part of the vocabulary, the second the best of these tokens. Of equally
+probable tokens, the token with the lower id comes first. These kernels know neither models nor the order of passes.
 """
 
 import torch
@@ -15,17 +15,17 @@ from decoder.session.cuda_graph.draft import DraftLayout
 from decoder.tree_rules import Growth
 
 PART = 2048
-"""Tokens of each part of the vocabulary."""
+"""Number of tokens of each part of the vocabulary."""
 NONE = tl.constexpr(-(2**63))
-"""Code of no token, less than every token's."""
+"""Code that stands for no token; less than the code of every token."""
 LAST = tl.constexpr(2**31 - 1)
-"""Largest token id, and the bits of a float32 without its sign."""
+"""Largest token id; also the mask of all bits of a float32 except the sign."""
 
 
 @triton.jit
 def _code(logits, tokens):
-    """Orders tokens by logit, and equal ones by falling id: the logit's bits, as integers in order, above LAST minus
-    the id.
+    """Integers that order tokens by logit, then by descending id: the upper 32 bits are the logit's bits, changed so
+    that integers have the order of the logits; the lower 32 bits are LAST minus the id.
     """
     bits = tl.where(logits == 0.0, 0.0, logits).to(tl.int32, bitcast=True)  # 0 and -0 are equal
     return ((bits ^ ((bits >> 31) & LAST)).to(tl.int64) << 32) | (LAST - tokens).to(tl.int64)
@@ -49,8 +49,8 @@ def part_best(
     children,
     part: tl.constexpr,
 ):
-    """One part of one row: its largest logit, the sum of exp(logit - largest), and the codes of its best tokens, best
-    first.
+    """Program for one part of one row: computes its largest logit, the sum of exp(logit - largest), and the codes of
+    its best tokens, best first.
     """
     row, number, parts = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     tokens = number * part + tl.arange(0, part)
@@ -89,8 +89,8 @@ def best_of_parts(
     most_parts: tl.constexpr,
     most_codes: tl.constexpr,
 ):
-    """One row: its best tokens, best first, their log-probabilities, and those of the paths that end in them. Unless
-    `even`, ranks beyond the node's number of children (`tree_rules.breadth`) get minus infinity.
+    """Program for one row: computes its best tokens, best first, their log-probabilities and path log-probabilities.
+    Unless `even`, tokens beyond the node's number of children (`tree_rules.breadth`) get paths of minus infinity.
     """
     row = tl.program_id(0)
     p, c = tl.arange(0, most_parts), tl.arange(0, most_codes)

@@ -12,13 +12,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 RANKED, COMPARED = 16, 256
-"""Candidates: ranked by one program, and compared with these at a time."""
+"""Number of candidates that one program ranks, and number of candidates with which it compares them at a time."""
 SCANNED, COLUMNS = 512, 1024
-"""Candidates scanned at a time, and cache slots of one program."""
+"""Number of candidates scanned at a time, and number of cache slots of one program."""
 
 
 def iterations(candidates: int) -> tuple[int, int]:
-    """Blocks of candidates that a program of each kernel reads one after the other."""
+    """For each kernel, the number of blocks of candidates that one program reads one after the other."""
     return -(-candidates // COMPARED), -(-candidates // SCANNED)
 
 
@@ -39,7 +39,7 @@ def choose_rows(
     ranked: tl.constexpr,
     compared: tl.constexpr,
 ):
-    """Whether each candidate is one of the first `width`, by value and then by index."""
+    """Stores whether each candidate is one of the first `width`, by value and then by index."""
     i = tl.program_id(0) * ranked + tl.arange(0, ranked)
     value = _value(paths, threshold, i, i < count, best)[:, None]
     rank = tl.zeros([ranked], tl.int32)
@@ -67,7 +67,7 @@ def write_rows(
     scanned: tl.constexpr,
     block: tl.constexpr,
 ):
-    """One row: its lines and a block of its attention bias."""
+    """Program for one row: writes its lines and a block of its attention bias."""
     row, number = tl.program_id(0), tl.program_id(1)
     chosen, before = 0, 0
     for start in range(0, count, scanned):

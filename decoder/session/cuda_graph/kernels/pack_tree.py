@@ -14,16 +14,16 @@ from decoder.session.cuda_graph.device_state import LEVEL, LOGPROB, OWN_LOGPROB,
 from decoder.session.cuda_graph.draft import DraftLayout, DraftRule, Grown
 
 RANKED, COMPARED = 16, 256
-"""Candidates: ranked by one program, and compared with these at a time."""
+"""Number of candidates that one program ranks, and number of candidates with which it compares them at a time."""
 WRITTEN, SCANNED = 16, 256
-"""Nodes written by one program, and candidates compared with these at a time."""
+"""Number of nodes that one program writes, and number of candidates with which it compares them at a time."""
 _TOKEN, _PARENT, _LEVEL, _ROW, _LOGPROB, _OWN_LOGPROB = map(
     tl.constexpr, (TOKEN, PARENT, LEVEL, ROW, LOGPROB, OWN_LOGPROB)
 )
 
 
 def iterations(candidates: int, rows: int) -> tuple[int, int]:
-    """Blocks of candidates or rows that a program of each kernel reads one after the other."""
+    """For each kernel, the number of blocks of candidates or rows that one program reads one after the other."""
     return -(-candidates // COMPARED), 2 * -(-candidates // SCANNED) + -(-(rows - 1) // SCANNED)
 
 
@@ -38,8 +38,8 @@ def _value(
     children,
     best: tl.constexpr,
 ):
-    """Path log-probabilities of candidates whose parents get children, else minus infinity; unless `best`, 0 for all
-    possible nodes.
+    """Path log-probability of each candidate; minus infinity if its parent gets no children. Unless `best`, all finite
+    values are replaced by 0.
     """
     row = candidates // children
     least = tl.load(thresholds + tl.load(depths + row, there, other=0))
@@ -63,7 +63,7 @@ def choose_nodes(
     ranked: tl.constexpr,
     compared: tl.constexpr,
 ):
-    """Whether each candidate is a node: a possible one among the first `n_max`, by value and then by index."""
+    """Stores whether each candidate is a node: its value is finite, and its rank (value, then index) is < `n_max`."""
     i = tl.program_id(0) * ranked + tl.arange(0, ranked)
     value = _value(paths, row_paths, depths, thresholds, i, i < count, children, best)[:, None]
     rank = tl.zeros([ranked], tl.int32)
@@ -98,8 +98,8 @@ def write_nodes(
     written: tl.constexpr,
     scanned: tl.constexpr,
 ):
-    """A block of nodes, and their tokens in the text. Columns after the last node are filled from the last candidate,
-    which has no level.
+    """Program for a block of nodes: writes them, and their tokens to the text. Columns after the last node get the
+    values of the last candidate, a padding candidate of level 0.
     """
     n = tl.program_id(0) * written + tl.arange(0, written)
     candidate = tl.zeros([written], tl.int32)

@@ -27,9 +27,9 @@ from decoder.session.cuda_graph.static_shapes import WINDOW
 from decoder.session.cuda_graph.verify import Moves, TreeRows
 
 COLUMNS = 1024
-"""Cache slots of one program."""
+"""Number of cache slots of one program."""
 COMPARED = 16
-"""Possible ancestors that are compared with all nodes at a time."""
+"""Number of possible ancestors that are compared with all nodes at a time."""
 _PARENT, _LEVEL, _ROW, _LEVELS = map(tl.constexpr, (PARENT, LEVEL, ROW, LEVELS))
 _WINDOW, _SHARE, _GAP = map(tl.constexpr, (WINDOW, 2.0**SHARE_BITS, KNOB_GAP))
 _DEEPEST, _D0, _TAU_H, _TAU_L = (tl.constexpr(GROWTH.index(name)) for name in ("deepest", "d0", "tau_h", "tau_l"))
@@ -57,7 +57,7 @@ def see_ancestors(
     most_nodes: tl.constexpr,
     block: tl.constexpr,
 ):
-    """One row: a block of its attention bias; the first block also writes the row's token, places and ancestors."""
+    """Program for a block of one row's attention bias; the row's first program also writes its other inputs."""
     row, number, count = tl.program_id(0), tl.program_id(1), tl.num_programs(0)
     root = tl.load(length) - 1
     c, other = number * block + tl.arange(0, block), tl.arange(0, most_nodes)
@@ -92,7 +92,7 @@ def _commit(
     drafted,
     there,
 ):
-    """Writes nodes of a path at their depths."""
+    """Writes the nodes of a path, the choices after them and the moves of their rows, each at the node's depth."""
     tl.store(outcome + depth, node.to(tl.int64), there)
     tl.store(outcome + outcome_stride + depth, choice, there)
     tl.store(after + depth, choice, there)
@@ -164,7 +164,7 @@ def commit_path(
     accepted = tl.max(level, 0)
     choice = tl.load(choices + n, there, other=0)
     drafted = tl.load(nodes + _ROW * node_stride + n, there, other=0)
-    # Beyond the end of the accepted path, the node at a depth is the node of this number.
+    # At each depth d beyond the end of the accepted path, the outcome has node d.
     beyond = (n >= accepted) & (n <= deepest)
     places = text + tokens_before
     _commit(

@@ -42,8 +42,8 @@ def verify(
 
 
 def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> list[Stop]:
-    """`block.stops` from cumulative sums of log p - log q and their running maximum. Raises ModelError if a probability
-    is NaN, ValueError if the tree is not a chain.
+    """The stops of `block.stops`, from cumulative sums of log p - log q and their running maximum. Raises ModelError if
+    a probability is NaN, ValueError if the tree is not a chain.
     """
     last = len(tree.chain()) - 1
     tokens = torch.tensor(tree.tokens[1:], dtype=torch.long, device=target_probs.device)[:, None]
@@ -61,8 +61,8 @@ def block_stops(tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs
 def traversal_stops(
     tree: DrawnTree, target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]
 ) -> list[Stop]:
-    """`traversal.stops` level by level: each row is read once per sampled token. Raises ModelError if a probability is
-    NaN.
+    """The stops of `traversal.stops`, computed level by level: each row is read once per sampled token. Raises
+    ModelError if a probability is NaN.
     """
     drawn, counts = drawn_tokens(tree, target_probs.device), draw_counts(tree, target_probs.device)
     slots = target_probs.new_zeros(drawn.shape)
@@ -96,7 +96,7 @@ def _refused(
     counts: Int[Tensor, "n"],
     probability: Float[Tensor, "n"],
 ) -> tuple[Float[Tensor, "n K"], Float[Tensor, "n"], Float[Tensor, "n"]]:
-    """Over the nodes: what is passed to their sampled children, what remains for a stop, and `removed` (see `Stop`)."""
+    """For each node: probabilities passed to sampled children, probability of a stop, and `removed` (see `Stop`)."""
     over, under = target_probs.gather(1, drawn), draft_probs.gather(1, drawn)
     removed, total = torch.zeros_like(probability), torch.ones_like(probability)
     slots = torch.zeros_like(over)

@@ -17,14 +17,14 @@ from decoder.verify.lossless.top_down import Accepted
 
 VerifyOnDevice: TypeAlias = Callable[[DrawnTree, Tensor, Tensor, RandomGenerator], Accepted]
 """(tree, target rows, draft rows, generator) -> accepted nodes and next token. Rows are probabilities, shape (N, V), on
-one device; the draft's after leaves are zeros.
+one device; the draft's rows at leaves are zeros.
 """
 _SMALLEST = 1e-300
-"""Least waiting time in `race`: a token with 0 would win even if its probability is tiny."""
+"""Least waiting time in `race`: with a waiting time of 0, a token would win even if its probability is tiny."""
 
 
 def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
-    """The row of `fallback` where all weights are 0."""
+    """Each row divided by its sum; the row of `fallback` where the sum is 0."""
     totals = weights.sum(-1, keepdim=True)
     return torch.where(totals > 0, weights / totals, fallback)
 
@@ -32,7 +32,7 @@ def normalised(weights: Float[Tensor, "N V"], fallback: Float[Tensor, "N V"]) ->
 def residual(
     target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"], removed: Float[Tensor, "N"]
 ) -> Float[Tensor, "N V"]:
-    """(p - removed q)+ normalised; p where that is 0 everywhere."""
+    """Normalised (p - removed q)+; p where (p - removed q)+ is 0 everywhere."""
     left = torch.addcmul(target_probs, removed[:, None], draft_probs, value=-1).clamp_min_(0)
     return normalised(left, target_probs)
 
@@ -49,12 +49,12 @@ def share(part: Tensor, rest: Tensor) -> Tensor:
 
 
 def as_probability(values: Tensor) -> Tensor:
-    """Clamped to [0, 1]; below `NEGLIGIBLE` 0."""
+    """Values clamped to [0, 1]; values below `NEGLIGIBLE` become 0."""
     return torch.where(values < NEGLIGIBLE, 0.0, values.clamp_max(1))
 
 
 def drawn_tokens(tree: DrawnTree, device: torch.device) -> Int[Tensor, "N K"]:
-    """Sampled after each node, in order; shorter rows are padded with token 0."""
+    """Tokens sampled after each node, in order; shorter rows are padded with token 0."""
     widest = max(map(len, tree.children))
     rows = [tree.drawn(node) + [0] * (widest - len(tree.children[node])) for node in range(len(tree))]
     return torch.tensor(rows, dtype=torch.long).reshape(len(tree), widest).to(device)
@@ -73,12 +73,12 @@ def to_host(*tensors: Tensor) -> list[Any]:
 
 
 def totals(target_probs: Float[Tensor, "N V"], draft_probs: Float[Tensor, "N V"]) -> Float[Tensor, "2"]:
-    """Sums of both models' probabilities: NaN if any probability is."""
+    """Sums of the target's and of the draft's probabilities; a sum is NaN if any of its numbers is NaN."""
     return torch.stack([target_probs.sum(), draft_probs.sum()])
 
 
 def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, "R"]:
-    """A token for each row. On other devices than a CPU, the device's generator draws, with a seed from `generator`."""
+    """Samples a token for each row. On a GPU, the device's generator samples, with a seed from `generator`."""
     if rows.device.type == "cpu":
         return torch.tensor([generator.choice(row) for row in rows.double().numpy()], dtype=torch.long)
     noise = torch.Generator(rows.device).manual_seed(generator.integers(1 << 63))
@@ -86,8 +86,8 @@ def draw(rows: Float[Tensor, "R V"], generator: RandomGenerator) -> Int[Tensor, 
 
 
 def race(rows: Float[Tensor, "R V"], waits: Float[Tensor, "R V"]) -> Int[Tensor, "R"]:
-    """The first arrival of an exponential race in each row: a token arrives at its waiting time (`waits`, exponential
-    with mean 1) divided by its probability, so a token of probability 0 never does, even with rounding.
+    """First arrival of an exponential race in each row: a token arrives at its waiting time (`waits`, exponential with
+    mean 1) divided by its probability, so a token of probability 0 never arrives, even with rounding.
     """
     return (rows / waits.clamp_min(_SMALLEST)).argmax(-1)
 
@@ -98,12 +98,12 @@ STEPS = 30
 
 @dataclass(frozen=True)
 class NodePlans:
-    """At every node of a tree."""
+    """Acceptance probabilities and residuals at every node of a tree."""
 
     probabilities: Float[Tensor, "N R K"]
-    """That a sampled token (axis K) is accepted after a number of refusals (axis R, of size 1 if it has no effect)."""
+    """Acceptance probability of a sampled token (axis K) after a number of refusals (axis R; size 1 if irrelevant)."""
     residual: Float[Tensor, "N V"]
-    """Of the token after the node if no sampled one is accepted."""
+    """Distribution of the token after a node if no sampled token is accepted."""
 
 
 @dataclass(frozen=True)

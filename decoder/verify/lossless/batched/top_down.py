@@ -52,8 +52,8 @@ def verify_visited(
     draft_probs: Float[Tensor, "N V"],
     generator: RandomGenerator,
 ) -> Accepted:
-    """By a solver on the host, in float64, to which only the rows of visited nodes are copied. Raises ModelError if a
-    probability is NaN.
+    """Verifies with a solver on the host, in float64; only the rows of visited nodes are copied to the host. Raises
+    ModelError if a probability is NaN.
     """
     to_host(totals(target_probs, draft_probs))
 

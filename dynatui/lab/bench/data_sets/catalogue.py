@@ -1,5 +1,5 @@
-"""Supported data sets by name: files, titles, and the conversion of rows into prompts, as in the code of DynaTree's
-authors. Reads no file.
+"""Supported data sets by name: their files and titles, and the rules that make prompts of rows, as in the code of
+DynaTree's authors. This module reads no files.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,7 +40,7 @@ def openings(texts: Iterable[str]) -> Iterator[str]:
 
 
 Rows: TypeAlias = Callable[[Path], Iterator[str]]
-"""Yields the rows of a data file."""
+"""Function that yields the rows of a data file."""
 
 WIKITEXT_ON_HUB = HubFiles("Salesforce/wikitext", "wikitext-2-v1/validation-*.parquet")
 PG19_ON_HUB = HubFiles("emozilla/pg19-test", "data/test-*.parquet")
@@ -105,5 +105,5 @@ CATALOGUE: dict[str, tuple[DataSet, ...]] = {
     "spec_bench": _TASKS,
     **{data_set.name: (data_set,) for data_set in _TASKS},
 }
-"""By names on the command line; a name can stand for several data sets."""
+"""Data sets by their name on the command line; one name can stand for several data sets."""
 NAMES = tuple(CATALOGUE)

@@ -1,5 +1,5 @@
-"""Files of data sets: text, one column of a parquet file, questions of Spec-Bench (Xia et al. 2024), in a folder or
-downloaded once from the Hugging Face hub. Knows no data set by name.
+"""Reading of data files: text files, one column of parquet files, and the questions of Spec-Bench (Xia et al. 2024).
+The files are in a data folder, or they are downloaded once from the Hugging Face hub.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -19,7 +19,7 @@ from decoder.system.quiet import quiet
 
 
 def matching(folder: Path, pattern: str) -> list[Path]:
-    """Files that match a pattern within a folder, sorted by name; the file name may contain wildcards."""
+    """Files that match a pattern within a folder, sorted by name; only the file name can have wildcards."""
     place, name = (folder / pattern).parent, Path(pattern).name
     try:
         return sorted(path for path in place.iterdir() if path.match(name) and path.is_file())
@@ -94,7 +94,7 @@ def _require_texts(path: Path, features: dict[str, Any]) -> None:
 class HubFiles:
     repository: str
     pattern: str
-    """Path of the files within the repository; the file name may contain wildcards."""
+    """Path of the files within the repository; can have wildcards in the file name."""
 
 
 def local_files(files: HubFiles) -> list[Path]:
@@ -145,7 +145,7 @@ def _downloaded(files: HubFiles) -> list[Path]:
 
 
 FILE = Path("spec_bench", "question.jsonl")
-"""Within a data folder."""
+"""Path of the questions of Spec-Bench within a data folder."""
 TASKS = (
     "writing",
     "roleplay",
@@ -161,11 +161,11 @@ TASKS = (
     "math_reasoning",
     "rag",
 )
-"""In the order of the file, in which a task is called a category."""
+"""Tasks of Spec-Bench in the order of its questions file, which calls a task a category."""
 
 
 def first_turns(path: Path) -> dict[str, list[str]]:
-    """Prompts of all tasks, by task name; raises PromptError if this is not the questions file of Spec-Bench."""
+    """First turns of all questions, by task; raises PromptError if the file does not hold questions of Spec-Bench."""
     prompts: dict[str, list[str]] = {}
     for question in _questions(path):
         prompts.setdefault(question.category, []).append(question.text)
@@ -175,7 +175,7 @@ def first_turns(path: Path) -> dict[str, list[str]]:
 
 
 def of_task(task: str, path: Path) -> Iterator[str]:
-    """Prompts of one task; raises PromptError if the file has none."""
+    """Prompts of one task; raises PromptError if the file has no question of this task."""
     prompts = first_turns(path)
     if task not in prompts:
         raise PromptError(f"{shortened(path)} has no task {task}, only {shortened(', '.join(prompts))}")

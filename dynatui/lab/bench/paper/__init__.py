@@ -1,7 +1,6 @@
-"""The DynaTree paper's experiments, repeated with any pair of models: request, measurement and report. A lane is a
-decoding method with its parameters.
+"""The DynaTree paper's experiments, repeated with any pair of models. A lane is a decoding method with its parameters.
 
-Data flows one way. `experiments` makes the request (experiments, lanes, texts). `job` lets contenders decode in turns,
-`blocks` turns the results into `records`. `summary` makes a frame of them, a row a text, and of this the `report`.
-`tables`, `figures` and `claims` are data over it, beside the paper's numbers (`published`).
+In the order of the data flow: `experiments` plans lanes, prompts and text lengths; `job` lets the lanes decode in
+turns; `blocks` makes `records` of the results; `summary` computes a data frame (one row per text) and, from this frame,
+the `report`. `tables`, `figures` and `claims` compare the report with the paper's numbers (`published`).
 """

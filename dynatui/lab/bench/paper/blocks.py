@@ -24,7 +24,7 @@ from dynatui.lab.bench.protocol import Sample
 def turns(
     engine: Engine, request: PaperRequest, prompt: Sequence[int], samples: Iterable[Sample]
 ) -> tuple[LaneResult, ...]:
-    """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one of each lane."""
+    """Results of all lanes on one prompt, in the order of the request's lanes; `samples` has one sample per lane."""
     results = {sample.contender: sample for sample in samples}
     ar = results[BASELINE]
     judge = Judge(engine.pair.target, engine.gumbel_noise(), engine.scorer)
@@ -45,8 +45,8 @@ def turns(
 def _judged(
     judge: Judge, lane: PaperLane, prompt: Sequence[int], at: Sequence[Tally], ar: Sequence[Tally]
 ) -> tuple[Figures, ...]:
-    """Figures of a lane at each text length. The first difference from the text of `ar` is judged once, and the verdict
-    applies to all lengths that include the difference.
+    """Figures of a lane at each text length. One near-tie verdict on the first difference from the text of `ar` applies
+    to all lengths that include this difference.
     """
     until = None if lane.own_text else WHOLE
     at_lengths = [figures(tally, plain, same_until=until) for tally, plain in zip(at, ar, strict=True)]

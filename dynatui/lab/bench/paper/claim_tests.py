@@ -1,9 +1,9 @@
-"""Tests of the paper's claims on the measured texts: a quotient, the verdict, and what was compared.
+"""Tests of the paper's claims on the measured texts. A test returns a quotient, a verdict, and what was compared.
 
-Every claim except losslessness is tested by a quotient of two lanes' results on the same prompts, of texts that equal
-the text of `ar`. It holds if the quotient's entire confidence interval lies on the side of the limit that the claim
-requires, and does not hold if the entire interval lies on the other side. A claim against several rivals holds if it
-holds against each of them, and does not hold if it fails against any.
+Every claim except losslessness is tested by a quotient of two lanes' results on the same prompts; only texts that equal
+the text of `ar` count. A claim holds if the quotient's entire confidence interval lies on the side of the limit that
+the claim requires, and does not hold if the entire interval lies on the other side. A claim against several rivals
+holds if it holds against every rival, and does not hold if it fails against any rival.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,9 +37,9 @@ FIGURES: Mapping[str, tuple[str, bool]] = {
     "ttft_ms": ("Time to the first tokens", True),
     "rounds": ("Rounds", True),
 }
-"""Name of a compared figure, and whether less of it is better."""
+"""By figure: its name in the report, and whether lower values are better."""
 MEMORY = 1.035
-"""Largest memory quotient that still counts as "about 3 % more memory"."""
+"""Limit of the memory quotient: below it, the claim of "about 3 % more memory" holds."""
 
 
 class On(NamedTuple):
@@ -52,27 +52,27 @@ class On(NamedTuple):
 
     @property
     def same(self) -> pd.DataFrame:
-        """Longest texts, without those that differ from the text of `ar`."""
+        """Texts of the greatest length, without texts that differ from the text of `ar`."""
         return self.at(-1)
 
     def at(self, place: int) -> pd.DataFrame:
         return self.every[self.every.same & (self.every.length == self.experiment.lengths[place])]
 
     def named(self, *names: str) -> list[str]:
-        """Lanes that correspond to these rows of the paper's tables."""
+        """Lanes that repeat these rows of the paper's tables, without lanes whose text may differ by design."""
         lanes = map(self.request.lane, self.experiment.lanes)
         return [lane.name for lane in lanes if lane.paper_name in names and not lane.own_text]
 
     def first(self, *names: str) -> list[str]:
-        """The first lane of each of these rows; empty if a row has none."""
+        """The first lane of each of these rows; empty if a row has no lane."""
         found = [self.named(name)[:1] for name in names]
         return [*chain.from_iterable(found)] if all(found) else []
 
 
 Result: TypeAlias = tuple[Interval | None, Verdict, str]
-"""`here`, `compared_to_limit` and `tested` of a claim."""
+"""`here`, `verdict` and `tested` of a `JudgedClaim`."""
 Test: TypeAlias = Callable[[On], Result | None]
-"""A test of a claim; None if a lane that it needs was not requested."""
+"""Function that tests a claim; it returns None if a required lane was not requested."""
 
 
 def judged(quotient: Interval | None, prompts: int, limit: float = 1.0, *, below: bool = False) -> Verdict:
@@ -105,9 +105,9 @@ def lossless(on: On) -> Result:
 
 
 def against(figure: str, *kinds: Sequence[str]) -> Test:
-    """Test that DynaTree is better than every lane of these kinds, each given by its rows; each kind needs a lane.
+    """Test of whether DynaTree is better than every rival; the returned quotient compares it with the best rival.
 
-    The shown quotient compares it with the best rival.
+    `kinds` are groups of rows of the paper's tables. The lanes of these rows are the rivals; each group needs a lane.
     """
     name, less_is_better = FIGURES[figure]
 
@@ -137,7 +137,7 @@ def against(figure: str, *kinds: Sequence[str]) -> Test:
 
 
 def memory(on: On) -> Result | None:
-    """On a CPU, the peak memory of the process is shown without a verdict."""
+    """Quotient of peak memories. On a CPU, the peak memory is that of the process, so there is no verdict."""
     if not (pair := on.first(DYNATREE, AR)):
         return None
     (own, plain), on_gpu = pair, on.request.device.startswith("cuda")
@@ -198,7 +198,7 @@ def _count(prompts: pd.Series | pd.Index) -> str:
 
 
 def same_texts(report: PaperReport, experiment: PaperExperiment) -> pd.DataFrame:
-    """Longest texts of an experiment of `main`, without those that differ from the text of `ar`."""
+    """Texts of the greatest length in an experiment `main`, without texts that differ from the text of `ar`."""
     return next(on.same for on in data_sets(report) if on.experiment == experiment)
 
 

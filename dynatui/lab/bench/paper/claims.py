@@ -1,4 +1,4 @@
-"""The paper's claims as data, and the claims as tested here, with a table of them."""
+"""The paper's claims, the results of testing the claims here, and a table of the results."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -51,11 +51,11 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
     paper: float | None
     """Quotient of the paper's own numbers; None if the paper gives no such numbers."""
     doubt: str = ""
-    """Reasons not to rely on the paper's quotient; empty if there are none."""
+    """Reasons not to rely on the paper's quotient, if any."""
     here: Interval | None
     """Measured quotient with its confidence interval; None if it could not be measured."""
     limit: float
-    """Limit of the quotient: the quotient must be below this limit if `below` is set, and above it otherwise."""
+    """The quotient must be below this limit if `below` is set, and otherwise above this limit."""
     below: bool = False
     verdict: Verdict
     tested: str
@@ -68,7 +68,7 @@ class JudgedClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PaperClaim(NamedTuple):
-    """Claim of the paper and its test; `paper` and `doubt` are by data set."""
+    """Claim of the paper and its test; `paper` (the paper's quotient) and `doubt` are by data set."""
 
     name: str
     says: str
@@ -187,7 +187,7 @@ CLAIMS = (
         {WIKITEXT: 26.1 / 22.2},
     ),
 )
-"""All claims; quotients are of the numbers of `published`, and those of figure 5 and phase 1 are only in the logs."""
+"""All claims. `published.csv` lacks some numbers of the quotients, where a different source takes precedence."""
 
 
 def claims(report: PaperReport) -> list[JudgedClaim]:

@@ -37,7 +37,7 @@ GRID_TREE = Fixed(n_max=128)
 def catalogue(*, sampled: bool) -> dict[str, PaperLane]:
     """All lanes of the experiment `main` by name, in the order of the tables' rows.
 
-    If tokens are sampled, transformers uses other random numbers and writes other texts.
+    `sampled` says that decoding is not greedy; the texts of transformers then differ, since its random numbers do.
     """
     lanes = (*_chains_and_trees(), *_of_the_registry(), *_of_transformers(sampled=sampled))
     return {lane.name: lane for lane in lanes}
@@ -69,7 +69,7 @@ def sensitivity(
 
 
 def rules(lane: PaperLane) -> tuple[RulesName, TunableParameters] | None:
-    """Method and parameters of a lane with a registered method; None if the method has no parameters."""
+    """Name of the parameter set of a registered lane, and its values; None if the method has no parameters."""
     name = METHODS[lane.method].rules
     usual = METHODS[name].own if name else None
     return (name, msgspec.convert(lane.parameters, type(usual))) if name and usual else None
@@ -78,10 +78,10 @@ def rules(lane: PaperLane) -> tuple[RulesName, TunableParameters] | None:
 def paper_depth(lane: PaperLane) -> int | None:
     """Number of tokens per round by which the paper's acceptance formula divides; None for lanes without such a number.
 
-    For a chain the number is K, which leaves out the bonus token. For a tree the number is D + 2, which counts the
-    drafted root and the bonus token; D is the base depth, or the tree's depth if depth is not adaptive. The formula is
-    kept, although fixed trees and phase 1 draft D levels and commit at most D + 1 tokens here, one less than the
-    authors' trees.
+    For a chain, this number is K, which does not count the bonus token. For a tree, it is D + 2, which counts the
+    drafted root and the bonus token; D is the base depth, or the tree's depth if depth is not adaptive. The paper's
+    formula is kept, although fixed trees and phase 1 commit at most D + 1 tokens here (D drafted levels and the bonus
+    token), and D + 2 tokens in the authors' code.
     """
     match lane:
         case PaperLane(method="linear" | "streaming", parameters={"k": int(length)}):
@@ -133,7 +133,7 @@ def _of_transformers(*, sampled: bool) -> Iterator[PaperLane]:
 
 
 def _varied(name: str, space: str, base: TunableParameters, **values: float) -> PaperLane:
-    """Lane for one setting of a sweep: the base parameters, some of them replaced by the given values."""
+    """Lane for one setting of a sweep: base parameters, with `values` in place of some of them."""
     method = SPACES[space].method
     return _own(name, method, method, SPACES[space].rules(base, values))
 
@@ -175,13 +175,13 @@ class Extent:
 
     experiments: tuple[str, ...] = NAMES
     lanes: tuple[str, ...] | None = None
-    """Names of the lanes in the experiment `main`; None selects `usual_lanes`."""
+    """Names of the lanes in `main` and `prompt_length`; None selects `usual_lanes` and `by_prompt_length`."""
     usual_lanes: tuple[str, ...] = ALL_LANES
     prompts: int = 10
     length: int = 1500
     """Number of new tokens in each text."""
     lengths: tuple[int, ...] = (100, 200, 300, 500, 750, 1000, 1200)
-    """Shorter text lengths, in new tokens, at which results are also recorded."""
+    """Shorter text lengths, in new tokens, for which results are also recorded."""
     most: int | None = None
     """Maximum prompt length, in `unit`; None selects the paper's limit, in characters."""
     unit: Unit = "characters"
@@ -197,7 +197,7 @@ class Extent:
     warm_up: int = 2
     repeats: int = 1
     attempts: int = 3
-    """Maximum number of attempts to decode a text when other processes disturb the timing."""
+    """Maximum number of attempts to decode a text if other processes disturb the timing."""
 
 
 QUICK = Extent(
@@ -244,7 +244,7 @@ def require_names(extent: Extent) -> None:
 
 
 def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> MeasurementPlan:
-    """Plan of all experiments on at least one data set; `sampled` says that decoding is not greedy."""
+    """Plan of the experiments in `extent`; `text_sets` is not empty, and `sampled` says that decoding is not greedy."""
     require_names(extent)
     rows = catalogue(sampled=sampled)
     first = next((each for each in text_sets if each.name == WIKITEXT), text_sets[0])
@@ -274,7 +274,7 @@ def plan(extent: Extent, text_sets: Sequence[TextSet], *, sampled: bool) -> Meas
 def _planned(
     name: str, extent: Extent, texts: TextSet, lanes: Sequence[PaperLane], lengths: tuple[int, ...]
 ) -> MeasurementPlan:
-    """One experiment with its lanes; results at shorter lengths come from the same texts."""
+    """One experiment with its lanes; results at all `lengths` come from the same texts."""
     experiment = PaperExperiment(
         name=name,
         data_set=texts.name,
@@ -296,7 +296,7 @@ def _rows(names: Sequence[str], rows: Mapping[str, PaperLane]) -> list[PaperLane
 
 
 def _for_texts(texts: TextSet, lanes: Sequence[PaperLane], rows: Mapping[str, PaperLane]) -> list[PaperLane]:
-    """Lanes for a data set. PG-19 also gets DynaTree with D_max=9, which the authors used but did not report."""
+    """Lanes for a data set. On PG-19, DynaTree also runs with D_max=9, as the authors did without reporting it."""
     deepened = [
         (lane, rows[DEEPER]) if lane.name == DYNATREE and texts.stands_for == PG19 else (lane,) for lane in lanes
     ]

@@ -49,7 +49,7 @@ class OnPaper(OnPair):
     text_sets: tuple[TextSet, ...]
     extent: Extent = field(default_factory=Extent)
     must_fit: bool = False
-    """Whether texts of `extent.length` tokens that exceed the context raise an error; otherwise, they are shortened."""
+    """Whether it is an error if `extent.length` tokens do not fit in the context; otherwise, texts are shorter."""
     stops_at_eos: bool = False
     temperature: float = 0.0
     top_p: float = 1.0
@@ -69,12 +69,12 @@ class Prepared:
     prompts: tuple[Sequence[Sequence[int]], ...]
     """Token ids of the prompts of each experiment."""
     attempts: int
-    """At a turn, when other processes disturb its timing."""
+    """Maximum number of attempts at a turn if other processes disturb the turn's timing."""
 
 
 @contextmanager
 def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
-    """Loaded models, opened log and encoded prompts; within the context, other processes cannot use the log."""
+    """Loaded models, opened log and encoded prompts; inside the context, other processes cannot write the log."""
     experiments = job.plan(job.extent).experiments
     sampling = Sampling(job.temperature, 0, job.top_p)
     if job.log is not None:
@@ -90,7 +90,7 @@ def prepared(job: OnPaper, note: Note) -> Iterator[Prepared]:
 
 
 def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
-    """Measures all blocks that the log lacks; raises KeyboardInterrupt if it is interrupted before the first."""
+    """Measures all blocks that the log lacks; raises KeyboardInterrupt if interrupted before the log has a block."""
     with prepared(job, note) as ready:
         early = interrupted(show(measure(ready, note)))
         blocks = blocks_of(ready.log)
@@ -100,7 +100,7 @@ def measure_paper(job: OnPaper, note: Note, show: Show) -> Done[PaperReport]:
 
 
 def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
-    """Measures all blocks that the log lacks; after each turn, yields the decoded share of all tokens.
+    """Measures all blocks that are not in the log; after each turn, yields the decoded share of all new tokens.
 
     A block is written to the log before the progress of its last turn is yielded.
     """
@@ -114,7 +114,7 @@ def measure(ready: Prepared, note: Note) -> Iterator[Progress]:
 
 
 def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int, str]]:
-    """Yields the number of finished turns and a line about the latest turn; yields nothing if no block is missing."""
+    """Yields the number of finished turns and a line about the latest turn; nothing if the log has all blocks."""
     request, experiment, prompts = ready.header.request, ready.header.request.experiments[number], ready.prompts[number]
     done = {(each.repeat, each.prompt) for each in blocks_of(ready.log) if each.experiment == number}
     if len(done) == experiment.prompts * experiment.repeats:
@@ -146,7 +146,7 @@ def _experiment(ready: Prepared, number: int, note: Note) -> Iterator[tuple[int,
 
 
 def _turns(request: PaperRequest, experiment: PaperExperiment) -> int:
-    """Of all lanes in an experiment, warm-up included."""
+    """Number of turns of all lanes in an experiment, warm-up included."""
     warm_up = min(request.warm_up, experiment.prompts)
     return len(experiment.lanes) * (warm_up + experiment.prompts * experiment.repeats)
 

@@ -1,8 +1,8 @@
 """The paper's own numbers, from the four versions of the paper, v1 to v4, and from the authors' published logs.
 
 `published.csv` has one number per line. If sources differ, tables take precedence over figures, figures over logs, and
-later versions over earlier ones. `doubts.csv` has reasons not to rely on some of them. `corrections.csv` has what is
-wrong with them, the most important first. Nothing here was measured by this project.
+later versions over earlier versions. `doubts.csv` has reasons not to rely on some of these numbers. `corrections.csv`
+has errors in the paper, the most important first. This project measured none of the numbers.
 """
 
 import csv
@@ -30,14 +30,14 @@ LINEAR = tuple(f"Linear K{k}" for k in range(4, 9))
 FIXED_BACKBONE = "Fixed D5B2"
 """Fixed tree in the first row of the ablation; the later rows add rules to this tree."""
 FIXED = (FIXED_BACKBONE, "Fixed D6B2", "Fixed D7B2", "Fixed D8B3")
-"""Rows of fixed trees; v1 labels them as DynaTree."""
+"""Rows of fixed trees; in v1, these rows are labelled DynaTree."""
 
 GAIN, MEMORY_GAIN = "gain", "memory_gain"
-"""Quantities that only the paper reports: gain in tokens/s over the ablation's fixed tree, in %, and peak memory above
-that of AR, in %.
+"""Figures that depend on two rows and are not in `LaneSummary.stats`, in %: gain in tokens/s over the ablation's fixed
+tree, and peak memory above the peak memory of AR.
 """
 LOGS = "logs"
-"""Source label of numbers that are in the authors' logs, but not in any version of the paper."""
+"""Source of numbers that are only in the authors' logs, and in no version of the paper."""
 
 
 def _lines(name: str) -> Iterator[dict[str, str]]:
@@ -47,8 +47,8 @@ def _lines(name: str) -> Iterator[dict[str, str]]:
 DOUBTS: Mapping[str, str] = {line["name"]: line["says"] for line in _lines("doubts.csv")}
 """Reasons not to rely on a published number, by the short names that `published.csv` uses."""
 Key: TypeAlias = tuple[str, str, str, int, int]
-"""Row of a table of the paper or setting of a sweep, data set, figure (as in `report.Cell.stats`, or `GAIN` or
-`MEMORY_GAIN`), text length and maximum prompt length.
+"""(row of a table of the paper or setting of a sweep, data set, figure, text length, maximum prompt length). The figure
+is a key of `LaneSummary.stats`, `GAIN` or `MEMORY_GAIN`.
 """
 
 
@@ -69,7 +69,7 @@ class PublishedNumber(msgspec.Struct, frozen=True, kw_only=True):
     """Reasons not to rely on the number; None if there are none."""
 
     def remark(self, usual_length: int | None) -> str:
-        """What must be known of the number; T too, unless it is the usual one or `usual_length` is None."""
+        """Caveats, if any: doubts, a source outside of the paper, and T if `usual_length` is given and is not T."""
         length = f"at T={self.length}" if usual_length not in (None, self.length) else None
         from_logs = "from the authors' logs, not in any version of the paper" if self.source == LOGS else None
         return "; ".join(filter(None, (length, from_logs, self.doubt)))
@@ -93,19 +93,19 @@ def numbers() -> Mapping[Key, PublishedNumber]:
 
 
 def at(row: str | None, data_set: str | None, figure: str, length: int, most: int) -> PublishedNumber | None:
-    """Published number at exactly this setting; None if there is none."""
+    """Published number at exactly this setting, if any."""
     return numbers().get((row or "", data_set or "", figure, length, most))
 
 
 def usual(row: str | None, data_set: str | None, figure: str) -> PublishedNumber | None:
-    """Published number at the setting of the main results, or else at the setting of v1; None if there is none."""
+    """Published number at the setting of the main results, or else at the setting of v1, if any."""
     most = MOST.get(data_set or "", 0)
     return at(row, data_set, figure, LENGTH, most) or at(row, data_set, figure, EARLIER_LENGTH, most)
 
 
 def marks(remarks: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Marks of distinct remarks (letters first, then numbers; none for the empty remark), and the notes under a table
-    that explain them.
+    """Mark of each distinct remark (a letter, or a number after z; empty for the empty remark), and the notes under a
+    table that explain the marks.
     """
     distinct = list(dict.fromkeys(filter(None, remarks)))
     known = dict(zip(distinct, (*ascii_lowercase, *map(str, range(len(distinct)))), strict=False))

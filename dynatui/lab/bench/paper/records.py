@@ -1,5 +1,5 @@
-"""Request of a measurement, the records of its log (one block of turns per line), and the header with which a log
-begins or resumes.
+"""Request of a measurement, records of the log (one block of turns per line), and the header, which is written when a
+log begins and checked when a measurement resumes.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -26,10 +26,10 @@ class PaperLane(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     """Name of a registered method, or `generate` or `assisted`, which are methods of transformers."""
     family: str
-    """Similar lanes, such as `linear`, `fixed` or `hf`; in figures, all lanes of a family have one colour."""
+    """Group of similar lanes, such as `linear`, `fixed` or `hf`, which have the same colour in figures."""
     parameters: dict[str, Any]
     paper_name: str | None = None
-    """Corresponding row of the paper's tables, as named in `published`; None if there is none."""
+    """Name of the corresponding row of the paper's tables (see `published`); None if there is no such row."""
     own_text: bool = False
     """Whether the lane's text may differ from the text of `ar` by design; if so, the texts are not compared."""
 
@@ -44,9 +44,9 @@ class PaperExperiment(msgspec.Struct, frozen=True, kw_only=True):
     """Maximum prompt length, in `unit`."""
     unit: Unit = "characters"
     prompts: int
-    """Number of prompts, the first of the data set."""
+    """Number of prompts, taken from the beginning of the data set."""
     lanes: tuple[str, ...]
-    """Names; the first is `ar`, plain decoding."""
+    """Names of the lanes; the first lane is plain decoding, `ar`."""
     lengths: tuple[int, ...]
     """Text lengths, in new tokens and ascending order, at which results are recorded; all texts have the last length.
 
@@ -89,7 +89,7 @@ class CostCurve(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[int, ...]
     verify_s: tuple[float, ...]
-    """Of the target, for each number in `rows`."""
+    """Seconds of a target pass, for each number in `rows`."""
     draft_s: tuple[float, ...]
 
 
@@ -106,11 +106,11 @@ class LaneResult(msgspec.Struct, frozen=True, kw_only=True):
     kv_bytes: int | None
     """Allocated bytes of the target's and the draft's KV caches; None if unknown."""
     waited: float | None
-    """Fraction of the turn's time in which threads waited for a processor; None if unknown."""
+    """Waiting time of all threads for a processor, divided by the turn's time; None if unknown."""
 
 
 class PromptResult(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
-    """Results of all lanes of an experiment on one prompt; a measurement resumes with the first prompt without one."""
+    """Block: results of all lanes of an experiment on one prompt. A resumed measurement skips recorded blocks."""
 
     experiment: int
     """Index of the experiment in `PaperRequest.experiments`."""
@@ -123,10 +123,10 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True, tag="block"):
 
 
 class Resumed(msgspec.Struct, frozen=True, kw_only=True, tag="resumed"):
-    """Record of a resumption: another commit or version of dynatui resumed the measurement."""
+    """Record that another commit or version of dynatui resumed the measurement."""
 
     at: str
-    """UTC in ISO 8601."""
+    """Time of the resumption, UTC in ISO 8601."""
     commit: str | None
     version: str
 
@@ -171,7 +171,7 @@ def cost_curve(pair: Pair, tokens: int) -> CostCurve:
 
 
 def header(pair: Pair, request: PaperRequest, log: PaperLog, tokens: int, note: Note) -> Header:
-    """Header of the log; for a new log, it is written, with times of forward passes after `tokens` tokens of text."""
+    """Header of the log. A new log first gets a header, with times of forward passes after `tokens` tokens of text."""
     before, count = log.header, len(blocks_of(log))
     if before is not None:
         note(f"resuming: {count} blocks are measured already")

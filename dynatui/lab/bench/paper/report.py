@@ -18,12 +18,10 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     lane: str
     prompts: int
     same: int
-    """Number of prompts on which the lane's text equals the text of `ar` or may differ by design; speeds leave out all
-    other prompts.
-    """
+    """Number of prompts that count for speeds: the lane's text equals the text of `ar` or may differ by design."""
     stats: dict[str, Interval]
-    """Means over prompts of `summary.TIMES`, `COUNTS` and `POOLED`, with bootstrap intervals and the standard deviation
-    over prompts; unknown figures are missing.
+    """Means over prompts, with bootstrap intervals and standard deviations over prompts, of the figures `TIMES`,
+    `COUNTS` and `POOLED` of `summary`; unknown figures are missing.
     """
 
 

@@ -1,4 +1,4 @@
-"""The cells of a report with their lanes and experiments, as rows of tables and points of figures."""
+"""The cells (lane summaries) of a report with lanes and experiments, as rows of tables and points of figures."""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -20,7 +20,7 @@ class Row(NamedTuple):
     experiment: PaperExperiment
     text_set: TextSet
     more: Mapping[str, Interval | float | None] = MappingProxyType({})
-    """Figures that depend on other rows."""
+    """Figures that are computed from this row and other rows."""
 
     def paper(self, figure: str, *, exact: bool) -> PublishedNumber | None:
         """The paper's number for this lane, at the setting of the paper's main results or at exactly the row's T and
@@ -52,7 +52,7 @@ def rows(report: PaperReport, name: str, data_set: str | None = None) -> list[Ro
 
 
 def greatest(these: Iterable[Row], *fields: Literal["length", "most"]) -> list[Row]:
-    """Rows with the greatest text length, prompt length, or first the one and of those the other."""
+    """Rows with the greatest value of the first field and, of these rows, the greatest value of the next field."""
     kept = list(these)
     for field in fields:
         top = max((getattr(row.cell, field) for row in kept), default=0)
@@ -63,7 +63,7 @@ def greatest(these: Iterable[Row], *fields: Literal["length", "most"]) -> list[R
 def paper_row(experiment: str, lane: PaperLane) -> str | None:
     """Row of the paper's tables, or setting of one of its sweeps, that a lane repeats; None if there is none.
 
-    Some settings are in several sweeps, so the lane's name decides which sweep is meant.
+    The lane's name decides which sweep is meant, since some settings belong to several sweeps.
     """
     given = lane.parameters
     if experiment == "fixed_trees" and lane.method == "fixed":

@@ -1,4 +1,4 @@
-"""The frame of a measurement, in which a row is one text of one lane, and the report with the means over prompts."""
+"""Data frame of a measurement, with one row for each text of each lane, and the report with means over prompts."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from dynatui.lab.frame import frame, means
 CELL = ["experiment", "lane", "length"]
 """Columns whose values all texts of a cell share."""
 TIMES = ["tokens_per_second", "speedup", "ttft_ms", "tpot_ms", "draft_ms", "verify_ms", "round_ms"]
-"""Times and speeds; a prompt is left out of them if a text must equal the text of `ar` but does not."""
+"""Times and speeds; the means leave out prompts with a text that should equal the text of `ar` but does not."""
 COUNTS = [
     "paper_path_length",
     "path_length",
@@ -32,7 +32,7 @@ COUNTS = [
     "distinct_8grams",
 ]
 POOLED = {"tokens_per_round": ("committed", "rounds")}
-"""The figure that is a quotient of sums over all prompts, rather than a mean over prompts."""
+"""Figures that are quotients of sums over all prompts, rather than means over prompts: (numerator, denominator)."""
 NUMBERS = [
     *("rounds", "committed", "drafted", "target_forwards", "draft_forwards", "tokens_per_round", "path_length"),
     *("acceptance_rate", "depth_acceptance", "decode_s", "tokens_per_second", "ttft_s", "tpot_s", "draft_s"),
@@ -42,8 +42,8 @@ NUMBERS = [
 
 
 def texts(header: Header, blocks: Sequence[PromptResult]) -> pd.DataFrame:
-    """All texts: the columns `CELL` (an experiment is its index in the request), `prompt` and `repeat`, the figures of
-    the log, `TIMES` and `COUNTS`, and `same`: whether the text equals the text of `ar` or may differ by design.
+    """One row per text. Columns: `CELL` (with the index of the experiment), `prompt`, `repeat`, the figures of the log,
+    `TIMES`, `COUNTS`, and `same`: whether the text equals the text of `ar` or may differ by design.
     """
     rows = frame(_rows(header.request, blocks), NUMBERS)
     if rows.empty:

@@ -1,6 +1,6 @@
 """The paper's tables as data, with figures measured here beside the paper's own numbers.
 
-Speeds are means over texts that equal the text of `ar`; every row says on how many prompts the text differs.
+Speeds are means over texts that equal the text of `ar`. Rows with speeds state on how many prompts the text differs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -51,11 +51,11 @@ FIGURES: Mapping[str, tuple[str, int, float]] = {
     GAIN: ("over fixed %", 1, 1),
     "gain_above": ("over row above %", 1, 1),
 }
-"""Title, digits and factor of the column of a figure."""
+"""Column of each figure: title, digits after the decimal point, and factor of the values."""
 
 
 def _parameter(name: str, part: int | None = None) -> Callable[[Row], Cell]:
-    """A parameter of the lane; `part` is an index into a parameter with several values."""
+    """Function that returns a parameter of a row's lane; `part` is the index into a parameter with several values."""
 
     def take(row: Row) -> Cell:
         value: Any = row.lane.parameters.get(name)
@@ -105,7 +105,7 @@ def _beside_the_paper(_: PaperReport, these: list[Row]) -> list[Row]:
 
 
 def _with_memory(report: PaperReport, these: list[Row]) -> list[Row]:
-    """Longest texts, with the peak memory above that of `ar`, in %."""
+    """Rows at the greatest text length, with `MEMORY_GAIN`: peak memory above the peak memory of `ar`, in %."""
     shown = _longest(report, these)
     peaks = {row.lane.name: row.cell.stats["peak_mb"].value for row in shown if "peak_mb" in row.cell.stats}
     if BASELINE not in peaks:
@@ -115,7 +115,7 @@ def _with_memory(report: PaperReport, these: list[Row]) -> list[Row]:
 
 
 def _ablation(report: PaperReport, these: list[Row]) -> list[Row]:
-    """Steps of the ablation, from the fixed tree to DynaTree, with their gains in tokens/s; none without the tree."""
+    """Steps of the ablation, from the fixed tree to DynaTree, with gains in tokens/s; empty without the fixed tree."""
     by_name = {row.lane.paper_name: row for row in reversed(_longest(report, these))}
     names = (FIXED_BACKBONE, published.PHASE_1, published.PHASE_2, published.DYNATREE)
     steps = [by_name[name] for name in names if name in by_name]
@@ -141,13 +141,13 @@ def _less(interval: Interval, by: float) -> Interval:
 
 
 class Sheet(NamedTuple):
-    """One of the paper's tables: what it shows and of which rows; of the experiment `main`, one for each data set."""
+    """Layout of one of the paper's tables. From the experiment `main`, one table for each data set is made."""
 
     name: str
     title: str
     what: str
     columns: str
-    """Keys of `FIGURES` and `OTHERS`; `paper` and `paper_rounded` are the paper's number for the figure before them."""
+    """Keys of `FIGURES` and `OTHERS`; `paper` and `paper_rounded` are the paper's numbers of the preceding figure."""
     notes: tuple[str, ...] = ()
     experiment: str = "main"
     exact: bool = False
@@ -318,10 +318,10 @@ def _table(
     notes: Sequence[str],
     usual_length: int | None,
 ) -> Iterator[Table]:
-    """Yields the table without its empty columns, or nothing if all are empty.
+    """Yields the table without empty columns; yields nothing if all columns are empty.
 
-    Numbers of the paper with another text length than `usual_length` get a note with their T; if it is None, every
-    number has the T of its row.
+    A note states T for numbers of the paper with a text length other than `usual_length`; if `usual_length` is None,
+    there are no such notes, since every number has the T of its row.
     """
     taken = [(column, [take(row) for row in shown]) for column, take in specs]
     taken = [(column, cells) for column, cells in taken if any(cell is not None for cell in cells)]

@@ -37,7 +37,7 @@ def write(report: PaperReport, folder: Path) -> list[Path]:
 
 
 def page(report: PaperReport, all_tables: Sequence[Table], pictures: Sequence[str]) -> str:
-    """Page in Markdown; the first tables are those of the setup and of the claims, paths of pictures are relative."""
+    """Page in Markdown. The first two tables are setup and claims; `pictures` are paths relative to the page."""
     request = report.header.request
     about, said, *others = all_tables
     parts = [

@@ -1,7 +1,7 @@
 """Best tree shape for a verifier, chosen by expected block efficiency at the roots of given texts.
 
-An aim takes a tree shape and its block efficiency, and returns the value that the best shape maximises. All functions
-are pure.
+An `Aim` is an objective: a function of a tree shape and its block efficiency that the best shape maximises. All
+functions are pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ def for_speed(header: Header) -> Aim:
 def best_shape(
     request: SamplingRequest, records: Sequence[Expected], contest: Contest, aim: Aim
 ) -> tuple[DelayedTree, float]:
-    """Shape that maximises `aim`, and its block efficiency: the mean over all roots of the texts in `records`."""
+    """Shape that maximises `aim`, and the shape's expected block efficiency, a mean over all roots in `records`."""
     roots = [record.roots for record in records]
     means = np.average([record.tokens[contest.verifier] for record in records], axis=0, weights=roots).tolist()
     shapes = zip(request.shapes(contest.verifier), means, strict=True)
@@ -64,6 +64,6 @@ def by_sampling(records: Iterable[Expected]) -> dict[int, list[Expected]]:
 
 
 def chosen(header: Header, records: Sequence[Expected]) -> dict[Contest, DelayedTree]:
-    """For each contest, the shape with which texts are decoded: the fastest on all texts of one sampling setting."""
+    """Shape to decode with, for each contest: the shape with the highest expected speed on the texts in `records`."""
     request = header.request
     return {each: best_shape(request, records, each, for_speed(header))[0] for each in request.contests()}

@@ -28,7 +28,7 @@ def by_task(values: Values) -> dict[str, float]:
 
 
 def by_sampling(values: Values) -> dict[int, float]:
-    """By the setting's number."""
+    """Means by number of the sampling setting."""
     return {number: mean(those) for number, those in _series(values).groupby(level="sampling")}
 
 
@@ -55,7 +55,7 @@ def _series(values: Values) -> pd.Series:
 
 
 def _cells(values: Values) -> list[tuple[tuple[int, str], pd.Series]]:
-    """Values by (setting, task), in ascending order, as those of a cell by prompt."""
+    """Pairs ((setting, task), values of this setting and task), in ascending order of the keys."""
     return [*_series(values).sort_index().groupby(level=["sampling", "task"])]
 
 
@@ -75,7 +75,7 @@ def _interval(middle: float, statistic: Statistic, prompts: Mapping[str, NDArray
 def _drawn_means(
     values: Values, prompts: Mapping[str, NDArray[np.int64]], drawn: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
-    """Mean over all tasks and settings for each bootstrap sample of prompts."""
+    """Mean over all tasks and settings, for each bootstrap sample of prompts."""
     samples = {task: numbers[places] for (task, numbers), places in zip(prompts.items(), drawn, strict=True)}
     means: NDArray[np.float64] = np.mean(
         [_means_of(cell.droplevel(["sampling", "task"]), samples[task]) for (_, task), cell in _cells(values)], axis=0
@@ -84,8 +84,8 @@ def _drawn_means(
 
 
 def _means_of(cell: pd.Series, drawn: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mean of one task and setting for each bootstrap sample; if no prompt of a sample has a value, the mean over all
-    prompts that have a value.
+    """Mean of one task and setting, for each bootstrap sample. If no prompt of a sample has a value, the mean over all
+    prompts with a value is used.
     """
     row: NDArray[np.float64] = cell.reindex(range(drawn.max() + 1), fill_value=0.0).to_numpy()
     known = np.isin(drawn, cell.index)
@@ -114,7 +114,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     fails: int
     """Number of pairs in the opposite order."""
     open: int
-    """Number of pairs whose order is undecided, because the confidence interval of their quotient contains 1."""
+    """Number of pairs whose order is undecided, because the confidence interval of the quotient contains 1."""
 
 
 def ranking(what: str, values: Mapping[str, Values], reported: Mapping[str, float], seed: int) -> Ranking:
@@ -139,8 +139,8 @@ def of_measure(
     reported: tuple[Mapping[str, float], Mapping[str, float]],
     seed: int,
 ) -> Iterator[SamplingClaim]:
-    """The paper's claims about one measure of the verifiers: measured on i.i.d. and on delayed trees, and the paper's
-    averages on both.
+    """The paper's claims about one measure. `iid` and `delayed` have the measured values on the two kinds of trees, by
+    verifier; `reported` has the paper's averages on both kinds.
     """
     there, there_delayed = reported
     known = {name: there[name] for name in there if name in iid}

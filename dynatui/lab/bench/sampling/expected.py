@@ -1,7 +1,7 @@
 """Expected block efficiency of all tree shapes by closed forms, at roots along text sampled from the target.
 
 A root is a position in the text from which a draft tree is sampled. At each root, all shapes share one set of sampled
-draft tokens (common random numbers), and the closed forms take the expectation over a verifier's own randomness. All
+draft tokens (common random numbers), and the closed forms are expectations over the random numbers of the verifier. All
 roots have equal weight.
 """
 
@@ -32,7 +32,7 @@ def expected(
     text: Sequence[int],
     chooser: Chooser | None = None,
 ) -> Expected:
-    """Mean expected block efficiency at roots along the prompt and the text that the target wrote after it."""
+    """Means over roots along the text that the target sampled after the prompt; PromptError if no root is possible."""
     most = DelayedTree(request.k, request.length, request.length)
     lengths = range(len(prompt), len(prompt) + len(text), request.roots_every)
     ends = [end for end in lengths if end >= LOOKED_BACK and end + most.depth <= pair.context]
@@ -61,7 +61,7 @@ def expected(
 
 
 def _by_shape(request: SamplingRequest, verifier: str, drawn: RootDraws) -> list[float]:
-    """In the order of `SamplingRequest.shapes`."""
+    """Expected block efficiency of each shape, in the order of `SamplingRequest.shapes`."""
     by_shape = dict(zip(drawn.draws.shapes, drawn.expected_tokens(verifier).tolist(), strict=True))
     return [by_shape[shape] for shape in request.shapes(verifier)]
 
@@ -69,7 +69,7 @@ def _by_shape(request: SamplingRequest, verifier: str, drawn: RootDraws) -> list
 def _selected(
     request: SamplingRequest, chooser: Chooser, root: Root, tokens: Mapping[str, list[float]]
 ) -> dict[str, float]:
-    """Of the shape that the selector chooses at this root, by verifier."""
+    """Expected block efficiency of the shape that the selector chooses at this root, by verifier."""
     names = [contest.verifier for contest in request.selecting()]
     return {name: tokens[name][request.shapes(name).index(chooser.best(root, name))] for name in names}
 

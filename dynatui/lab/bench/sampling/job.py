@@ -52,7 +52,7 @@ class OnSamplings(OnPair):
 
 @dataclass(frozen=True)
 class _Measurement:
-    """What the loaded models measure into a log."""
+    """Loaded models, the log, and the selector of tree shapes."""
 
     engine: Engine
     header: Header
@@ -61,7 +61,7 @@ class _Measurement:
     selector: str
 
     def expect(self, prompts: Prompts) -> Iterator[str]:
-        """Evaluates the closed forms on the texts of one sampling setting; yields the progress."""
+        """Samples the texts of one sampling setting and evaluates the closed forms on them; yields the progress."""
         request, done = self.header.request, {record.place for record in self.log.of(Expected)}
         for number, (place, ids) in enumerate(prompts.items(), 1):
             if place not in done:

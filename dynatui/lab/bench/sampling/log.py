@@ -13,17 +13,17 @@ from dynatui.lab.bench.sampling.request import SamplingRequest, TextKey
 
 
 class RoundCosts(msgspec.Struct, frozen=True, kw_only=True):
-    """In seconds."""
+    """Times of forward passes, in seconds."""
 
     first_s: float
-    """Of the first draft pass, over the last committed token."""
+    """Time of the first draft pass of a round, over the last committed token."""
     level_s: tuple[float, ...]
-    """Of a later draft pass, indexed by the pass's number of rows."""
+    """Time of a later draft pass of a round, indexed by the number of rows."""
     verify_s: tuple[float, ...]
-    """Of the target pass, indexed by its number of rows, which include the root."""
+    """Time of the target pass, indexed by the number of rows, root included."""
 
     def seconds(self, shape: DelayedTree) -> float:
-        """Of a round with a tree of this shape, assuming that no two rollouts share a node."""
+        """Time of the passes of a round with a tree of this shape, assuming that no two rollouts share a node."""
         if not shape.depth:
             return self.verify_s[1]
         levels = [1] * shape.l1 + [shape.k] * (shape.l2 - 1) if shape.l2 else [1] * (shape.l1 - 1)
@@ -45,7 +45,7 @@ def _least(curves: Sequence[Sequence[float]]) -> tuple[float, ...]:
 
 
 def _at(seconds: tuple[float, ...], rows: int) -> float:
-    """Beyond the measured range, the time is extrapolated linearly from the upper half of the range."""
+    """Time of a pass; beyond the measured range, it is extrapolated linearly from the upper half of the range."""
     if rows < len(seconds):
         return seconds[rows]
     last, half = len(seconds) - 1, len(seconds) // 2
@@ -68,7 +68,7 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True, tag="expected"):
     distance: tuple[float, ...]
     """L1 distance between target and draft probabilities at depth 0, 1, ... along a path sampled from the draft."""
     acceptance: dict[str, tuple[float, ...]]
-    """Acceptance by solver and depth along that path: the probability that a solver's token is among K draft tokens.
+    """By solver, for each depth of the same path: probability that the solver's token is among K draft tokens.
 
     The key `BOUND` has the upper bound on the acceptance of any solver.
     """
@@ -80,7 +80,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     decode_s: float
     waited: float | None
-    """Fraction of the decoding time in which threads waited for a processor; None if unknown."""
+    """Waiting time of all threads for a processor, divided by the turn's time; None if unknown."""
 
 
 class Realised(msgspec.Struct, frozen=True, kw_only=True, tag="realised"):

@@ -1,7 +1,7 @@
 """The paper's average for each verifier, over data sets, sampling settings and three pairs of large models.
 
-The numbers are in the column Average of the paper's tables 2, 3, 6 and 7. For its delayed trees, a selector chooses the
-shape in each round.
+The numbers are in the column Average of the paper's tables 2, 3, 6 and 7. In the paper's runs on delayed trees, a
+selector chooses the shape of each round.
 """
 
 from collections.abc import Mapping
@@ -16,8 +16,8 @@ VERIFIERS = {
     "block": ("BV", 4.30, 13.36, None, None),
     "traversal": ("Traversal", 5.31, 15.89, None, None),
 }
-"""By verifier, in the order of the rows of tables 8 to 15: the paper's name, block efficiency and tokens per second on
-i.i.d. trees, and both on delayed trees.
+"""By verifier, in the order of the rows of tables 8 to 15: the name in the paper, block efficiency and tokens per
+second on i.i.d. trees, block efficiency and tokens per second on delayed trees.
 """
 NAMES = {verifier: name for verifier, (name, *_) in VERIFIERS.items()}
 TASKS = {
@@ -31,7 +31,7 @@ TASKS = {
 
 
 def _column(place: int) -> Mapping[str, float]:
-    """A column of numbers, in ascending order."""
+    """One column of `VERIFIERS`, by verifier, in ascending order of the numbers."""
     numbers = {verifier: row[place] for verifier, row in VERIFIERS.items()}
     known = {verifier: float(number) for verifier, number in numbers.items() if number is not None}
     return dict(sorted(known.items(), key=lambda item: item[1]))

@@ -2,8 +2,8 @@
 
 All contenders decode each text, one after the other. A disturbed measurement is not repeated: results vary more with
 the random numbers than with the timing, and further texts reduce both variations. Every text and repeat has its own
-seed; with equal seeds, coupled trees write the same text as `ar`, plain decoding. Shapes are chosen before decoding, by
-closed forms and pass times, so that there is no selection bias.
+seed; with equal seeds, coupled trees give the same text as plain decoding (`ar`). Shapes are chosen before decoding,
+by closed forms and pass times, so that there is no selection bias.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ DRAWING = "delayed"
 
 
 def contender_name(contest: Contest, shape: DelayedTree | None) -> str:
-    """Name of the contender with a contest's verifier and this shape, or with a selector of shapes; several contests
-    can share a contender.
+    """Name of the contender with the contest's verifier and with `shape`, or with a selector if `shape` is None.
+    Several contests can have the same contender.
     """
     return f"{contest.verifier} {f'{shape.k},{shape.l1},{shape.l2}' if shape else contest.drafting}"
 

@@ -1,7 +1,7 @@
-"""Report of a comparison of verifiers, in the form written by `--json`; it is made from the log alone.
+"""Report of a comparison of verifiers, in the form that `--json` writes; it is computed from the log alone.
 
-The decoded texts are one frame, a row for each text and contender; every row, ranking and claim is a mean over it or
-over the closed forms.
+Decoded texts form a data frame with one row for each text and contender. All rows, rankings and claims of the report
+are computed from means over this frame or over the results of the closed forms.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ REPORTED = {
     TOKENS: (paper.BLOCK_EFFICIENCY, paper.DELAYED_BLOCK_EFFICIENCY),
     SPEED: (paper.TOKENS_PER_SECOND, paper.DELAYED_TOKENS_PER_SECOND),
 }
-"""The paper's averages on i.i.d. and on delayed trees."""
+"""The paper's averages on i.i.d. trees and on delayed trees, by measure."""
 TEXT = [*TextKey._fields, "contender"]
 
 
@@ -75,7 +75,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
     tokens: float
     """Expected block efficiency of the shape on the texts named by `among`."""
     expected_tokens_per_second: float
-    """Tokens per second that block efficiency and the times of forward passes predict."""
+    """Tokens per second, predicted from block efficiency and the times of forward passes."""
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,9 +103,9 @@ class SamplingReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the log contains all records of the request."""
     roots: int
     decoded: int
-    """Number of decoded texts, summed over all contenders."""
+    """Number of decodings of texts, summed over contenders and repeats."""
     disturbed: int
-    """Number of decoded texts whose times are disturbed, because threads waited too long for a processor."""
+    """Number of decodings with disturbed times, because threads waited too long for a processor."""
     block_efficiency: list[Row]
     tokens_per_second: list[Row]
     divergence: Divergence
@@ -174,8 +174,8 @@ def of_drafting(values: Mapping[Contest, Values], drafting: Drafting) -> dict[st
 
 
 def _texts(records: Sequence[Realised], threads: int) -> pd.DataFrame:
-    """Rates of all repeats of each text, by place and contender. The median tokens per second leave out the time in
-    which threads waited for a processor, as far as it is known.
+    """Rates by text and contender: tokens per round over all repeats, and the median over repeats of tokens per second,
+    without the time in which threads waited for a processor if this time is known.
     """
     turns = [(*record.place, *msgspec.structs.astuple(turn)) for record in records for turn in record.turns]
     rows = pd.DataFrame(turns, columns=[*TEXT, "tokens", "rounds", "decode_s", "waited"])
@@ -187,7 +187,7 @@ def _texts(records: Sequence[Realised], threads: int) -> pd.DataFrame:
 
 
 def _of(texts: pd.DataFrame, names: Mapping[int, str]) -> pd.DataFrame:
-    """Texts of one contest, by place; `names` has its contender for each sampling setting."""
+    """Texts of one contender per sampling setting; `names` has the contender by number of the sampling setting."""
     mine = [names.get(sampling) == contender for sampling, _, _, contender in texts.index]
     return texts[mine].droplevel("contender")
 
@@ -285,7 +285,7 @@ def _claims(what: str, values: Mapping[Contest, Values], seed: int) -> list[Samp
 
 
 def _by_depth(records: Sequence[Expected]) -> tuple[list[Values], dict[str, list[Values]]]:
-    """Values of all texts at each depth: L1 distances, and acceptances by solver."""
+    """For each depth, the values of all texts: L1 distances, and acceptance by solver."""
 
     def levels(row: Callable[[Expected], Sequence[float]]) -> list[Values]:
         return [{record.place: row(record)[depth] for record in records} for depth in range(len(row(records[0])))]

@@ -15,15 +15,15 @@ from dynatui.lab.bench.data_sets.sources import FILE, first_turns
 from dynatui.lab.bench.on_pair import PairRequest
 
 PATH_VERIFIERS = ("naive", "block")
-"""Verifiers of a single drafted path; they are compared on chains only."""
+"""Verifiers of a single drafted path; the benchmark runs them on chains only."""
 BY_ROLLOUTS = "traversal"
 """Verifier for which the paper's tables have a row for each number of rollouts."""
 HIGHEST_K, HIGHEST_LENGTH = 8, 16
-"""Limits, because the measurement's duration grows with the number of shapes."""
+"""Limits of `k` and `length`, because the measurement takes longer with more shapes."""
 
 
 class TextKey(NamedTuple):
-    """Identity of a text; `sampling` is the number of its setting, `prompt` its number within the task."""
+    """Key of a text; `sampling` is the number of a sampling setting, `prompt` the number of a prompt in the task."""
 
     sampling: int
     task: str
@@ -32,7 +32,7 @@ class TextKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Contest:
-    """Verifier with one kind of drafting; in comparisons, it uses the best tree shape that this drafting allows."""
+    """Verifier with one kind of drafting; comparisons use the best tree shape that this drafting allows."""
 
     verifier: str
     drafting: Drafting
@@ -49,7 +49,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
     k: int
     """Maximum number of rollouts in a shape."""
     length: int
-    """Maximum number of tokens in the common path before the rollouts, and also in each rollout."""
+    """Maximum number of tokens in the common path before the rollouts, and maximum number in each rollout."""
     max_new_tokens: int
     roots_every: int
     """Distance in tokens between successive roots, the text positions at which closed forms are evaluated."""
@@ -81,7 +81,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
         return [shape for shape in distinct_shapes(self.k, self.length, self.length) if shape.k == 1 or not one_path]
 
     def contests(self) -> list[Contest]:
-        """Each verifier with i.i.d. and, unless it reads one path, delayed trees; `BY_ROLLOUTS` with each K above 1."""
+        """Verifiers with i.i.d. trees, all but `PATH_VERIFIERS` on delayed trees, `BY_ROLLOUTS` for each K above 1."""
         contests = [
             Contest(verifier, drafting)
             for verifier in self.verifiers
@@ -114,7 +114,7 @@ class SamplingRequest(PairRequest, frozen=True, kw_only=True):
 
     @property
     def record_count(self) -> int:
-        """Of a complete log: one for each evaluated text, and one for each decoding of a text."""
+        """Number of records of a complete log: one for each evaluated text, and one for each decoding of a text."""
         places = self.places()
         return len(places) + sum(map(self.decodes, places)) * self.repeats
 

@@ -76,7 +76,7 @@ def _heading(report: SamplingReport) -> str:
 
 
 def _averages(title: str, rows: Sequence[Row], iid: Mapping[str, float], delayed: Mapping[str, float]) -> Table:
-    """Table of measured means over all texts beside the paper's averages; rows are in ascending order of the means."""
+    """Table of measured means over all texts, next to the paper's averages, in ascending order of the means."""
 
     def there(row: Row) -> float | None:
         known = row.k is None and row.verifier != COUPLED

@@ -1,4 +1,4 @@
-"""Measurement of the settings of a shard by the runner and the summary of `dynatui bench speed`.
+"""Measurement of the settings of a shard, with the same runner and summary as `dynatui bench speed`.
 
 Plain decoding, decoding with the reference parameters, and decoding with the setting take turns on each prompt.
 """
@@ -30,7 +30,7 @@ Measure = Callable[[GridPoint], Kept]
 
 
 def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show: Show = iter) -> Done[SweepReport]:
-    """Measures the settings of a shard that its log lacks; the report is of all logs in the folder."""
+    """Measures the settings of a shard that are not in the shard's log; the report covers all logs in the folder."""
     with opened(folder / f"{shard.name}.jsonl", FORMAT) as log:
         request, device, measure = ready(job, note)
         log.begin(
@@ -50,7 +50,7 @@ def measure_sweep(job: OnSettings, folder: Path, shard: Shard, note: Note, show:
 def _steps(
     log: RecordLog[Header, Kept], settings: Sequence[GridPoint], measure: Measure, note: Note
 ) -> Iterator[Progress]:
-    """Measures settings; the share that is done counts tokens."""
+    """Measures the settings that are not in the log; the progress is a share of all new tokens."""
     known = {kept.key for kept in log.records}
     note(f"{len(known)} of {len(settings)} settings are measured")
     done = sum(setting.length for setting in settings if setting.key in known)

@@ -1,4 +1,4 @@
-"""Logs of a sweep's shards, and the report of all logs of a folder, as `--json` writes it. Knows no models."""
+"""Logs of a sweep's shards, and the report on all logs in a folder, as `--json` writes it."""
 
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -61,9 +61,9 @@ class SettingState(msgspec.Struct, frozen=True, kw_only=True):
     setting: GridPoint
     state: State
     outcome: Outcome | None = None
-    """None unless the state is done."""
+    """Result of the setting; None if the state is not "done"."""
     reason: str | None = None
-    """Reason why the setting has no speed; None unless the state is refused."""
+    """Reason why the setting has no speed; None if the state is not "refused"."""
 
     @property
     def speed(self) -> float | None:
@@ -89,7 +89,7 @@ class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(folder: Path) -> SweepReport:
-    """Report of all logs in a folder."""
+    """Report on all logs in a folder; raises ConfigError if there is no log, or if logs are of different sweeps."""
     found = {path.stem: _lines(path) for path in sorted(folder.glob("sweep-*-of-*.jsonl"))}
     logs = {name: lines for name, lines in found.items() if lines}
     require(bool(logs), f"{shortened(folder)} holds no sweep; run a sweep first, or set --output to its folder")
@@ -112,7 +112,7 @@ def read(folder: Path) -> SweepReport:
 
 
 def _lines(path: Path) -> list[Header | Kept]:
-    """Lines of a log, which another process may be writing: a damaged last line is left out."""
+    """Lines of a log; an incomplete last line, which another process may be writing, is left out."""
     try:
         content = path.read_bytes()
     except OSError as error:

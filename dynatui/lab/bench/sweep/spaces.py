@@ -47,7 +47,7 @@ BREADTHS = ((1, 2), (1, 3), (1, 4), (1, 5), (2, 3), (2, 4), (2, 5), (3, 5))
 DEPTHS = ((4, 6), (5, 7), (5, 8), (6, 8), (6, 10), (7, 10), (8, 12))
 """Pairs (D0, D_max) in figure 6 of the paper."""
 FIXED_DEPTHS, BRANCHINGS, TAUS = (3, 4, 5, 6, 7, 8), (2, 3, 4), (0.01, 0.02, 0.03, 0.05, 0.1)
-"""Of the paper's sweep of fixed trees."""
+"""Depths D, branchings B and thresholds tau in the paper's sweep of fixed trees."""
 MOST_SETTINGS = 10_000
 MOST_SHARDS = 1000
 
@@ -82,25 +82,25 @@ class Shard:
 
     @property
     def name(self) -> str:
-        """Of the log, without its suffix."""
+        """Name of the shard's log file, without the suffix."""
         return f"sweep-{self.number}-of-{self.count}"
 
     def of(self, settings: Sequence[GridPoint], seed: int) -> list[GridPoint]:
-        """The shard's settings in random order, so that the elapsed time predicts the remaining time."""
+        """The shard's settings, in random order so that the remaining time can be predicted from the elapsed time."""
         return Random(seed).sample(settings, len(settings))[self.number - 1 :: self.count]
 
 
 @dataclass(frozen=True)
 class Space:
-    """Search space: the axes along which parameters of one method are varied."""
+    """Grid of parameters of one method: axes, with default values."""
 
     name: str
     about: str
     method: str
     axes: Mapping[str, tuple[Number, ...]]
-    """Default values by axis: first the axis of a heat map's rows, then the axis of its columns, and last `LENGTH`."""
+    """Default values by axis. A heat map's rows show the first axis, its columns the second; the last is `LENGTH`."""
     changes: Callable[[Any, Values], Mapping[str, Any]]
-    """(base parameters, a setting's values) -> the parameters that change."""
+    """(base parameters, values of a setting) -> parameters that replace base parameters."""
     possible: Callable[[Values], bool] = lambda _: True
 
     @property
@@ -123,11 +123,11 @@ class Space:
         return self.plain_config(base, setting).with_rules(self.method, self.rules(base, setting.values))
 
     def rules(self, base: TunableParameters, values: Values) -> TunableParameters:
-        """The base parameters with the given values on the axes; raises ConfigError if one is out of its bounds."""
+        """The base parameters with the given values on the axes; raises ConfigError if a value is out of bounds."""
         return replace(base, **self.changes(base, values))
 
     def plain_config(self, base: TunableParameters, setting: GridPoint) -> RunConfig:
-        """Run configuration of the reference: the setting's number of new tokens, and unchanged base parameters."""
+        """Run configuration of the reference: unchanged base parameters, with as many new tokens as the setting."""
         return RunConfig((self.method,), setting.length).with_rules(self.method, base)
 
 
@@ -222,7 +222,7 @@ def base_named(space: Space, preset: str | None) -> TunableParameters:
 
 
 def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
-    """The given values of each axis, or its default values if none are given."""
+    """Values of each axis: the given values, or else the default values."""
     for name in given:
         require(
             name in space.axes,
@@ -232,7 +232,7 @@ def axes_with(space: Space, given: Mapping[str, tuple[Number, ...]]) -> Axes:
 
 
 def axis_values(space: Space, name: str, text: str) -> tuple[Number, ...]:
-    """Comma-separated values of an axis, as integers if the axis's default values are integers."""
+    """Numbers in a comma-separated list, for one axis; integers if the default values of the axis are integers."""
     usual = axes_with(space, {name: ()}) and space.axes[name]
     whole = all(isinstance(value, int) for value in usual)
     try:
@@ -279,7 +279,7 @@ class OnSettings(OnPair):
         return base_named(space_named(self.space), self.preset)
 
     def request(self, pair: "Pair | None" = None) -> SweepRequest:
-        """Request of the sweep for a loaded pair; if `pair` is None, the result only serves to validate the options."""
+        """Request of the sweep for a loaded pair; without a pair, the call only validates the options."""
         request = SweepRequest(
             space=self.space,
             axes=self.axes,

@@ -38,7 +38,7 @@ def _heading(report: SweepReport) -> list[str]:
 
 
 def _maps(report: SweepReport) -> str:
-    """Heat maps of all text lengths, side by side where the page is wide enough, with their legend."""
+    """Heat maps of all text lengths, side by side if they fit in `WIDTH` columns, and their legend."""
     rows: list[list[str]] = []
     for block in (text(each).split("\n") for each in heat_maps(report)):
         width = max(map(len, block))
@@ -127,7 +127,7 @@ def _map(report: SweepReport, length: Number) -> Table:
 
 
 def cell(trials: Sequence[SettingState], best: Sequence[SettingState]) -> str:
-    """Highest speed of these settings, or their state, in at most five characters; empty if the grid has none."""
+    """Highest speed of the settings of one cell, or their state, in at most five characters; empty without settings."""
     if not trials:
         return ""
     speed = max((trial.speed for trial in trials if trial.speed is not None), default=None)

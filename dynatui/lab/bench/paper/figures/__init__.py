@@ -12,7 +12,7 @@ from dynatui.lab.bench.paper.report import PaperReport
 
 
 def draw(report: PaperReport, folder: Path) -> list[Path]:
-    """Draws every figure for which the report has cells, as PNG and SVG; returns the files' paths."""
+    """Draws every figure for which the report has data, as PNG and SVG; returns the paths of the files."""
     try:
         from dynatui.lab.bench.paper.figures.catalogue import pictures  # noqa: PLC0415 - imports matplotlib
     except ImportError as error:

@@ -18,7 +18,7 @@ from dynatui.lab.bench.paper.figures.sweeps import (
 from dynatui.lab.bench.paper.report import PaperReport
 
 Drawn: TypeAlias = Callable[[PaperReport], Figure | None]
-"""Function that draws a figure of a report; it returns None if the figure's cells were not measured."""
+"""Function that draws a figure of a report; it returns None if the report lacks the data of the figure."""
 FIGURES: Mapping[str, Drawn] = {
     function.__name__: function
     for function in (
@@ -31,9 +31,9 @@ FIGURES: Mapping[str, Drawn] = {
         speed_against_nodes,
     )
 }
-"""Functions by file name. They draw the paper's figures 3 to 8, and a new figure."""
+"""Drawing functions by file name, for the paper's figures 3 to 8 and one further figure."""
 FORMATS: Mapping[str, Mapping[str, str | None]] = {"png": {}, "svg": {"Date": None}}
-"""File metadata by format; SVG files get no date, since a date would make equal figures differ."""
+"""File metadata by format; SVG files get no date, so that files of equal figures are equal."""
 
 
 def pictures(report: PaperReport) -> Iterator[tuple[str, bytes]]:

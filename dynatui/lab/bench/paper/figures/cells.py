@@ -12,7 +12,7 @@ from dynatui.lab.bench.paper.rows import Row, rows
 
 SPEED, SPEEDUP = "tokens_per_second", "speedup"
 Points: TypeAlias = Sequence[tuple[float, Interval]]
-"""Points of a curve: x in ascending order, and the mean of the drawn quantity with its interval."""
+"""Points (x, mean of the drawn quantity with its interval) of a curve, in ascending order of x."""
 Table: TypeAlias = Mapping[tuple[float, float], float]
 """Values of a heat map by row and column."""
 
@@ -25,7 +25,7 @@ def data_sets(report: PaperReport, experiment: str) -> list[str]:
 
 
 def rows_of(report: PaperReport, experiment: str) -> list[Row]:
-    """Rows of an experiment on its first data set, which is the one that the paper shows alone."""
+    """Rows of an experiment on its first data set (WikiText-2 if measured), for figures of a single data set."""
     return [row for name in data_sets(report, experiment)[:1] for row in rows(report, experiment, name)]
 
 
@@ -34,12 +34,12 @@ def lanes_of(these: Iterable[Row]) -> list[PaperLane]:
 
 
 def label(lane: PaperLane) -> str:
-    """The paper's name of a lane, or else its own."""
+    """Name of the lane in the paper; the lane's own name if the paper does not have the lane."""
     return lane.paper_name or lane.name
 
 
 def fastest(lanes: Iterable[PaperLane], these: Sequence[Row]) -> PaperLane | None:
-    """Lane with the greatest mean speed-up in these rows; the first lane if none has a speed."""
+    """Lane with the greatest mean speed-up in these rows; the first lane if no lane has a speed."""
 
     def mean_speedup(lane: PaperLane) -> float:
         return fmean([stat.value for _, stat in points(lane, these, SPEEDUP)] or [0.0])

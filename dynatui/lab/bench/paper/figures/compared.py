@@ -44,11 +44,11 @@ STEPS = (
     (PHASE_2, "+ depth", "#dc9079"),
     (DYNATREE, "+ history", ACCENT),
 )
-"""Rows of the paper's ablation, the rule that each adds, and its colour; the fixed tree has DynaTree's base depth."""
+"""Rows of the paper's ablation, each with the rule that it adds and a colour; the first row is the fixed tree."""
 
 
 class Stage(NamedTuple):
-    """Bar of the figure: one step of the ablation."""
+    """Step of the ablation, shown as a bar of the figure."""
 
     name: str
     colour: str
@@ -143,7 +143,7 @@ def main_results_bars(report: PaperReport) -> Figure | None:
 def _grouped(axes: Axes, groups: Sequence[Mapping[str, Row]], shown: Sequence[str], key: str, written: str) -> None:
     """Draws a group of bars for each method, with one bar for each data set.
 
-    A group's label names its lanes, which can differ between data sets, in the order of the bars.
+    The label of a group names the lanes of the bars in order, since a method's lanes can differ between data sets.
     """
     width = 0.8 / len(shown)
     for number, name in enumerate(shown):
@@ -165,7 +165,7 @@ def _grouped(axes: Axes, groups: Sequence[Mapping[str, Row]], shown: Sequence[st
 NODES = "nodes_per_round"
 MAIN = "main"
 EXPERIMENTS = (MAIN, "sensitivity", "fixed_trees")
-"""Experiments in order of precedence: if a lane is in several experiments, the first of these gives its results."""
+"""Experiments in order of precedence: the results of a lane are from the first of these that has the lane."""
 COST = LineStyle(DARK, "|", ":")
 
 

@@ -79,7 +79,7 @@ LINE_STYLES: Mapping[str, LineStyle] = {
     "hf": LineStyle("#7a4f9a", "P", "--"),
 }
 OTHER = LineStyle("#666666", "h", ":")
-"""Style of families that `LINE_STYLES` does not have."""
+"""Style of families that are not in `LINE_STYLES`."""
 
 
 def look(family: str) -> LineStyle:
@@ -102,7 +102,7 @@ def name_axes(axes: Axes, *, title: str, x: str, y: str) -> None:
 
 
 def right_axis(axes: Axes, y: str) -> Axes:
-    """New axes with a second y axis on the right, labelled `y`, and the same x axis."""
+    """New axes with the same x axis, and with a second y axis, labelled `y`, on the right."""
     other = axes.twinx()
     other.spines["right"].set_visible(True)
     other.grid(visible=False)
@@ -143,7 +143,7 @@ def means(stats: Sequence[Interval], scale: float = 1.0) -> list[float]:
 
 
 def errors(stats: Sequence[Interval], scale: float = 1.0) -> list[list[float]]:
-    """Distances of the lower and upper bounds from the mean; nan, which draws no whisker, if there is no interval."""
+    """Distances of the lower and upper bounds from the means; NaN, which draws no whisker, without an interval."""
     below = [math.nan if stat.low is None else (stat.value - _ends(stat)[0]) * scale for stat in stats]
     above = [math.nan if stat.high is None else (_ends(stat)[1] - stat.value) * scale for stat in stats]
     return [below, above]
@@ -173,7 +173,7 @@ def star(axes: Axes, x: float, y: float) -> list[Artist]:
 
 
 def ticks_at(axes: Axes, places: Sequence[float]) -> None:
-    """Sets ticks at these x values only; a tick that is too close to the previous numbered tick has no number."""
+    """Sets ticks at these x values only; ticks too close to the previous numbered tick have no number."""
     axes.set_xticks(list(places))
     axes.minorticks_off()
     across = axes.transScale + axes.transLimits
@@ -240,7 +240,7 @@ def name_points(
 
 
 def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
-    """Rectangles in which the name of a point may be placed, in points; the nearest one is first."""
+    """Rectangles, in points, in which the name of a point may be placed; the nearest rectangle is first."""
     width, height = LETTER * letters, 1.3 * SMALL
     return [
         Bbox.from_bounds(
@@ -255,7 +255,7 @@ def _near(left: float, bottom: float, letters: int) -> list[Bbox]:
 
 
 def _hidden(sheet: Bbox, names: Sequence[Bbox], marks: Sequence[Bbox], box: Bbox) -> float:
-    """Cost of a rectangle: 100 beyond the axes, plus 10 for each name and 1 for each mark that it overlaps."""
+    """Cost of a rectangle: 100 if it extends beyond the axes, plus 10 for each overlapped name and 1 for each mark."""
     outside = box.x0 < sheet.x0 or box.x1 > sheet.x1 or box.y0 < sheet.y0 or box.y1 > sheet.y1
     return float(100 * outside + 10 * box.count_overlaps(names) + box.count_overlaps(marks))
 
@@ -279,13 +279,9 @@ MOST_NAMES = 5
 
 
 def sign(figure: Figure, report: PaperReport, these: Sequence[Row], *remarks: str) -> Figure:
-    """Writes the caption under a figure that is complete except for it, and returns the figure.
+    """Writes the caption under a figure, which must be complete except for the caption; returns the figure.
 
-    Args:
-        figure: The figure.
-        report: Report that contains the rows.
-        these: All rows of the figure, including those without a speed.
-        remarks: Remarks of the figure, without a full stop at the end.
+    `these` are all rows of the figure, including rows without a speed; `remarks` have no full stop at the end.
     """
     width = int(figure.get_figwidth() * LETTERS_PER_INCH)
     lines = [_machine(report), _texts(these), "; ".join([*_missing(report, these), *remarks])]

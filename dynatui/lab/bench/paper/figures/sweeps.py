@@ -49,7 +49,7 @@ class Panel(NamedTuple):
     key: str
     scale: float = 1.0
     drafting: bool = False
-    """Whether plain decoding, which has no draft, is left out."""
+    """Whether the panel leaves out plain decoding, which has no draft."""
 
 
 OVER_LENGTH = (
@@ -70,7 +70,7 @@ def length_scaling_fourpanel(report: PaperReport) -> Figure | None:
 
 
 def prompt_length_sensitivity(report: PaperReport) -> Figure | None:
-    """Speed and speed-up over maximum prompt length, of the longest texts."""
+    """Speed and speed-up of the longest texts, over maximum prompt length."""
     these = greatest(rows_of(report, "prompt_length"), "length")
     unit = these[0].experiment.unit if these else ""
     return _drawn(report, these, "most", f"longest prompt ({unit})", OVER_PROMPT_LENGTH, 4.4)
@@ -153,7 +153,7 @@ def fixed_tree_sweep(report: PaperReport) -> Figure | None:
 
 
 def _grid(these: list[Row]) -> Grid:
-    """Trees with one node limit; if limits differ, those with the most common one."""
+    """Trees with the same node limit; if there are several limits, trees with the most common limit."""
     by_limit: dict[int, dict[Tree, Mapping[str, Interval]]] = {}
     for row in these:
         if row.lane.method == "fixed" and SPEEDUP in row.cell.stats:
@@ -174,7 +174,7 @@ def _cut(trees: Grid, key: str, side: Side, at: Tree) -> Points:
 
 
 def _at_best_threshold(trees: Grid, key: str) -> Table:
-    """A quantity by depth and branching, in each case at the threshold with the greatest speed-up."""
+    """A quantity by (depth, branching), each at the threshold with the greatest speed-up."""
     rising = sorted(trees.items(), key=lambda tree: tree[1][SPEEDUP].value)
     fastest = {(tree.depth, tree.branching): stats for tree, stats in rising}
     return {place: stats[key].value for place, stats in fastest.items() if key in stats}
@@ -188,7 +188,7 @@ def _scale(axes: Axes, trees: Grid, side: Side) -> None:
 
 
 def _along_sides(row: tuple[Axes, Axes, Axes], trees: Grid, top: Tree) -> None:
-    """Draws a panel of speed-up over each parameter of the fastest tree, which a star marks."""
+    """Draws a panel of speed-up over each parameter of the fastest tree; a star marks the fastest tree."""
     for axes, letter, (side, unit) in zip(row, "abc", SIDES.items(), strict=True):
         curve(axes, _cut(trees, SPEEDUP, side, top), FIXED, "")
         _scale(axes, trees, side)
