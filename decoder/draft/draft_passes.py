@@ -3,6 +3,7 @@
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import takewhile
 
 import numpy as np
@@ -90,7 +91,7 @@ class DraftPasses(Passes):
         self._fitted = fitted(model, vocabulary)
         self._rows: dict[int, int] = {}
         """Of each node that was forwarded in this round."""
-        self._visible_rows: dict[int, list[int]] = {}
+        self._visible_rows: dict[int, tuple[int, ...]] = {}
         """Of each node and its ancestors, counted from the first row after the text."""
 
     def read(self, tokens: Sequence[int]) -> None:
@@ -151,8 +152,8 @@ class DraftPasses(Passes):
             self.reserve(self.cache.used + len(nodes) + MORE_ROWS)
         for index, node in enumerate(nodes):
             self._rows[node] = self.cache.used + index
-            self._visible_rows[node] = [*self._visible_rows.get(tree.parents[node], ()), drafted + index]
-        visible = visibility([self._visible_rows[node] for node in nodes], drafted + len(nodes))
+            self._visible_rows[node] = (*self._visible_rows.get(tree.parents[node], ()), drafted + index)
+        visible = _level_mask(tuple([self._visible_rows[node] for node in nodes]), drafted + len(nodes))
         self.count += 1
         # The root follows the cached text, unless it was read as the last token of the text.
         root = self.cache.length - (0 not in self._rows)
@@ -165,3 +166,7 @@ class DraftPasses(Passes):
         if self.cache.used > self.cache.length:
             self.cache.keep([self._rows[node] for node in takewhile(self._rows.__contains__, path)])
         self._rows = {}
+
+
+_level_mask = lru_cache(maxsize=256)(visibility)
+"""Levels of most trees are alike: chains, and the first levels of trees."""

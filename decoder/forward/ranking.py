@@ -42,22 +42,14 @@ class Ranking:
     def of(self, logits: Float[Tensor, "N V"]) -> Best:
         if not logits.is_cpu or not (found := library()):
             return self._by_torch(logits)
-        rows, best = in_rows(logits), self.wanted(*logits.shape)
+        rows = in_rows(logits)
+        best = BestTokens(len(rows), min(self.count, rows.shape[1]), own=self.own)
+        best.ask(self.estimate)
         if self.estimate and self.estimate.truncation:
-            offsets = truncated_offsets(
-                found, rows, self.estimate.offsets, self.estimate.truncation, TRUNCATION_PENALTY
-            )
-            best.set_offsets([*offsets])
+            offsets = self.estimate.offsets
+            best.set_offsets([*truncated_offsets(found, rows, offsets, self.estimate.truncation, TRUNCATION_PENALTY)])
         best_tokens(found, rows, best)
         return Best(*best.lists())
-
-    def wanted(self, rows: int, vocabulary: int) -> BestTokens:
-        """The request to the compiled library, without truncation."""
-        best = BestTokens(rows, min(self.count, vocabulary), own=self.own)
-        if self.estimate:
-            best.set_factors(self.estimate.factors)
-            best.set_offsets(self.estimate.offsets)
-        return best
 
     def _by_torch(self, logits: Float[Tensor, "N V"]) -> Best:
         scores = self.estimate.scores(logits) if self.estimate else logits

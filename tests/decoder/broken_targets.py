@@ -26,12 +26,15 @@ _EMBEDDING = re.compile(r"(model|gpt_neox|transformer)\.(embed_tokens|embed_in|w
 
 
 @dataclass(frozen=True)
-class Changed:
+class Changed(Forward):
     form: Forward
     change: Change
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.form, name)
+
+    def new_cache(self, capacity: int) -> KvCache:
+        return self.form.new_cache(capacity)
 
     def forward(
         self, cache: KvCache, tokens: Sequence[int], positions: Sequence[int], visible: NDArray[np.bool_]

@@ -113,6 +113,8 @@ class Workspace:
         self._rotations = torch.empty(0)
         """Kept, since the job points to it."""
         self._new_logits: dict[int, list[Float[Tensor, "N V"]]] = {}
+        self._read_rows, self._read_logits = 0, None
+        self._best_tokens: dict[tuple[int, int, bool], BestTokens] = {}
 
     @property
     def hidden(self) -> Float[Tensor, "N X"]:
@@ -120,19 +122,29 @@ class Workspace:
         return self._buffers["residual"]
 
     def new_logits(self, rows: int) -> Float[Tensor, "N V"]:
-        """Uninitialised, and no other pass's."""
+        """Of the next pass: uninitialised, and no other pass's."""
         ready = self._new_logits.setdefault(rows, [])
         if not ready:
             # Right after a pass, which replaces the contents of the CPU's caches, each call of torch takes 20 us.
-            columns = padded(self._model.embedding.shape[0], self._model.library.columns)
+            columns = self._model.columns
             # Tensors made in inference mode could not be changed by a later caller outside of it.
             with torch.inference_mode(mode=False):
                 ready += torch.empty(max(1, MADE_AT_ONCE // (rows * columns)) * rows, columns).split(rows)
-        return ready.pop()
+        logits = ready.pop()
+        self.job.logits = logits.data_ptr()
+        return logits
 
-    def reuse(self, logits: Float[Tensor, "N V"]) -> None:
-        """For a later pass."""
-        self._new_logits[len(logits)].append(logits)
+    def best_tokens(self, rows: int, count: int, *, own: bool) -> BestTokens:
+        """For the next pass, whose logits only the compiled library reads; valid until the next call."""
+        if rows > self._read_rows:
+            self._read_rows = rows
+            self._buffer("logits", rows, self._model.columns)
+            self._read_logits = self.job.logits
+        self.job.logits = self._read_logits
+        key = rows, count, own
+        if key not in self._best_tokens:
+            self._best_tokens[key] = BestTokens(rows, count, own=own)
+        return self._best_tokens[key]
 
     def make_room(self, rows: int, recent: int, keys: int, threads: int, position: int) -> None:
         """`position`: the largest one of the pass."""
@@ -189,6 +201,16 @@ class CompiledModel(Native):
     notes: Mapping[int, Note] = field(default_factory=dict)
     spaces: list[Workspace] = field(default_factory=list)
     """Workspaces that no pass uses."""
+    vocabulary: int = field(init=False)
+    columns: int = field(init=False)
+    """Number of logits in memory for each row."""
+    team: Team = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Right after a pass, even reading the shape of a tensor takes 10 us.
+        self.vocabulary = len(self.embedding)
+        self.columns = padded(self.vocabulary, self.library.columns)
+        self.team = team(self.library)
 
     def noting(self, notes: Mapping[int, Note]) -> "CompiledModel":
         """The notes are called after the pass."""
@@ -199,13 +221,13 @@ class CompiledModel(Native):
         return cache.with_positions() if self.windows.sizes else cache
 
     def forward(self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask) -> Float[Tensor, "N V"]:
-        space, logits = self._run(cache, tokens, positions, visible, 0)
+        space, logits = self._logits(cache, tokens, positions, visible, 0)
         self.spaces.append(space)
         return logits
 
     def read(self, cache: KvCache, tokens: Sequence[int]) -> Float[Tensor, "V"]:
         positions = range(cache.length, cache.length + len(tokens))
-        space, logits = self._run(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
+        space, logits = self._logits(cache, tokens, positions, np.tri(len(tokens), dtype=np.bool_), len(tokens) - 1)
         self.spaces.append(space)
         cache.keep(positions)
         return logits[0]
@@ -222,7 +244,7 @@ class CompiledModel(Native):
     def with_hidden(
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int = 0
     ) -> tuple[Float[Tensor, "N X"], Float[Tensor, "M V"]]:
-        space, logits = self._run(cache, tokens, positions, visible, first_logits)
+        space, logits = self._logits(cache, tokens, positions, visible, first_logits)
         hidden = space.hidden[: len(tokens), : self.embedding.shape[1]].clone()
         self.spaces.append(space)
         return hidden, logits
@@ -231,48 +253,61 @@ class CompiledModel(Native):
         self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int, ranking: Ranking
     ) -> Best:
         """Within the pass if the ranking allows it."""
-        rows, vocabulary = len(tokens) - first_logits, self.embedding.shape[0]
-        wanted = None if ranking.needs_logits else ranking.wanted(rows, vocabulary)
-        space, logits = self._run(cache, tokens, positions, visible, first_logits, wanted)
-        best = Best(*wanted.lists()) if wanted else ranking.of(logits)
-        space.reuse(logits)
+        if ranking.needs_logits:
+            space, logits = self._logits(cache, tokens, positions, visible, first_logits)
+            best = ranking.of(logits)
+        else:
+            space, rows = self._space(), len(tokens) - first_logits
+            wanted = space.best_tokens(rows, min(ranking.count, self.vocabulary), own=ranking.own)
+            wanted.ask(ranking.estimate)
+            self._run(space, cache, tokens, positions, visible, first_logits, wanted)
+            best = Best(*wanted.lists())
         self.spaces.append(space)
         return best
 
+    def _logits(
+        self, cache: KvCache, tokens: Ints, positions: Ints, visible: Mask, first_logits: int
+    ) -> tuple[Workspace, Float[Tensor, "M V"]]:
+        space = self._space()
+        logits = space.new_logits(len(tokens) - first_logits)
+        self._run(space, cache, tokens, positions, visible, first_logits)
+        return space, logits if self.columns == self.vocabulary else logits[:, : self.vocabulary]
+
+    def _space(self) -> Workspace:
+        return self.spaces.pop() if self.spaces else Workspace(self)
+
     def _run(
         self,
+        space: Workspace,
         cache: KvCache,
         tokens: Ints,
         positions: Ints,
         visible: Mask,
         first_logits: int,
         best: BestTokens | None = None,
-    ) -> tuple[Workspace, Float[Tensor, "M V"]]:
+    ) -> None:
         rows, keys = len(tokens), cache.used + len(tokens)
-        vocabulary, width = self.embedding.shape
         # The library checks no bounds.
-        if keys > cache.capacity or min(tokens) < 0 or max(tokens) >= vocabulary or min(positions) < 0:
+        if keys > cache.capacity or min(tokens) < 0 or max(tokens) >= self.vocabulary or min(positions) < 0:
             raise IndexError(
-                f"{rows} rows do not fit: {keys} of {cache.capacity} cached rows, tokens below {vocabulary}"
+                f"{rows} rows do not fit: {keys} of {cache.capacity} cached rows, tokens below {self.vocabulary}"
             )
         threads = torch.get_num_threads() if rows * self.weights >= SHARED_FROM else 1
-        space = self.spaces.pop() if self.spaces else Workspace(self)
-        space.make_room(rows, visible.shape[1], keys, threads, max(positions))
+        recent = visible.shape[1]
+        space.make_room(rows, recent, keys, threads, max(positions))
         space.tokens[:rows], space.positions[:rows] = tokens, positions
-        space.visible[: visible.size].reshape(visible.shape)[:] = visible
-        logits = space.new_logits(rows - first_logits)
-        taps = {number: torch.empty(rows, width) for number in self.notes}
+        space.visible[: rows * recent] = visible.ravel()
+        taps = {number: torch.empty(rows, self.described.width) for number in self.notes}
         job, pointers = space.job, _addresses(taps, self.layers) if taps else None
         job.stored_positions = cache.note(positions).ctypes.data if self.windows.sizes else None
         job.store, job.capacity, job.used = cache.store.data_ptr(), cache.capacity, cache.used
-        job.logits, job.taps = logits.data_ptr(), ctypes.addressof(pointers) if pointers else None
-        job.rows, job.recent, job.first_logits = rows, visible.shape[1], first_logits
+        job.taps = ctypes.addressof(pointers) if pointers else None
+        job.rows, job.recent, job.first_logits = rows, recent, first_logits
         job.best = ctypes.addressof(best.struct) if best else None
-        team(self.library).run(job, threads)
+        self.team.run(job, threads)
         cache.used = keys
         for number, note in self.notes.items():
             note(taps[number], None, number)
-        return space, logits if logits.shape[1] == vocabulary else logits[:, :vocabulary]
 
 
 def _addresses(tensors: Mapping[int, Tensor], count: int) -> "ctypes.Array[ctypes.c_void_p]":

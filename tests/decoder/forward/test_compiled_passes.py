@@ -133,7 +133,7 @@ def test_a_pass_chooses_the_tokens_that_are_chosen_from_its_logits(name: str, *,
     model, tree = compiled(name), at_random(3, 9)
     offsets = [*torch.randn(9, model.embedding.shape[0])]
     truncation = [Sampling(temperature=1.0, top_k=5)] * 9 if truncating else None
-    for ranking in (Ranking(4), Ranking(2, Estimate([1.5] * 9, offsets, truncation), own=True)):
+    for ranking in (Ranking(4), Ranking(2, Estimate([1.5] * 9, offsets, truncation), own=True), Ranking(2, own=True)):
         expected = ranking.of(logits_of(model, tree))
         for _ in range(2):
             cache = after_text(model)

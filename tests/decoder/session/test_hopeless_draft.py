@@ -17,6 +17,7 @@ from decoder.draft.tree_size.acceptance_model import AcceptanceModel
 from decoder.draft.tree_size.cost_model import Costs, RowCostCurve
 from decoder.engine import Engine
 from decoder.forward.language_model import LanguageModel
+from decoder.forward.protocol import Forward
 from decoder.methods import METHODS
 from decoder.methods.auto import Auto
 from decoder.run.config import RunConfig
@@ -61,6 +62,8 @@ class Priced:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
+
+    best, best_after = Forward.best, Forward.best_after
 
     def forward(self, cache: Any, tokens: Any, *given: Any) -> Any:
         self._world.seconds += price(self._forward, len(tokens)) + self._world.stall * (len(tokens) > 1)

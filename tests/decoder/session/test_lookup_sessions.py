@@ -162,13 +162,13 @@ def test_a_pair_whose_draft_lags_behind_catches_up(tiny_models: TinyModels) -> N
 
 def test_a_model_is_asked_only_where_it_saw_the_path(tiny_models: TinyModels, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the draft model has not read a looked-up node's path, it knows only the node's token."""
-    plain, asked = DraftPasses.after_level, list[bool]()
+    plain, asked = DraftPasses.best_after_level, list[bool]()
 
-    def after_level(passes: DraftPasses, tree: TokenTree, nodes: Sequence[int]) -> Any:
+    def best_after_level(passes: DraftPasses, tree: TokenTree, nodes: Sequence[int], ranking: Any) -> Any:
         asked.extend(tree.parents[node] == 0 or tree.parents[node] in passes._rows for node in nodes)
-        return plain(passes, tree, nodes)
+        return plain(passes, tree, nodes, ranking)
 
-    monkeypatch.setattr(DraftPasses, "after_level", after_level)
+    monkeypatch.setattr(DraftPasses, "best_after_level", best_after_level)
     luck = random.Random(3)
     for name in ("neox", "neox-strange"):
         for costs in (FREE, *(some_costs(luck) for _ in range(4))):

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import cycle
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from decoder import DynaTree, Fixed, Linear, RunConfig, decode
 from decoder.draft.model_drafter import ModelDrafter
 from decoder.errors import DeviceError
 from decoder.events import LENGTH, Round, Run, Start
+from decoder.forward.protocol import Forward, Wrapped
 from decoder.knobs import MOST
 from decoder.methods.dynatree import Selection
 from decoder.methods.eagle2 import Eagle2
@@ -261,22 +261,27 @@ def test_the_length_limit_shortens_what_is_told_of_a_tree_and_not_what_is_drafte
 # Forward passes of a round, and memory for its tree
 
 
+@dataclass
+class Counted(Wrapped):
+    inner: Forward
+    passes: list[int] = field(default_factory=list)
+    """Number of rows of each forward pass."""
+
+    def forward(self, cache: Any, tokens: Sequence[int], *rest: Any) -> Any:
+        self.passes.append(len(tokens))
+        return self.inner.forward(cache, tokens, *rest)
+
+    def read(self, cache: Any, tokens: Sequence[int]) -> Any:
+        self.passes.append(len(tokens))
+        return self.inner.read(cache, tokens)
+
+
 @contextmanager
 def counted(model: Any) -> Iterator[list[int]]:
     """A list to which every forward pass of the model adds its number of rows."""
-    passes: list[int] = []
     right = model.runs_by
-
-    def forward(cache: Any, tokens: Sequence[int], *rest: Any) -> Any:
-        passes.append(len(tokens))
-        return right.forward(cache, tokens, *rest)
-
-    def read(cache: Any, tokens: Sequence[int]) -> Any:
-        passes.append(len(tokens))
-        return right.read(cache, tokens)
-
-    model.runs_by = SimpleNamespace(forward=forward, read=read, new_cache=right.new_cache)
-    yield passes
+    model.runs_by = Counted(right)
+    yield model.runs_by.passes
     model.runs_by = right
 
 
