@@ -110,7 +110,7 @@ class Run(Base, tag="run", frozen=True, kw_only=True):
     def start_words(self) -> str:
         """Message about special tokens that were not added, since the prompt has them; empty if there are none."""
         start = self.repeated_start
-        return f"the prompt itself begins with {start}, which is read once" if start else ""
+        return f"the prompt already begins with {start}, which is not added again" if start else ""
 
     @property
     def place(self) -> str:

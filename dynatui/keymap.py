@@ -285,7 +285,7 @@ GROUPS = (
             Key(("f",), ("difference",), "difference", "go to the first token that differs from the text of ar", _EVERYWHERE),
             Key(("o",), ("heat",), "colours", "colour the text by origin, draft probability, round or time", _EVERYWHERE, 180, also="colors heat legend"),
             Key(("t",), ("mask",), "mask", "show the tree as its attention mask, or as a tree again", _EVERYWHERE, 170, also="attention matrix"),
-            Key(("a",), ("beside",), "beside", "show the text of plain decoding beside that of the watched method, or the latter alone", _EVERYWHERE, 185, also="ar plain compare side"),
+            Key(("a",), ("beside",), "beside", "show the text of the watched method beside the text of plain decoding, or alone", _EVERYWHERE, 185, also="ar plain compare side"),
             Key(tuple("123456789"), tuple(f"panel('{name}')" for name in PANELS), "panel", "text, tree, curves, race, work by depth, what if, prompts, log, sampling", _VIEWING, 5, PANELS, fixed=True),
             Key(("tab", "shift+tab"), ("next_panel(1)", "next_panel(-1)"), "next", "the next panel, the previous panel", _EVERYWHERE, words=("panel", "panel before"), names=("next_panel", "previous_panel")),
             Key(("e",), ("maximise",), "expand", "show the chosen panel alone on the screen, or all panels again", _VIEWING, 190, also="zoom maximise maximize full screen"),
@@ -306,7 +306,7 @@ GROUPS = (
         (
             Key(("r",), ("record",), "record", "start or stop recording to a file; the recording includes the run's beginning", _EVERYWHERE, 230, also="save file"),
             Key(("x",), ("export",), "export", "export to a folder: picture, tables, JSON, HTML page, asciicast", _EVERYWHERE, 240, also="save screenshot svg csv files film"),
-            Key(("A",), ("server",), "server", "show what a server would be told: acceptance by position in this run, speed-up by load, and the options of an engine, to copy", _EVERYWHERE, 245, also="advice vllm sglang llama.cpp deploy flags"),
+            Key(("A",), ("server",), "server", "show advice for a server: acceptance by position in this run, speed-up by load, and the options of an engine, to copy", _EVERYWHERE, 245, also="advice vllm sglang llama.cpp deploy flags"),
             Key(("y",), ("command",), "command", "show and copy the command line of these settings", _EVERYWHERE, 250, also="reproduce arguments options"),
             Key(("c",), ("copy_text",), "copy", "copy the text", _EVERYWHERE, also="clipboard"),
         ),

@@ -42,7 +42,7 @@ class Passes(ABC):
         self.cache.reserve(rows)
 
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the draft has not read; 0 if the draft cannot draft yet."""
+        """Number of unread tokens at the end of the text; 0 if the draft cannot continue this text."""
         return len(text) - self.cache.length
 
     def after_text(self, text: Sequence[int]) -> Float[Tensor, "1 V"]:

@@ -35,7 +35,7 @@ class LevelDrafter(Proposer):
 
     @abstractmethod
     def behind(self, text: Sequence[int]) -> int:
-        """Number of tokens at the end of the text that the draft has not read; 0 if the draft cannot draft yet."""
+        """Number of unread tokens at the end of the text; 0 if the draft cannot continue this text."""
 
     def begin_tree(self) -> None:
         """Forgets the nodes of the previous tree."""

@@ -160,7 +160,7 @@ NO_MEMORY = frozenset({"moe", "mlp"})
 MASKED = frozenset({FULL, "attention", "indexed_attention", *LIMITS})
 """Types of attention that take a mask; layers without attention must get no mask."""
 
-HOST_ROUNDS = "layers with states need the host between passes, and a CUDA graph runs without the host"
+HOST_ROUNDS = "layers with states need the host between passes, but a CUDA graph runs without the host"
 
 
 def keeps_states(config: Any) -> bool:

@@ -61,7 +61,7 @@ class AdaptiveTree(Rules):
                  key_help="turn τl down or up: the confidence below which a node gets the most children"),
         KnobInfo("d0", "D0", "base depth: likely paths reach it", "real", lambda own: (1.0, own.d_max - 1.0), coarse=2,
                  keys="-=", brief="base depth", key_help="turn D0 down or up: the base depth that likely paths reach"),
-        KnobInfo("history", "history", "past rounds move D0 and τh", "switch", lambda _: (0.0, 1.0), coarse=1,
+        KnobInfo("history", "history", "past rounds change D0 and τh", "switch", lambda _: (0.0, 1.0), coarse=1,
                  values={"off": False, "on": True}),
         KnobInfo("d_max", "D_max", "no path is deeper", "whole",
                  lambda own: (max(2.0, math.ceil(own.d0) + 1.0), float(max(HIGHEST_DEPTH, own.d_max)))),

@@ -67,7 +67,7 @@ def _read(given: str) -> Mapping[str, Any]:
 
 METHOD = Method(
     "eagle2",
-    "EAGLE-2's tree: a beam a level, then the best nodes",
+    "EAGLE-2's tree: a beam per level, then the best nodes",
     Eagle2(),
     options=(
         Option(

@@ -58,7 +58,9 @@ def adapter_of(name: str) -> Adapter | None:
         beside = f", or remove {CONFIG} to decode the model without it" if _is_complete(name) else ""
         raise ModelError(f"{shown}, which needs the package peft; {INSTALL}{beside}")
     if any(fields.get(field) for field in _FOREIGN):
-        raise ModelError(f"{shown} whose {CONFIG} names a module to import, which is not done; merge it with peft")
+        raise ModelError(
+            f"{shown} whose {CONFIG} names a module to import, which is not supported; merge the adapter with peft"
+        )
     return Adapter(name, _base(name, shown, given), kind)
 
 

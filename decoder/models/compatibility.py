@@ -136,7 +136,7 @@ def _check_sizes(name: str, config: Any) -> None:
 
 
 def tokenizers_of(target: str, draft: str | None = None) -> tuple[TextTokenizer, TextTokenizer | None]:
-    """Tokenizers of target and draft; the second is None if both models share it, or if there is no draft."""
+    """Tokenizers of target and draft; the second is None if it equals the first, or if there is no draft."""
     first = load_tokenizer(target)
     if draft is None:
         return first, None

@@ -137,7 +137,7 @@ def _prompt(name: str, value: object, *, exactly: bool) -> Prompt | None:
             return Prompt(text)
         case "" | [] | [""]:
             raise FieldError(f'"{shortened(name)}" holds no prompt')
-    raise FieldError(f'"{shortened(name)}" is {quoted(value)}, which is no prompt')
+    raise FieldError(f'"{shortened(name)}" is {quoted(value)}, which is not a prompt')
 
 
 def _conversation(name: str, messages: Sequence[object]) -> Prompt | None:
@@ -155,7 +155,7 @@ def _answer(name: str, messages: Sequence[object], place: int) -> str:
 def _message(name: str, number: int, message: object) -> ChatMessage:
     where = f'turn {number} of "{shortened(name)}"'
     if not isinstance(message, dict):
-        raise FieldError(f"{where} is {quoted(message)}, which is no object")
+        raise FieldError(f"{where} is {quoted(message)}, which is not an object")
     speaker = next((message[key] for key in _SPEAKERS if isinstance(message.get(key), str)), None)
     if speaker is None:
         raise FieldError(f'{where} does not say who speaks, under "role" or "from"')
@@ -165,7 +165,7 @@ def _message(name: str, number: int, message: object) -> ChatMessage:
         raise FieldError(f'{where} has no text under "content" or "value"')
     texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
     if not all(isinstance(text, str) for text in texts):
-        raise FieldError(f"{where} has content that is no text; only text is read")
+        raise FieldError(f"{where} has content that is not text; only text is supported")
     return ChatMessage(_ROLES.get(speaker.casefold(), speaker), "".join(map(str, texts)))
 
 

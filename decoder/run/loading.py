@@ -378,7 +378,7 @@ def try_rounds(engine: Engine, report: Report) -> None:
     if slots.refused:
         report(f"rounds are driven by the host, which is slower; rounds on the device failed: {slots.refused}")
     elif path.name == STATIC:
-        report(f"graphs run through a Hugging Face module, which is slower: {path.reason}")
+        report(f"CUDA graphs run a Hugging Face module, which is slower: {path.reason}")
 
 
 def compile_rounds(

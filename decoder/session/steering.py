@@ -213,7 +213,7 @@ class KnobState:
 
     @property
     def adaptive(self) -> Knobs | None:
-        """Exact current values; None if the rules have no adaptive knobs."""
+        """Unrounded current values of the adaptive knobs; None if the rules have none."""
         growth = self.rule.growth
         return Knobs(growth.tau_h, growth.tau_l, growth.d0) if self._noted else None
 

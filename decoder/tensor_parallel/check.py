@@ -54,8 +54,8 @@ def require_spreadable(name: str, config: Any, ranks: Ranks, device: torch.devic
     )
     require(
         adapter_of(name) is None,
-        f"{shown} has an adapter, and each process would merge it into a part of the weights; merge it with peft, or "
-        f"{ALONE}",
+        f"{shown} has an adapter, which each process would merge into its own part of the weights; "
+        f"merge the adapter with peft, or {ALONE}",
         "target",
     )
     own = "states" if keeps_states(text) else "a cache of its own" if takes_paths(text) else ""

@@ -61,7 +61,7 @@ PARAMETERS: Declared = (
         complete=lambda _: tuple(ENGINES),
     ),
     option("--concurrency N|N-M", "Running requests, least and most.", default="1-64", parse=_range),
-    option("--category NAME", "Advise by the prompts of this category alone."),
+    option("--category NAME", "Use only the prompts of this category."),
     *in_panel(
         _COSTS,
         option(
@@ -85,7 +85,7 @@ PARAMETERS: Declared = (
         ),
         option(
             "--roofline DEVICE|GB/S,TFLOPS",
-            "Least times of a device, such as H100 or 2xH100, by its data sheet and the sizes in the profile.",
+            "Minimum pass times on a device, such as H100 or 2xH100, by its data sheet and the profile's model sizes.",
         ),
     ),
     switch("--json", "Print the advice as one JSON object.", name="as_json"),

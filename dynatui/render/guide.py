@@ -36,9 +36,9 @@ GUIDE: tuple[tuple[str, str], ...] = (
      "probability that the verifier keeps a node, given the tree."),
     ("Light", "The losslessness light shows whether sampled text follows the target's probabilities. It compares how "
      "improbable the tokens are, and how often the most probable token is sampled, with the expected values. Green: "
-     "the deviation is within chance. Yellow: chance causes it in one of 40 looks. Red: chance hardly ever causes it, "
-     "so there is probably a bug. Grey: too few tokens. A light, not a proof: it does not see small biases, repeating "
-     "noise or a target with wrong probabilities."),
+     "the deviation is within chance. Yellow: chance alone causes such a deviation in one of 40 checks. Red: chance "
+     "hardly ever causes it, so there is probably a bug. Grey: too few tokens. A light, not a proof: it does not see "
+     "small biases, repeating noise or a target with wrong probabilities."),
     ("z", "Deviation from the expected value, in standard deviations; by chance alone it rarely exceeds 2."),
     ("τh", "If the probability of the draft's best guess after a node (its confidence) is at least τh, the node gets "
      "the fewest children."),

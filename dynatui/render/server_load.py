@@ -24,7 +24,7 @@ def loads(state: ServerState, size: tuple[int, int]) -> Rows:
     width, height = inside(size)
     spans = [span for _, span in sorted(state.course.by_load.items())]
     if not spans:
-        unknown = "the server has not told its running requests while it generated tokens"
+        unknown = "the server has not reported its number of running requests while it generated tokens"
         return frame(_TITLE, wrapped([(unknown, "dim")], max(1, width)), size)
     sheet = Sheet(_COLUMNS, room=width)
     room = min(_LONGEST_BAR, width - sheet.cells - 1)

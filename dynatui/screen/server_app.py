@@ -1,4 +1,4 @@
-"""The app that watches a server: folds new events on a timer and draws its panels; it has one mode and no engine."""
+"""The app that watches a server: a timer applies new events to the state and draws the panels. Runs no engine."""
 
 from collections.abc import Callable
 from typing import Literal, TypeAlias, Unpack

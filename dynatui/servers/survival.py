@@ -48,7 +48,7 @@ class ScoredPlaces:
     drafted: Whole
     """Shape (N,): length of the chain."""
     known: int
-    """Number of tokens of the text, N or more."""
+    """Number of tokens from place 0 to the end of the text, N or more."""
     context: int
     """Number of tokens before place 0."""
     drawn: Reals | None = None

@@ -305,7 +305,7 @@ class EngineSource:
                     self._fail(str(limit), limit.exit_code)
                 else:
                     logger.exception("the engine failed")
-                    bug = "This is a bug of dynatui; the log has the details."
+                    bug = "This is a bug in dynatui; see the log for details."
                     self._fail(f"{type(error).__name__}: {error}\n{bug}", 3)
             self._go_on()
 

@@ -148,7 +148,7 @@ def remark(state: ServerState) -> str:
     if state.gap is not None:
         return f"{state.gap.reason}; trying again"
     if _is_recent(state, state.replaced_at):
-        return "another server answers at this address now: the figures of the session start again"
+        return "a different server now answers at this address: the session's figures start again"
     if kind is None or reading is None or not reading.session.seconds:
         return ""
     if _is_recent(state, state.restarted_at):

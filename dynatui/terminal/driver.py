@@ -67,7 +67,7 @@ class Pasted:
 
 
 Piece: TypeAlias = str | Pasted
-"""Text without an escape character, one escape sequence, or a paste."""
+"""A paste, one escape sequence, or text that has no escape character."""
 
 
 class Keyboard:

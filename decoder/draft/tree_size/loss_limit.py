@@ -42,7 +42,7 @@ PLAIN_EVERY = 64
 
 class LossLimit:
     def __init__(self, costs: CostModel, acceptance: AcceptanceModel, credit: float | None = None) -> None:
-        """The text's rounds update `acceptance.gained` and `acceptance.speedup`."""
+        """Calls of `earn` update `acceptance.gained` and `acceptance.speedup`."""
         self._costs = costs
         self._acceptance = acceptance
         self._trust = min(1.0, max(-1.0, acceptance.gained / MUCH))

@@ -203,7 +203,7 @@ class CompiledModel(Native):
     """Workspaces that no pass uses."""
     vocabulary: int = field(init=False)
     columns: int = field(init=False)
-    """Number of logits in memory for each row."""
+    """Length of a row of logits in memory, with padding."""
     team: Team = field(init=False)
 
     def __post_init__(self) -> None:

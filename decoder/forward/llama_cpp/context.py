@@ -89,7 +89,7 @@ class Context:
         if not handle:
             why = self._library.last_error() or "the library gives no reason"
             raise DeviceError(
-                f"llama.cpp has no room for {rows} rows of keys and values: {why}; give fewer --max-new-tokens"
+                f"llama.cpp cannot allocate a KV cache of {rows} rows: {why}; give fewer --max-new-tokens"
             )
         self._handle: int = handle
         # The finalizer holds the model, so that the model is freed after its contexts.

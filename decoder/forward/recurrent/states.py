@@ -127,8 +127,8 @@ class StateCache(KvCache):
         """Raises PairError if `length` would drop committed rows, since states cannot go back."""
         if length < self.length:
             raise PairError(
-                "a draft whose layers keep states cannot read tokens again, as a selector requires; leave out the "
-                "selector, or choose a draft whose layers all attend to cached keys and values"
+                "a selector makes the draft read tokens again, which a draft whose layers keep states cannot do; leave "
+                "out the selector, or choose a draft whose layers all attend to cached keys and values"
             )
         super().cut(length)
         self.drafted = Drafted()

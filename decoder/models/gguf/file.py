@@ -115,7 +115,7 @@ class _Reader:
 
     def whole(self, path: Path) -> GgufFile:
         if self._bytes(4) != MAGIC:
-            raise _BrokenError("is no GGUF file")
+            raise _BrokenError("is not a GGUF file")
         if (version := self._number("I")) not in VERSIONS:
             raise _BrokenError(f"is GGUF version {version}; only versions {VERSIONS[0]} and {VERSIONS[1]} can be read")
         tensors, entries = self._count(), self._count()

@@ -99,7 +99,7 @@ def compile_pair(
     if refused:
         for model, form in before.items():
             graph_slots.forms[model] = form
-        report(f"compiled passes are not kept: {refused}")
+        report(f"compiled passes are not used: {refused}")
 
 
 def _compile(

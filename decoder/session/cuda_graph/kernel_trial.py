@@ -46,7 +46,7 @@ from decoder.verify.verifier import GreedyVerifier
 
 FAR = 1e-4
 """Allowed difference of log-probabilities, since kernels sum float32 numbers in another order."""
-OTHER = "gives other results"
+OTHER = "gives results that differ from the plain function's"
 TRUNCATIONS = Sampling(1.0, 50, 0.95), Sampling(0.7, top_p=0.9), Sampling(1.3, 40)
 LENGTH = 100
 """Length of the text before each draft, in tokens."""

@@ -119,7 +119,7 @@ class Comparison:
 
     def __str__(self) -> str:
         if not self.right:
-            return f"not kept, since its logits differ from uncompiled ones by {self.difference:.1%}"
+            return f"not used, since its logits differ from those of uncompiled passes by {self.difference:.1%}"
         kept = "kept" if self.pays else "not kept"
         return f"takes {self.share.median:.2f} x the time of uncompiled passes, so it is {kept}"
 

@@ -52,7 +52,7 @@ TOKENS = 6
 FAR, FAR_IN_HALF = 1e-3, 0.1
 """Allowed error of logits, as a share of the largest logit, in float32 and in half precision."""
 TESTING = "testing rounds with kernels"
-LATER = PLAIN.told("all parts", "are plain functions until kernels have been tried, between prompts", settled=False)
+LATER = PLAIN.told("all parts", "are plain functions; kernels are tried between prompts", settled=False)
 """Operators until the trial of kernels, which is left for idle time, has run."""
 Report = Callable[[str], None]
 

@@ -139,8 +139,8 @@ def tree_bias(
 
 
 def _commit(state: DeviceState, path: Int[Tensor, "D"], tokens: Int[Tensor, "D"], after: Int[Tensor, "N"]) -> None:
-    """Entries of `tokens` beyond the path's end are written too, but the text's length excludes them, and later tokens
-    overwrite them.
+    """Also writes the entries of `tokens` after the end of the accepted path; the text's length excludes them, and
+    later tokens overwrite them.
     """
     state.text.index_copy_(0, after[: len(path)], tokens)
     state.length.add_(state.committed)

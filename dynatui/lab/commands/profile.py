@@ -103,7 +103,7 @@ def profile(
     """Measure how many tokens of each draft the target accepts on your prompts, as servers count it.
 
     One chain of 16 drafted tokens at every place of every text gives the survival rates of all chain lengths, with
-    intervals over prompts. Ctrl-C ends early with the profile so far; the same command goes on.
+    intervals over prompts. Ctrl-C ends early and writes the profile so far; the same command resumes.
     """
     files = prompts.of_files()
     for note in request.notes(files, chat):

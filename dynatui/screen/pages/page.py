@@ -41,7 +41,7 @@ def _in_ascii(app: App[Any]) -> bool:
 
 
 class Modal(ModalScreen[T]):
-    """A page that can dismiss only itself, however many keys are queued."""
+    """A page whose queued key presses cannot dismiss other pages."""
 
     def on_mount(self) -> None:
         self.set_class(_in_ascii(self.app), "in-ascii")

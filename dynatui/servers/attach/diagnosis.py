@@ -376,7 +376,7 @@ DIAGNOSES = (
         "loop",
         _loop,
         "{whole} of drafts are accepted whole{promised}: the texts seem to repeat themselves",
-        "read an answer (--prompt TEXT): repetition makes all figures too good, as does the target as its own draft",
+        "read an answer (--prompt TEXT): repetition inflates all figures, and so does the target as its own draft",
     ),
     Diagnosis(
         "below",
@@ -390,7 +390,7 @@ _LOW = {"broken", "miswired", "restart", "context"}
 
 
 def findings(seen: Seen) -> tuple[Finding, ...]:
-    """Findings by all diagnoses that apply; with fewer than `ROUNDS` rounds, only by the first, speculation off."""
+    """Findings by all diagnoses that apply; with fewer than `ROUNDS` rounds, only by the diagnosis `off`."""
     judged = DIAGNOSES if seen.life.rounds >= ROUNDS else DIAGNOSES[:1]
     found = [finding for each in judged if (finding := each.of(seen))]
     explained = any(finding.cause in _LOW for finding in found)

@@ -40,7 +40,7 @@ class Opening(Base, tag="attach", frozen=True, kw_only=True):
 
 
 class PromisedChain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a profile promises for rounds that draft at most K tokens, in the counts of servers."""
+    """A profile's prediction for rounds that draft at most K tokens, counted as servers count."""
 
     rates: Rates
     """Acceptance at positions 1 to K: the share of drafts whose tokens up to the position are all accepted."""

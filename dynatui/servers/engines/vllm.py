@@ -15,7 +15,7 @@ _METHODS: dict[DraftKind, str] = {
 }
 _NGRAMS = {"prompt_lookup_min": 2, "prompt_lookup_max": 16}
 """Least and largest length of the text's suffix that is looked up; the longest suffix is tried first."""
-_OTHER_LOOKUP = "its lookup takes the first match, ours the longest: acceptance may differ"
+_OTHER_LOOKUP = "its lookup takes the first match, dynatui's the longest: acceptance may differ"
 
 
 def _serve(target: str, config: dict[str, Any] | None) -> str:

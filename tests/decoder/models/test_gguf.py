@@ -92,7 +92,7 @@ def test_a_file_that_was_replaced_is_read_again(gguf_pair: GgufPair, tmp_path: P
     ("content", "why"),
     [
         (b"", "ends within its metadata"),
-        (b"PK\3\4" + bytes(40), "is no GGUF file"),
+        (b"PK\3\4" + bytes(40), "is not a GGUF file"),
         (header(0, version=1), "is GGUF version 1; only versions 2 and 3 can be read"),
         (header(1) + ARCHITECTURE[:-2], "ends within its metadata"),
         (header(2) + ARCHITECTURE, "ends within its metadata"),

@@ -155,9 +155,12 @@ def test_on_a_gpu_the_way_of_rounds_is_told_with_what_was_found(tiny_models: Tin
     assert decoding_path(engine) == GRAPHS
     assert decoding_path(with_pair(engine, draft=None)).name == "cuda graphs"
     assert decoding_path(untried(engine)) == DecodingPath("cuda graphs", "not tried yet")
-    verdicts = {"pack_tree": "takes 0.50 x the time", "keep_level": "gives other results"}
+    verdicts = {
+        "pack_tree": "takes 0.50 x the time",
+        "keep_level": "gives results that differ from the plain function's",
+    }
     slots.operators = replace(PLAIN, pack_tree=lambda *_: None, verdicts=verdicts)
-    reason = "native model; kernels: pack_tree; keep_level gives other results"
+    reason = "native model; kernels: pack_tree; keep_level gives results that differ from the plain function's"
     assert decoding_path(engine) == DecodingPath("cuda graphs", reason)
     slots.operators = PLAIN
     slots.forms[draft] = Compiled(static_forward(draft), lambda function: function)

@@ -123,7 +123,7 @@ def test_a_file_that_cannot_be_measured_is_refused_before_models_are_loaded(
     refusals = [
         refused_before_loading(beside_torch(file)) for file in (Path("none.gguf"), tmp_path / "text.gguf", unnamed)
     ]
-    reasons = ("there is no file none.gguf; give", "text.gguf is no GGUF file", "names of GGUF files end with .gguf")
+    reasons = ("there is no file none.gguf; give", "text.gguf is not a GGUF file", "names of GGUF files end with .gguf")
     assert all(reason in refusal for reason, refusal in zip(reasons, refusals, strict=True))
 
 

@@ -1,7 +1,7 @@
-"""Packing of a draft's candidates as a tree, in two kernels; the plain function is `draft.pack_tree`.
+"""Packing of a draft's candidates as a tree, in two kernels; the PyTorch version is `draft.pack_tree`.
 
-The first kernel decides for each candidate whether it is a node of the tree, by its rank: the number of candidates
-before it. The second kernel writes the nodes. These kernels know neither models nor how the candidates came about.
+The first kernel decides which candidates become nodes, by their rank (see `choose_nodes`). The second kernel writes the
+nodes. Neither kernel depends on a model or on the origin of the candidates.
 """
 
 import torch

@@ -259,7 +259,7 @@ def slow(tiny_models: TinyModels) -> Engine:
     [
         (quick, "compiled {role}: takes {share} x the time of uncompiled passes, so it is kept", Compiled),
         (slower, "compiled {role}: takes {share} x the time of uncompiled passes, so it is not kept", Slow),
-        (off, "compiled {role}: not kept, since its logits differ from uncompiled ones by 0.1%", Slow),
+        (off, "compiled {role}: not used, since its logits differ from those of uncompiled passes by 0.1%", Slow),
         (broken, "the {role} was not compiled: there is no triton", Slow),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_compiled_form_is_kept_if_it_is_faster_and_right(
 def test_where_texts_come_out_otherwise_all_is_as_before(slow: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = "rounds on the device wrote the tokens [1] instead of [2]"
     monkeypatch.setattr(contest, "refusal", lambda *_: wrong)
-    assert told(slow, quick)[-1] == f"compiled passes are not kept: {wrong}"
+    assert told(slow, quick)[-1] == f"compiled passes are not used: {wrong}"
     assert forms(slow) == [Slow, Slow]
 
 

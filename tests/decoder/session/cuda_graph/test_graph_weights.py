@@ -204,7 +204,7 @@ def test_where_there_is_no_room_the_module_stays_and_the_reason_is_reported(
         assert asked == [(CPU, sum(weight.nbytes for weight in module.parameters()) + reading_bytes(module))]
     reason = "0.0 GiB more memory would be needed to make the native model of"
     assert said[1:] == [
-        f"graphs run through a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
+        f"CUDA graphs run a Hugging Face module, which is slower: target: {reason} target; draft: {reason} draft"
     ]
     assert isinstance(graph_slots(engine).forward(engine.pair.target), ModuleStatic)
     assert loaded(engine) == [True, True]

@@ -124,7 +124,7 @@ def test_kernels_with_other_results_are_not_used(
 ) -> None:
     found = chosen(tried, monkeypatch, **{name: wrong})
     assert found.kernels == tuple(part for part in PARTS if part != name)
-    why = "failed: out of resources" if wrong is fails else "gives other results"
+    why = "failed: out of resources" if wrong is fails else "gives results that differ from the plain function's"
     assert str(found).endswith(f"; {name} {why}")
 
 
@@ -191,7 +191,12 @@ NEITHER = f"kernels: none; attention of the target {SLOWER}; attention of the dr
     [
         (0.5, {"attention": times(1), "products": times(1)}, ALL, ""),
         (1.5, {"attention": times(1)}, (), NEITHER),
-        (0.5, {"attention": times(1), "products": times(3)}, LAYERS, "products of the draft gives other results"),
+        (
+            0.5,
+            {"attention": times(1), "products": times(3)},
+            LAYERS,
+            "products of the draft gives results that differ from the plain function's",
+        ),
         (0.5, {"products": lambda form: form}, (), ""),
         (0.5, {"attention": fails}, (), "attention of the target failed: out of resources;"),
     ],

@@ -274,7 +274,7 @@ def test_afterwards_the_same_texts_are_written_with_kernels(starts: Starts) -> N
 
     before = starts.played()
     assert path(before) == (
-        "native model; kernels: none; all parts are plain functions until kernels have been tried, between prompts"
+        "native model; kernels: none; all parts are plain functions; kernels are tried between prompts"
     )
     starts.steps()
     after = starts.played()
